@@ -182,7 +182,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
 
 @contextmanager
 def _share_of_machine(config: pytest.Config, *, is_alone: bool) -> Iterator[None]:
-    folder = config.cache.mkdir("machine")
+    folder = config.rootpath / ".build" / "machine"
+    folder.mkdir(parents=True, exist_ok=True)
     with (folder / "machine").open("wb") as machine:
         # Who waits to be alone holds the turnstile: no other test begins meanwhile.
         with (folder / "turnstile").open("wb") as turnstile:
