@@ -8,9 +8,10 @@ events. ``docs/reference/checkpoint-format.md`` describes the bytes.
 from __future__ import annotations
 
 from bicycle_runtime.recovery.checkpoint_file import decode_checkpoint, encode_checkpoint
-from bicycle_runtime.recovery.checkpoint_manager import Capture, CheckpointManager
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState
 from bicycle_runtime.recovery.checkpoint_store import (
+    Capture,
+    CheckpointManager,
     CheckpointStore,
     InMemoryCheckpointStore,
     StoredCheckpoint,

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
-from bicycle_runtime.recovery.fields import FieldReader, text_field, u32_field, u64_field
-from bicycle_runtime.recovery.trailer import FileForm
+from bicycle_runtime.recovery.fields import FieldReader, FileForm, text_field, u32_field, u64_field
 
 __all__ = ["decode_checkpoint", "encode_checkpoint"]
 

@@ -3,17 +3,33 @@
 A text is its length as u32 and its UTF-8 bytes. Whatever is missing is told with its place; nothing
 is allocated for a length or a count that the data does not hold. What the fields mean is said by
 ``checkpoint_state`` and ``checkpoint_file``.
+
+A sealed file ends with its format version, a checksum and a word that tells what the file is. These
+are the last 12 bytes, little-endian: ``version u16, reserved u16 (0), crc32 u32 of all bytes
+before, magic 4 bytes``. It stands behind the body, so that the body can be read by who knows
+nothing of it.
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Container
+from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from bicycle_runtime.recovery.errors import CHECKPOINT_VALUE_UNFIT, CheckpointFormatError
 
-__all__ = ["U64_MAX", "FieldReader", "bounded", "text_field", "u32_field", "u64_field", "utf8"]
+__all__ = [
+    "U64_MAX",
+    "FieldReader",
+    "FileForm",
+    "bounded",
+    "text_field",
+    "u32_field",
+    "u64_field",
+    "utf8",
+]
 
 _U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -170,3 +186,52 @@ def utf8(text: str, *, field: str) -> bytes:
         raise CHECKPOINT_VALUE_UNFIT(
             field=field, found=ascii(text), expected="text that UTF-8 can hold"
         ) from error
+
+
+_TRAILER = struct.Struct("<HHI4s")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileForm:
+    """A kind of sealed file: its word of 4 bytes, and the one version that this runtime knows."""
+
+    magic: bytes
+    version: int
+
+    def sealed(self, *parts: bytes) -> bytes:
+        """Return the parts as one body with its trailer."""
+        checksum = 0
+        for part in parts:
+            checksum = crc32(part, checksum)
+        return b"".join((*parts, _TRAILER.pack(self.version, 0, checksum, self.magic)))
+
+    def body_size(self, data: bytes) -> int:
+        """Return where the body ends.
+
+        Raises:
+            CheckpointFormatError: the file is cut, changed, of another kind or of another version.
+        """
+        size = len(data) - _TRAILER.size
+        if size < 0:
+            raise CheckpointFormatError(
+                problem="trailer_cut",
+                detail=f"only {len(data)} bytes",
+                offset=len(data),
+                missing_count=-size,
+            )
+        version, reserved, checksum, magic = _TRAILER.unpack_from(data, size)
+        if magic != self.magic or reserved or checksum != crc32(memoryview(data)[:size]):
+            raise _refused(
+                "checksum", "it is cut or changed (the checksum does not match)", offset=size
+            )
+        if version != self.version:
+            raise _refused(
+                "version",
+                f"format version {version}, this runtime reads {self.version}",
+                offset=size,
+            )
+        return size
+
+
+def _refused(problem: str, detail: str, *, offset: int) -> CheckpointFormatError:
+    return CheckpointFormatError(problem=problem, detail=detail, offset=offset, missing_count=0)

@@ -21,8 +21,7 @@ from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.operators.shard_times import ShardTimes, lagging
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
-from bicycle_runtime.recovery.fields import FieldReader
-from bicycle_runtime.recovery.trailer import FileForm
+from bicycle_runtime.recovery.fields import FieldReader, FileForm
 from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import GroupCache, encode_key
-from bicycle_runtime.state.disk import time_queue
+from bicycle_runtime.state.disk import timers
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
@@ -122,7 +122,7 @@ def in_order(timers):
 def test_timers_fire_in_order_whatever_happens(tmp_path_factory, epochs):
     play = Play(tmp_path_factory.mktemp("timers"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time_queue, "_CHUNK", 3)
+        patched.setattr(timers, "_CHUNK", 3)
         for steps, end in epochs:
             for step in steps:
                 play.step(*step)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.disk import time_queue
+from bicycle_runtime.state.disk import timers
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
@@ -112,7 +112,7 @@ def test_times_of_sealed_entries_are_due_whatever_happens(tmp_path_factory, epoc
     waiting, was = set(), set()
     process.at(sealed)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(time_queue, "_CHUNK", 3)
+        patched.setattr(timers, "_CHUNK", 3)
         for steps, end in epochs:
             for word, *what in steps:
                 if word == "add":

@@ -14,11 +14,11 @@ from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.changes import (
     decode_change_sets,
     encode_change_sets,
+    framed,
     make_change_set,
     merge_change_sets,
 )
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.framing import framed
 from bicycle_runtime.state.sealed.refs import (
     BASE_INDEX,
     TIER_FILES,

@@ -6,7 +6,7 @@ from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import STATE_LOST
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
-from bicycle_runtime.state.values.declaring import LIST_KINDS
+from bicycle_runtime.state.values.state_metadata import LIST_KINDS
 from bicycle_sdk.graph import JobGraph
 
 __all__ = ["lost_operators", "refuse_lost_state", "restored_states"]

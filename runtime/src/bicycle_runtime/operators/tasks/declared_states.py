@@ -14,9 +14,13 @@ import msgspec
 from bicycle_runtime.operators.functions.declarations import declared_states, reduced_type, texts_in
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.memory.attributes import declared_attributes
-from bicycle_runtime.state.values.declaring import accumulator_state, keyed_state
 from bicycle_runtime.state.values.schemas import UNTYPED, describe_key
-from bicycle_runtime.state.values.state_metadata import DeclaredState, StateMetadata
+from bicycle_runtime.state.values.state_metadata import (
+    DeclaredState,
+    StateMetadata,
+    accumulator_state,
+    keyed_state,
+)
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import StateShape
 from bicycle_sdk.record_types import function_types

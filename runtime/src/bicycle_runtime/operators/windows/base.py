@@ -26,8 +26,7 @@ from bicycle_runtime.operators.windows.firing import Fired, Firing
 from bicycle_runtime.operators.windows.meaning import complete_end, due_rules, window_settings
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.due import DueTimes
-from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain

@@ -18,8 +18,7 @@ from bicycle_runtime.operators.windows.sessions import PLACE, KeptSessions
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_entries
 from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.space import MemorySpace
-from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 

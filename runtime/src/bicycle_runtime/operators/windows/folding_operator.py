@@ -16,8 +16,7 @@ from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.placements import Placement, divide, place_records
-from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import WindowPlan
 

@@ -17,8 +17,7 @@ from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.folding_operator import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SlicePlacement
-from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import WindowEntries
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.windows import Window, WindowPlan
 
 __all__ = ["KeptSlices"]

@@ -21,8 +21,7 @@ from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding_operator import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SessionPlacement
 from bicycle_runtime.state.memory.due import WindowKey
-from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import WindowEntries
+from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 

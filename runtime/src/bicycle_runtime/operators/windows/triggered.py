@@ -29,8 +29,7 @@ from bicycle_runtime.operators.windows.panes import (
     type_of_panes,
 )
 from bicycle_runtime.state.memory.due import WindowKey
-from bicycle_runtime.state.memory.window_tables import WindowTables
-from bicycle_runtime.state.memory.windows import Row, WindowEntries
+from bicycle_runtime.state.memory.windows import Row, WindowEntries, WindowTables
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import (

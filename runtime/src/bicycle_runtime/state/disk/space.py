@@ -11,13 +11,14 @@ from typing import Any
 
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries, TouchDiskDict
-from bicycle_runtime.state.disk.entries import DiskMapEntries, DiskValueEntries
-from bicycle_runtime.state.disk.expiry import DiskExpiry
+from bicycle_runtime.state.disk.entries import DiskExpiry, DiskMapEntries, DiskValueEntries
 from bicycle_runtime.state.disk.folder import LocalFolder
-from bicycle_runtime.state.disk.records import DiskKeyRecords, DiskNamespaceRecords
-from bicycle_runtime.state.disk.time_queue import TimeQueue
-from bicycle_runtime.state.disk.timers import DiskTimerQueue
-from bicycle_runtime.state.disk.windows import DiskWindowEntries
+from bicycle_runtime.state.disk.timers import DiskTimerQueue, TimeQueue
+from bicycle_runtime.state.disk.windows import (
+    DiskKeyRecords,
+    DiskNamespaceRecords,
+    DiskWindowEntries,
+)
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes, WindowKey
 from bicycle_runtime.state.memory.space import (
@@ -35,8 +36,7 @@ from bicycle_runtime.state.memory.undoing import (
     UndoTouchTrackedDict,
     UndoTrackedDict,
 )
-from bicycle_runtime.state.memory.window_tables import Moments
-from bicycle_runtime.state.memory.windows import Records, WindowEntries
+from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries
 from bicycle_runtime.state.rocksdb.indexes import DueIndex, due_order, names_of, window_key_in
 from bicycle_runtime.state.rocksdb.key_layout import (
     behind,

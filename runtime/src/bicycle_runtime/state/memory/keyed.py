@@ -20,8 +20,8 @@ from bicycle_runtime.state.errors import STATE_KIND_CHANGED
 from bicycle_runtime.state.memory.space import KeyedEntries, MemorySpace, StateSpace
 from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet, make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_runtime.state.values.declaring import SHAPES, keyed_state
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
+from bicycle_runtime.state.values.state_metadata import SHAPES, keyed_state
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain, require_same
 from bicycle_sdk.state.entries import MISSING, MapEntries
 

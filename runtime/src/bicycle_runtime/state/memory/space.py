@@ -18,8 +18,7 @@ from bicycle_runtime.records.keys import KeyBytes, order_of
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
-from bicycle_runtime.state.memory.window_tables import Moments, WindowTables
-from bicycle_runtime.state.memory.windows import Records, WindowEntries
+from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries, WindowTables
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
 from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles

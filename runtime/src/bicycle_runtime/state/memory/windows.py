@@ -4,21 +4,35 @@ A *namespace* is an int that the operator chooses: the start of a window, or 0 w
 to keys. Entries are written whole when touched. Records are written in *chunks*: those of one epoch
 and namespace, so that a long window is not written again each time a record joins it. What was
 never sealed leaves no trace when it is dropped. Nothing here knows when windows fire.
+
+``WindowTables`` is what window operators ask of a space: the parts of which a table is made.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.records.codecs import AnyCodec
+from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set, make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.schemas import describe
 from bicycle_runtime.state.values.state_metadata import DeclaredState
+from bicycle_sdk.state.descriptors import TimeDomain
 
-__all__ = ["RECORDS", "Records", "WindowEntries", "WindowTable", "extend_row", "joined_row"]
+__all__ = [
+    "RECORDS",
+    "Moments",
+    "Records",
+    "WindowEntries",
+    "WindowTable",
+    "WindowTables",
+    "extend_row",
+    "joined_row",
+]
 
 _KEYS = AnyCodec()
 RECORDS = "r"  # First letter of the names of change sets of records, as that of entries.
@@ -384,3 +398,47 @@ class WindowTable:
         self.generation += 1
         for change_set in change_sets:
             self.parts[change_set.name[0]].apply(change_set)
+
+
+Moments = Callable[[Any], Iterable[tuple[TimeDomain, int]]]  # The times that an entry waits for.
+
+
+class WindowTables(ABC):
+    """Makes the parts of the table of one window operator in one subtask."""
+
+    @abstractmethod
+    def entries(
+        self, prefix: str, value_type: Any = None,
+        *, dump: Callable[[Any], Any] | None = None, load: Callable[[Any], Any] | None = None,
+    ) -> WindowEntries:  # fmt: skip
+        """Return empty entries; the arguments are those of ``WindowEntries``."""
+
+    @abstractmethod
+    def records(self, value_type: Any, *, is_by_key: bool) -> Records:
+        """Return room for the records of windows.
+
+        Args:
+            value_type: Declared type of the records, None when unknown.
+            is_by_key: Whether they are read and replaced key by key, and never dropped by
+                namespace; else they are read by key group, and only dropped.
+        """
+
+    @abstractmethod
+    def due_times(self, domain: TimeDomain) -> DueTimes:
+        """Return an empty index of times."""
+
+    @abstractmethod
+    def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:
+        """Keep the times of sealed entries with them, and tell whether that is done.
+
+        Where it is not, the operator goes through the entries when a table was restored.
+
+        Args:
+            entries: The entries.
+            moments: Gives the times that an entry waits for.
+            rules: What ``moments`` goes by, besides the entry.
+        """
+
+    def table(self, entries: WindowEntries, records: Records) -> WindowTable:
+        """Return a table of these parts, and of values that window functions keep."""
+        return WindowTable(entries, records, self.entries("v"))

@@ -27,8 +27,8 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import checked_name, require_below
 from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError
 from bicycle_runtime.state.errors import StateFileError
+from bicycle_runtime.state.sealed.changes import framed, unframed
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.framing import framed, unframed
 from bicycle_runtime.state.sealed.refs import BaseMark, RangeState, SstRef, StateRef, fold_start
 
 __all__ = ["BaseFolder", "BaseIndex", "Bases", "Make", "decode_index"]

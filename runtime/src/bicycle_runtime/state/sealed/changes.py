@@ -5,17 +5,21 @@ the whole state replaced (*full*). Values are encoded before they come here, so 
 be merged, restricted to a range of key groups and moved without knowing their types; keys are
 compared as Python does, where ``1 == 1.0``. Merging is last-wins, so applying a change set twice,
 or one that repeats older entries, changes nothing.
+
+An object of state begins with magic, format version and checksum, before its content: ``framed``
+and ``unframed`` are inverses, and do not know what the content is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
+from zlib import crc32
 
 import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.sealed.framing import framed, unframed
+from bicycle_runtime.state.errors import StateFileError
 
 __all__ = [
     "EVERYWHERE",
@@ -23,9 +27,11 @@ __all__ = [
     "decode_change_sets",
     "emptied_change_set",
     "encode_change_sets",
+    "framed",
     "full_change_sets",
     "make_change_set",
     "merge_change_sets",
+    "unframed",
 ]
 
 # Stands for the key group of what every subtask has a copy of: it is read by all of them.
@@ -161,3 +167,39 @@ class _Merged:
 
 def _keys_in(keys: msgspec.Raw) -> list[Any]:
     return _KEYS.decode_list(bytes(keys))
+
+
+_HEAD_BYTES = 10
+
+
+def framed(magic: bytes, version: int, body: bytes) -> bytes:
+    """Return an object: 4 bytes of magic, u16 version and u32 CRC-32 (little-endian), content."""
+    return b"".join((magic, version.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body))
+
+
+def unframed(
+    data: bytes, magic: bytes, version: int, *, path: str, operator: str, foreign: str
+) -> memoryview:
+    """Return the content of an object.
+
+    Args:
+        data: The object.
+        magic: What it must begin with.
+        version: The format version that is read.
+        path: For errors.
+        operator: For errors.
+        foreign: The reason that is told when it begins with something else.
+
+    Raises:
+        StateFileError: cut, changed, foreign, or of another format version.
+    """
+    if len(data) < _HEAD_BYTES or not data.startswith(magic):
+        raise StateFileError(path=path, operator=operator, reason=foreign)
+    found = int.from_bytes(data[4:6], "little")
+    if found != version:
+        reason = f"format version {found}, this runtime reads {version}"
+        raise StateFileError(path=path, operator=operator, reason=reason)
+    body = memoryview(data)[_HEAD_BYTES:]
+    if crc32(body) != int.from_bytes(data[6:10], "little"):
+        raise StateFileError(path=path, operator=operator, reason="the checksum does not match")
+    return body

@@ -17,11 +17,11 @@ from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
 from bicycle_runtime.state.memory.tables import AccumulatorTable, FunctionTable
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.memory.window_tables import WindowTables
+from bicycle_runtime.state.memory.windows import WindowTables
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.store import StateStore
-from bicycle_runtime.state.values.declaring import accumulator_state
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
+from bicycle_runtime.state.values.state_metadata import accumulator_state
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = ["Tables", "remove_unowned", "space_for", "tables_for"]

@@ -5,6 +5,8 @@ A state keeps all schema versions that its values may still be written in; a val
 that it has by its index, and without a name it has the first. So files of several schema versions
 can be merged and moved by those who know no types. Where the entries of a state lie never changes:
 a state that got another name keeps its place.
+
+``DeclaredState`` is a state as the code of a job declares it.
 """
 
 from __future__ import annotations
@@ -16,21 +18,34 @@ from typing import Any, Literal
 import msgspec
 
 from bicycle_runtime.state.values.schema_changes import Fit, compare, compare_keys
-from bicycle_runtime.state.values.schemas import UNTYPED, Schema, is_same, words
+from bicycle_runtime.state.values.schemas import (
+    UNTYPED,
+    Schema,
+    describe,
+    describe_key,
+    is_same,
+    words,
+)
+from bicycle_sdk.state import MapStateDescriptor, StateDescriptor
 
 __all__ = [
+    "ACCUMULATOR",
+    "LIST_KINDS",
     "PICKLED",
     "SCHEMA_VERSIONS_MAX",
+    "SHAPES",
     "DeclaredState",
     "OperatorStateMetadata",
     "SchemaVersion",
     "StateChange",
     "StateMetadata",
     "Verdict",
+    "accumulator_state",
     "describe_version",
     "evolve",
     "evolve_state",
     "fit_of",
+    "keyed_state",
     "match",
 ]
 
@@ -339,3 +354,39 @@ def describe_version(schema_version: SchemaVersion) -> str:
     """Return a schema version for people."""
     text = "untyped" if schema_version.schema == UNTYPED else words(schema_version.schema)
     return text if schema_version.version == 1 else f"{text} (version {schema_version.version})"
+
+
+ACCUMULATOR = "$accumulator"
+# How the entries of each kind of state lie; part of the state format.
+SHAPES = {
+    "value": "value",
+    "reducing": "value",
+    "aggregating": "value",
+    "list": "list",
+    "map": "map",
+    "operator_list": "operator_list",
+    "union_list": "union_list",
+}
+
+LIST_KINDS = ("operator_list", "union_list")  # Those of subtasks, which a restore divides.
+
+
+def keyed_state(descriptor: StateDescriptor) -> DeclaredState:
+    """Return what a descriptor says of its state."""
+    key_type = descriptor.key_type if isinstance(descriptor, MapStateDescriptor) else None
+    return DeclaredState(
+        name=descriptor.name,
+        kind=SHAPES[descriptor.kind],
+        schema=describe(descriptor.stored_type),
+        keys=describe_key(key_type),
+        version=descriptor.version,
+        aliases=tuple(descriptor.aliases),
+        migrates=descriptor.migrate is not None,
+    )
+
+
+def accumulator_state(value_type: Any) -> DeclaredState:
+    """Return the state of a running reduce; its type is None when it is not known."""
+    return DeclaredState(
+        name=ACCUMULATOR, kind="accumulator", schema=describe(value_type), stored_name=ACCUMULATOR
+    )
