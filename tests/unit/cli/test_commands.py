@@ -9,7 +9,7 @@ import pytest
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import describe
 from bicycle_runtime.base.processes import start_ticks
-from bicycle_runtime.cli.logs import TextOutput
+from bicycle_runtime.cli.log_reading import local_pieces
 from bicycle_runtime.cli.run import run_command, submit_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
@@ -57,7 +57,8 @@ def names(command):
 def test_every_declared_option_has_a_flag(command):
     declared = {info.flag for cls in (JobOptions, EngineOptions) for info in describe(cls)}
 
-    own = {"--wheel", "--lock", "--service"} if command is submit_command else set()
+    service = {"--wheel", "--lock", "--service", "--token-file", "--tls-ca"}
+    own = service if command is submit_command else set()
     shared = {"file", "--set", "--params", "--conf", "--json", "--debug"}
 
     assert declared | shared | own == names(command)
@@ -219,12 +220,18 @@ def test_following_logs_shows_what_is_written_until_the_job_ends(shell):
     assert follower.returncode == 0
 
 
-def test_a_letter_that_a_log_has_in_two_pieces_is_shown_whole(capsys):
-    show = TextOutput()
-    for piece in (b"tw\xc3", b"\xb6\n"):
-        show(piece)
+def test_a_letter_that_a_log_has_in_two_pieces_is_shown_whole(shell):
+    shell.put_job("job", state=JobState.FINISHED)
+    log = shell.home.folder("job").log_path
+    log.write_text("one\n")
+    text = "a" * (2**16 - 1) + "ö\n"  # A piece is 2**16 bytes.
 
-    assert capsys.readouterr().out == "twö\n"
+    pieces = local_pieces(shell.home, "job", line_count=None, follow=True)
+    assert next(pieces) == "one\n"
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(text)
+
+    assert "".join(pieces) == text
 
 
 def test_the_graph_has_three_forms(shell, site):

@@ -204,7 +204,7 @@ def test_secrets_of_a_start_are_neither_stored_nor_shown(home):
 def test_the_audit_log_cannot_be_changed(home):
     with opened(home) as service:
         entry = dict.fromkeys(("actor", "address", "action", "target", "outcome"), "x")
-        service.history.note_refused(entry, {}, at_ms=1).result()
+        service.history.note_audit(entry, {}, at_ms=1).result()
         for sql in ("UPDATE audit SET actor = 'y'", "DELETE FROM audit"):
             done = service._control.write(lambda connection, sql=sql: connection.execute(sql))
             assert isinstance(done.exception(), sqlite3.IntegrityError)
@@ -298,7 +298,7 @@ def test_a_slow_reader_gets_one_change_that_has_everything():
 
 
 def test_the_log_is_read_on_where_it_was_left_in_whole_lines(home):
-    folder = put_job(home, "job", state=JobState.FINISHED)
+    folder = put_job(home, "job", is_ours=True)
     readings = Readings(home, Fleet(), None, ManualClock())
     folder.log_path.write_bytes(b"".join(b"line %d\n" % n for n in range(10)) + b"unfinish")
 

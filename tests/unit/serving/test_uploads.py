@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.api import shapes
-from bicycle_runtime.cli import uploading
+from bicycle_runtime.cli import remote
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.service.plugins.store import UploadedPlugin, environment_of
 from tests.unit.service.test_plugins import demo
@@ -25,7 +25,7 @@ def served(tmp_path_factory):
 
 
 def upload(served, wheel, **headers):
-    body, kind = uploading._form({"wheel": wheel})
+    body, kind = remote._form({"wheel": wheel})
     return served.ask("POST", PLUGINS, body, **{"content_type": kind, **headers})
 
 
@@ -108,7 +108,7 @@ def test_a_form_of_a_foreign_page_uploads_nothing_and_forms_reach_no_other_path(
 
     foreign = upload(served, wheel, origin="http://evil.example")
     site = upload(served, wheel, sec_fetch_site="cross-site")
-    body, kind = uploading._form({"wheel": wheel})
+    body, kind = remote._form({"wheel": wheel})
     other = served.ask("POST", "/api/v1/jobs", body, content_type=kind)
     large = served.ask(
         "POST", PLUGINS, b"", content_type=kind, content_length=str(1 << 30)
@@ -147,8 +147,8 @@ def test_the_command_says_when_there_is_no_service(tmp_path, monkeypatch):
 
     none = CliRunner().invoke(main, words)
     silent = CliRunner().invoke(main, [*words, "--service", "http://127.0.0.1:9"])
-    alone = CliRunner().invoke(main, ["submit", "--plugin", "demo", "--service", "http://x"])
+    alone = CliRunner().invoke(main, ["submit", "--plugin", "demo", "--lock", str(wheel)])
 
     assert json.loads(none.stdout)["code"] == "BIC-2302"
     assert json.loads(silent.stdout)["code"] == "BIC-2010"
-    assert "need --wheel" in alone.output
+    assert "needs --wheel" in alone.output

@@ -152,7 +152,7 @@ class Guard:
             "outcome": "refused",
         }
         now_ms = self._service.clock.now_ms()
-        written = self._service.history.note_refused(entry, {"code": code}, at_ms=now_ms)
+        written = self._service.history.note_audit(entry, {"code": code}, at_ms=now_ms)
         written.add_done_callback(functools.partial(_log_lost, entry))
 
 

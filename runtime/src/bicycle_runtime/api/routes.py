@@ -12,7 +12,7 @@ from bicycle_runtime.api import shapes, state_shapes
 from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, service, state
 from bicycle_runtime.api.routing import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
-from bicycle_runtime.jobs.control.dead_letters import DeadLetter
+from bicycle_runtime.jobs.control.dead_letters import Letter
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.plugins.store import UploadedPlugin
@@ -48,7 +48,12 @@ ROUTES: tuple[Route, ...] = (
           role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
     _looking("", "Show one job with everything that its driver tells.", jobs.job,
              shapes.JobDetail),
+    Route(method="GET", path="/statuses", summary="List jobs with all that their drivers tell.",
+          handler=jobs.statuses, answer=shapes.StatusList),
     _acting("", "End a job at once; another way to say cancel.", "cancel", method="DELETE"),
+    _looking("/status", "Show all that the driver of a job tells, read now.", jobs.status,
+             shapes.StatusAnswer),
+    _looking("/metrics", "Read the figures of a job.", jobs.metrics, shapes.MetricList),
     _looking("/tasks", "List the operators of a job with their counts.", jobs.tasks,
              shapes.TaskList),
     _looking("/graph", "Show the graph of a job as it runs.", jobs.graph, shapes.Graph,
@@ -63,8 +68,8 @@ ROUTES: tuple[Route, ...] = (
              shapes.ExceptionList),
     _looking("/dead-letters", "List records that functions refused.", dead_letters.letters,
              shapes.DeadLetterList, query=shapes.DeadLetterQuery, errors=(422,)),
-    _looking("/dead-letters/{letter}", "Show one dead letter.", dead_letters.letter, DeadLetter,
-             errors=(422,)),
+    _looking("/dead-letters/{letter}", "Show one dead letter.", dead_letters.letter, Letter,
+             query=shapes.LetterQuery, errors=(422,)),
     _looking("/config", "Show what a job was started with, without secrets.", jobs.config,
              shapes.JobConfigAnswer, errors=(422,)),
     _looking("/logs", "Read the log of a job, or follow it.", jobs.logs, shapes.LogPage,
@@ -113,6 +118,12 @@ ROUTES: tuple[Route, ...] = (
           handler=jobs.events, answer=str, media="text/event-stream", errors=(429,)),
     Route(method="GET", path="/cluster", summary="Show what all jobs come to.",
           handler=service.cluster, answer=shapes.Cluster),
+    Route(method="GET", path="/cluster/workers", summary="List the processes of jobs.",
+          handler=service.workers, answer=shapes.WorkerList),
+    Route(method="GET", path="/cluster/metrics", summary="Read the figures of all jobs.",
+          handler=service.all_metrics, answer=shapes.MetricList),
+    Route(method="GET", path="/savepoints", summary="List the savepoints of all jobs.",
+          handler=jobs.all_savepoints, answer=shapes.SavepointList, errors=(422, 503)),
     Route(method="GET", path="/audit", summary="Read who has changed what.",
           handler=service.audit, query=shapes.AfterQuery, answer=shapes.AuditList,
           role=Role.ADMIN),
@@ -126,6 +137,6 @@ ROUTES: tuple[Route, ...] = (
 ALIASES = frozenset(
     {
         "/jobs", "/jobs/{job_id}", "/jobs/{job_id}/tasks", "/jobs/{job_id}/checkpoints",
-        "/jobs/{job_id}/graph", "/jobs/{job_id}/exceptions", "/cluster",
+        "/jobs/{job_id}/graph", "/jobs/{job_id}/exceptions", "/cluster", "/cluster/workers",
     }
 )  # fmt: skip

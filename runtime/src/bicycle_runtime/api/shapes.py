@@ -10,18 +10,54 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
+from bicycle_runtime.service.metrics.metrics import MetricSample
 from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.plugins.store import UploadedPlugin
 from bicycle_runtime.service.store.history import AuditEntry, Event, StateChange
 from bicycle_runtime.service.watching.summaries import JobSummary
+from bicycle_runtime.service.watching.workers import ProcessUse
 
 __all__ = [
-    "AfterQuery", "AuditList", "Cluster", "DeadLetterList", "DeadLetterQuery",
-    "EpochList", "EpochQuery", "ErrorAnswer", "EventList",
-    "ExceptionEntry", "ExceptionList", "Graph", "GraphChain", "GraphEdge", "GraphVertex", "Health",
-    "JobConfigAnswer", "JobDetail", "JobList", "JobMetrics", "JobQueryWords", "LimitQuery",
-    "LogPage", "LogQuery", "NoQuery", "OperationList", "PluginList", "SamplesAnswer",
-    "SamplesQuery", "SavepointList", "StateChangeList", "Task", "TaskList", "WaitQuery",
+    "AfterQuery",
+    "AuditList",
+    "Cluster",
+    "DeadLetterList",
+    "DeadLetterQuery",
+    "EpochList",
+    "EpochQuery",
+    "ErrorAnswer",
+    "EventList",
+    "ExceptionEntry",
+    "ExceptionList",
+    "Graph",
+    "GraphChain",
+    "GraphEdge",
+    "GraphVertex",
+    "Health",
+    "JobConfigAnswer",
+    "JobDetail",
+    "JobList",
+    "JobMetrics",
+    "JobQueryWords",
+    "LetterQuery",
+    "LimitQuery",
+    "LogPage",
+    "LogQuery",
+    "MetricList",
+    "NoQuery",
+    "OperationList",
+    "PluginList",
+    "SamplesAnswer",
+    "SamplesQuery",
+    "SavepointList",
+    "StateChangeList",
+    "StatusAnswer",
+    "StatusList",
+    "Task",
+    "TaskList",
+    "WaitQuery",
+    "Worker",
+    "WorkerList",
 ]  # fmt: skip
 
 
@@ -316,6 +352,48 @@ class AuditList(_Shape, frozen=True, kw_only=True):
 
     items: list[AuditEntry]
     next: str | None
+
+
+class StatusAnswer(_Shape, frozen=True, kw_only=True):
+    """All that the driver of a job tells, read now: the answer of ``bicycle status --json``."""
+
+    status: dict[str, Any]
+
+
+class StatusList(_Shape, frozen=True, kw_only=True):
+    """All that drivers tell, read now, the newest job first: the answer of ``bicycle list``."""
+
+    items: list[dict[str, Any]]
+
+
+class MetricList(_Shape, frozen=True, kw_only=True):
+    """Figures with the names and labels of ``/metrics``, as JSON."""
+
+    items: list[MetricSample]
+
+
+class Worker(_Shape, frozen=True, kw_only=True):
+    """The processes of one job on this machine, and what they use together."""
+
+    worker_id: str
+    hostname: str
+    state: str
+    tasks: int
+    memory_bytes: int
+    cpu_seconds: float
+    processes: list[ProcessUse]
+
+
+class WorkerList(_Shape, frozen=True, kw_only=True):
+    """The processes of the jobs that have not ended, those with most memory first."""
+
+    items: list[Worker]
+
+
+class LetterQuery(_Shape, frozen=True, kw_only=True):
+    """``reveal`` tells the value of the record, too: for operators, and noted in the audit log."""
+
+    reveal: bool = False
 
 
 class Cluster(_Shape, frozen=True, kw_only=True):

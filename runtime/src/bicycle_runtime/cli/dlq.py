@@ -5,10 +5,11 @@ from __future__ import annotations
 import click
 import msgspec
 
+from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, home, job_names
+from bicycle_runtime.cli.parameters import answers, job_names
 from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
-from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
+from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 
 __all__ = ["dlq_command"]
 
@@ -37,12 +38,13 @@ def dlq_command(context: click.Context, *, as_json: bool) -> None:
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many."
 )
 @click.option("--after", metavar="LETTER", help="Only those behind this one, which are older.")
+@service_options
 @answers
 def list_letters(
     *, job: str, operator: str | None, limit: int, after: str | None, as_json: bool
 ) -> None:
     """List the dead letters of a job, the newest first. Values are not shown."""
-    found, following = dead_letters(home(), job, operator=operator, limit=limit, after=after)
+    found, following = reached_jobs().letters(job, operator=operator, limit=limit, after=after)
     if as_json:
         answer_json({"items": msgspec.to_builtins(found), "next": following})
         return
@@ -61,10 +63,11 @@ def list_letters(
 @click.argument("job", shell_complete=job_names)
 @click.argument("letter")
 @click.option("--reveal", is_flag=True, help="Show the value of the record, too.")
+@service_options
 @answers
 def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
     """Show one dead letter. LETTER is what `bicycle dlq list` says."""
-    found = dead_letter(home(), job, letter, is_revealed=reveal)
+    found = reached_jobs().letter(job, letter, is_revealed=reveal)
     if as_json:
         answer_json(found)
         return

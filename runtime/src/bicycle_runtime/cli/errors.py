@@ -22,3 +22,21 @@ SERVICE_UNREACHABLE = BicycleError.row(
     cause="Nothing listens at the address of the service, or it is none of Bicycle.",
     fix="start it with `bicycle up`, or name the right one with --service",
 )
+SERVICE_URL_UNUSABLE = BicycleError.row(
+    "BIC-2011",
+    "{url!r} is no address of a service",
+    cause="The address of the service is no URL with http or https and a host.",
+    fix="give the address that `bicycle up` prints, such as http://127.0.0.1:9000",
+)
+TOKEN_EXPOSED = BicycleError.row(
+    "BIC-2012",
+    "a token is not sent to {url}: everybody between could read it",
+    cause="A token is given, and the address of the service is one of another machine without TLS.",
+    fix="use the https address of the service, or reach it through `ssh -L`",
+)
+TOKEN_UNREADABLE = BicycleError.row(
+    "BIC-2013",
+    "the token in {path} cannot be read: {reason}",
+    cause="The file with the token of the service cannot be read, or is empty.",
+    fix="write what `bicycle token create` prints into the file, or give another one",
+)

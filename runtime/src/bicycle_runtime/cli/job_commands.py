@@ -8,9 +8,10 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
-from bicycle_runtime.cli.parameters import answers, home, job_names
+from bicycle_runtime.cli.parameters import answers, job_names
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -25,9 +26,7 @@ from bicycle_runtime.cli.rendering import (
     waiting_texts,
     watermark_text,
 )
-from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options, take_savepoint
-from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
-from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
+from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
 __all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
@@ -55,11 +54,12 @@ _STATES = [state.value.lower() for state in JobState]
     type=click.Choice(_STATES, case_sensitive=False),
     help="Only jobs in this state. May be given several times.",
 )
+@service_options
 @answers
 def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
     """List the jobs of this machine, the newest first."""
     wanted = {state.lower() for state in states or _STATES}
-    found = [status for status in list_jobs(home()) if status.state.value.lower() in wanted]
+    found = [status for status in reached_jobs().statuses() if status.state.value.lower() in wanted]
     if as_json:
         answer_json([status.to_json() for status in found])
     elif not found:
@@ -79,14 +79,16 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
 )
 @click.argument("job", shell_complete=job_names)
 @click.option("--exit-code", is_flag=True, help="End with exit code 1 when the job is FAILED.")
+@service_options
 @answers
 def status_command(*, job: str, exit_code: bool, as_json: bool) -> None:
     """Show how a job is doing. JOB is the id that `bicycle submit` printed."""
-    status = job_status(home(), job)
+    jobs = reached_jobs()
+    status = jobs.status(job)
     if as_json:
         answer_json(status.to_json())
     else:
-        show_text("\n".join(_details(status)))
+        show_text("\n".join(_details(status, is_supervised=jobs.is_supervised(status))))
     if exit_code and status.state is JobState.FAILED:
         click.get_current_context().exit(FAILED)
 
@@ -108,6 +110,7 @@ def status_command(*, job: str, exit_code: bool, as_json: bool) -> None:
 )
 @click.option("--savepoint", is_flag=True, help="Take a savepoint once it has stopped.")
 @savepoint_options
+@service_options
 @answers
 def stop_command(
     *,
@@ -127,11 +130,12 @@ def stop_command(
     """
     if not savepoint and (name, to) != (None, None):
         raise click.UsageError("--name and --to need --savepoint")
-    status = drain_job(home(), job, clock=SystemClock()) if drain else stop_job(home(), job)
+    jobs = reached_jobs()
+    status = jobs.drain(job) if drain else jobs.stop(job)
     if not savepoint:
         _tell(status, as_json=as_json)
         return
-    answer = take_savepoint(job, name=name, to=to, timeout_ms=timeout)
+    answer = jobs.save(job, name=name, to=to, timeout_ms=timeout)
     if as_json:
         answer_json({**status.to_json(), "savepoint": answer})
     else:
@@ -146,6 +150,7 @@ def stop_command(
     ),
 )
 @click.argument("job", shell_complete=job_names)
+@service_options
 @answers
 def cancel_command(*, job: str, as_json: bool) -> None:
     """End a job at once, in the middle of whatever it does.
@@ -153,13 +158,7 @@ def cancel_command(*, job: str, as_json: bool) -> None:
     All its processes end. The last sealed epoch stays, and what it wrote is made visible; what ran
     behind it is read again when the job is started again.
     """
-    # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.running.final_publishing import publish_remaining
-
-    clock = SystemClock()
-    is_over = job_status(home(), job).state.is_final
-    status = cancel_job(home(), job, clock=clock)
-    _tell(status if is_over else publish_remaining(home(), status, clock=clock), as_json=as_json)
+    _tell(reached_jobs().cancel(job), as_json=as_json)
 
 
 def _tell(status: JobStatus, *, as_json: bool) -> None:
@@ -185,13 +184,13 @@ def _row(status: JobStatus) -> tuple[str, ...]:
     )
 
 
-def _details(status: JobStatus) -> list[str]:
+def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
     rows = [
         ("state", status.state.value),
         ("as of", _age(status)),
         ("plugin", f"{status.plugin} {status.plugin_version}".strip()),
         ("process", _process(status)),
-        ("supervisor", _supervisor(status)),
+        ("supervisor", _supervisor(status, is_there=is_supervised)),
         ("phase", "" if status.phase is None else phase_text(status.phase)),
         ("started", _time(status.started_ms)),
         ("ran", duration_text(_ran_ms(status))),
@@ -299,10 +298,11 @@ def _process(status: JobStatus) -> str:
     return text
 
 
-def _supervisor(status: JobStatus) -> str:
+def _supervisor(status: JobStatus, *, is_there: bool | None) -> str:
+    """Return who starts the driver again; ``is_there`` is None where nobody can look."""
     if not status.supervisor_pid or status.state.is_final:
         return ""
-    if is_supervised(status):
+    if is_there is not False:
         return str(status.supervisor_pid)
     return "gone: nobody starts the job again when its process dies"
 

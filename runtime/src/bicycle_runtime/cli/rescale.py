@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.parameters import answers, declared_options, home, job_names, pairs
+from bicycle_runtime.cli.parameters import answers, declared_options, job_names, pairs
 from bicycle_runtime.cli.rendering import answer_json, byte_text, duration_text, show_table
 from bicycle_runtime.engine.loop.rescaling import Rescaled
-from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
+from bicycle_runtime.jobs.control.rescaling import RescaleOptions
 
 __all__ = ["rescale_command"]
 
@@ -44,6 +44,7 @@ def _parallelisms(_context: click.Context, _option: click.Parameter, texts: Sequ
     callback=_parallelisms,
     help="Parallelism of one operator; wins over --parallelism. May be given several times.",
 )
+@service_options
 @answers
 def rescale_command(
     *, job: str, operators: Mapping[str, int], as_json: bool, **given: str | None
@@ -59,7 +60,7 @@ def rescale_command(
     )
     if options.parallelism is None and not operators:
         raise click.UsageError("say which parallelism: --parallelism or --operator UID=NUMBER")
-    done = ask_for_rescale(home(), job, options, operators, clock=SystemClock())
+    done = reached_jobs().rescale(job, options, operators)
     if as_json:
         answer_json({"job": job, **done.to_json()})
         return

@@ -31,6 +31,9 @@ SECTIONS = {
         "list": ("job_commands", "List the jobs of this machine, the newest first"),
         "status": ("job_commands", "Show how a job is doing"),
         "logs": ("logs", "Show the log of a submitted job"),
+        "metrics": ("figures", "Show the figures of a job, or of all"),
+        "workers": ("figures", "Show the processes of running jobs"),
+        "info": ("figures", "Show what all jobs come to"),
         "dlq": ("dlq", "Look at dead letters"),
     },
     "Serve jobs": {

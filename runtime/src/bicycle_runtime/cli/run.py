@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.access import reached_service, remote_start, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import (
     answers,
@@ -21,6 +22,7 @@ from bicycle_runtime.cli.parameters import (
 from bicycle_runtime.cli.uploading import submit_wheel, wheel_options
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.status import JobStatus
 
 __all__ = ["run_command", "submit_command"]
 
@@ -92,6 +94,7 @@ def run_command(
 )
 @_job_flags
 @wheel_options
+@service_options
 @answers
 def submit_command(
     *,
@@ -99,7 +102,6 @@ def submit_command(
     spark: dict[str, str],
     wheel: Path | None,
     lock: Path | None,
-    service: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -109,26 +111,27 @@ def submit_command(
     that fails while it starts is an error of this command.
 
     With --wheel the job runs where a service does: the wheel is uploaded to it and installed there
-    by itself, so that the job keeps its version whatever is installed later.
+    by itself, so that the job keeps its version whatever is installed later. Where --service or
+    BICYCLE_SERVICE names a service, a job without a wheel is started there as well.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.rendering import answer_json
 
-    if wheel is None and (lock, service) != (None, None):
-        raise click.UsageError("--lock and --service need --wheel")
+    if wheel is None and lock is not None:
+        raise click.UsageError("--lock needs --wheel")
+    request = _request(params, spark, given)
     if wheel is not None:
-        asked = _request(params, spark, given)
-        answer = submit_wheel(asked, wheel=wheel, lock=lock, service=service)
-        if as_json:
-            answer_json(answer)
-        else:
-            click.echo(answer["job_id"])
-        return
+        answer = submit_wheel(reached_service(), request, wheel=wheel, lock=lock)
+    else:
+        answer = (remote_start(request) or _start(request)).to_json()
+    if as_json:
+        answer_json(answer)
+    else:
+        click.echo(answer["id"])
+
+
+def _start(request: JobRequest) -> JobStatus:
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.running.submission import submit
 
-    status = submit(_request(params, spark, given), home(), python=sys.executable)
-    if as_json:
-        answer_json(status.to_json())
-    else:
-        click.echo(status.id)
+    return submit(request, home(), python=sys.executable)

@@ -9,6 +9,7 @@ import click
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.quantities import parse_duration_ms
+from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, job_names, savepoint_places
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.recovery.savepoints import Savepoint
 
-__all__ = ["savepoint_command", "savepoint_options", "take_savepoint"]
+__all__ = ["savepoint_command", "savepoint_options"]
 
 _HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size", "files")
 _SPARE_COLUMNS = ("files", "records", "plugin")
@@ -79,6 +80,7 @@ def savepoint_options(command: Any) -> Any:
 )
 @click.argument("job", shell_complete=job_names)
 @savepoint_options
+@service_options
 @answers
 def create_command(
     *, job: str, name: str | None, to: str | None, timeout: int, as_json: bool
@@ -88,7 +90,7 @@ def create_command(
     A job that runs goes on: it takes the savepoint between two epochs, and copies while it runs.
     One that has ended must have published its last epoch.
     """
-    answer = take_savepoint(job, name=name, to=to, timeout_ms=timeout)
+    answer = reached_jobs().save(job, name=name, to=to, timeout_ms=timeout)
     if as_json:
         answer_json(answer)
     else:
@@ -107,6 +109,7 @@ def create_command(
 @click.option(
     "--checkpoint-dir", metavar="URL", help="List all savepoints below this directory or URL."
 )
+@service_options
 @answers
 def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) -> None:
     """List savepoints, the newest first.
@@ -116,14 +119,14 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage import open_storage
-    from bicycle_runtime.jobs.savepoints.commands import known_savepoints, list_savepoints
+    from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
 
     if checkpoint_dir is not None and job is not None:
         raise click.UsageError("give either JOB or --checkpoint-dir")
     if checkpoint_dir is not None:
         found = list_savepoints(open_storage(checkpoint_dir))
     else:
-        found = known_savepoints(home(), job)
+        found = [SavepointEntry(**plain) for plain in reached_jobs().savepoints(job)]
     if as_json:
         answer_json([entry.to_json() for entry in found])
     elif not found:
@@ -246,15 +249,6 @@ def restore_command(
         answer_json({"url": target.url, "job": name, "epoch": epoch, "origin": origin.storage.url})
     else:
         click.echo(f"epoch {epoch} is the last one of job {name} in {target.url}")
-
-
-def take_savepoint(job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
-    """Take a savepoint of a job of this machine and return what is known of it."""
-    # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.savepoints.commands import create_savepoint
-
-    clock = SystemClock()
-    return create_savepoint(home(), job, name=name, to=to, clock=clock, timeout_ms=timeout_ms)
 
 
 def savepoint_line(answer: dict[str, Any]) -> str:

@@ -9,10 +9,11 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.options import describe, from_mapping
+from bicycle_runtime.cli.access import reached_service, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, declared_options, job_names
+from bicycle_runtime.cli.remote import job_path
 from bicycle_runtime.cli.rendering import answer_json, duration_text
-from bicycle_runtime.cli.uploading import ask_service, service_url, upload_wheel
 from bicycle_runtime.jobs.upgrading.stop_and_go import UpgradeOptions
 
 __all__ = ["upgrade_command"]
@@ -41,11 +42,8 @@ _OPTIONS = describe(UpgradeOptions)
 )
 @click.option("--plugin", metavar="NAME", help="What the plugin is called, if otherwise than now.")
 @click.option("--allow-dropped-state", is_flag=True, help="Give up state that it does not have.")
-@click.option(
-    "--service",
-    help="URL of the service that has the job. Default: BICYCLE_SERVICE, or that of this home.",
-)
 @declared_options(_OPTIONS)
+@service_options
 @answers
 def upgrade_command(
     *,
@@ -54,7 +52,6 @@ def upgrade_command(
     lock: Path | None,
     plugin: str | None,
     allow_dropped_state: bool,
-    service: str | None,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -67,13 +64,13 @@ def upgrade_command(
     """
     present = {name: value for name, value in given.items() if value is not None}
     options = from_mapping(UpgradeOptions, present)
-    url = service_url(service)
-    digest = upload_wheel(url, wheel=wheel, lock=lock)["digest"]
+    remote = reached_service()
+    digest = remote.upload(wheel=wheel, lock=lock)["digest"]
     facts = {
         "digest": digest, "plugin": plugin, "allow_dropped_state": allow_dropped_state,
         **dataclasses.asdict(options),
     }  # fmt: skip
-    done = ask_service(url, f"/api/v1/jobs/{job}/upgrade", facts)
+    done = remote.operation(job_path(job, "upgrade"), facts)
     if as_json:
         answer_json({**done, "digest": digest})
         return

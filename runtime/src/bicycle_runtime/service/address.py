@@ -18,7 +18,10 @@ def service_folder(home: Home) -> Path:
 
 
 def read_address(home: Home) -> dict[str, Any] | None:
-    """Return ``url``, ``pid`` and ``started`` of the service of a home; None when none runs."""
+    """Return ``url``, ``pid`` and ``started`` of the service of a home; None when none runs.
+
+    ``is_open`` tells whether it lets commands of this machine in without a token.
+    """
     try:
         found = json.loads((service_folder(home) / "address.json").read_bytes())
         is_there = is_alive(int(found["pid"]), int(found["started"]))

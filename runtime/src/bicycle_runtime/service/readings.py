@@ -181,9 +181,10 @@ class Readings:
 
         Returns:
             ``lines``, the bytes ``start`` and ``next`` between which they lie, and the ``size``.
-            A line that is not finished yet is left for the next time.
+            A line that is not finished yet is left for the next time, until the job has ended.
         """
         folder = self._home.find(job)
+        is_over = self.status(job).state.is_final
         try:
             stream = folder.log_path.open("rb")
         except FileNotFoundError:
@@ -192,17 +193,20 @@ class Readings:
             size = os.fstat(stream.fileno()).st_size
             is_tail = after is None
             start = max(0, size - LOG_CHUNK_BYTES_MAX) if after is None else min(after, size)
-            return _lines(stream, start, limit, size, is_tail=is_tail)
+            return _lines(stream, start, limit, size, is_tail=is_tail, is_over=is_over)
 
     def _storage(self, status: JobStatus) -> Any:
         return open_storage(status.checkpoint, patience_s=_STORAGE_PATIENCE_S)
 
 
-def _lines(stream: BinaryIO, start: int, limit: int, size: int, *, is_tail: bool) -> dict[str, Any]:
+def _lines(
+    stream: BinaryIO, start: int, limit: int, size: int, *, is_tail: bool, is_over: bool
+) -> dict[str, Any]:
     """Return whole lines from a place on, or the last ones."""
     stream.seek(start)
     data = stream.read(LOG_CHUNK_BYTES_MAX)
-    end = data.rfind(b"\n") + 1
+    is_end = is_over and start + len(data) >= size
+    end = len(data) if is_end else data.rfind(b"\n") + 1
     if not end and len(data) == LOG_CHUNK_BYTES_MAX:  # One line of more than a MiB.
         end = len(data)
     pieces = data[:end].splitlines(keepends=True)

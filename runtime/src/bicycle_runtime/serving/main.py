@@ -76,7 +76,8 @@ async def _serve(
     url = f"{'http' if context is None else 'https'}://{hosts[0]}"
 
     def tell() -> None:
-        facts = {"url": url, "pid": own, "started": start_ticks(own)}
+        is_open = not doors.needs_login and context is None
+        facts = {"url": url, "pid": own, "started": start_ticks(own), "is_open": is_open}
         replace_file(address, json.dumps(facts).encode())
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()

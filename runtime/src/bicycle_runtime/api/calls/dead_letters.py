@@ -1,4 +1,4 @@
-"""Looking at dead letters; values of records are not told."""
+"""Looking at dead letters; values of records are told to operators who ask for them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.jobs.control.dead_letters import dead_letter, dead_letters
+from bicycle_runtime.service.users.roles import Role, require_role
 
 __all__ = ["letter", "letters"]
 
@@ -20,6 +21,23 @@ async def letters(call: Call) -> Response:
 
 
 async def letter(call: Call) -> Response:
-    """Answer with one dead letter."""
-    name = str(call.request.path_params["letter"])
-    return answer_json(await call.service.slow(dead_letter, call.service.home, call.job, name))
+    """Answer with one dead letter; its value is for operators, and who has seen it is noted."""
+    name, is_revealed = str(call.request.path_params["letter"]), call.query.reveal
+    if is_revealed:
+        require_role(call.identity, Role.OPERATOR)
+    found = await call.service.slow(
+        dead_letter, call.service.home, call.job, name, is_revealed=is_revealed
+    )
+    if is_revealed:
+        await call.service.slow(_note, call, name)
+    return answer_json(found)
+
+
+def _note(call: Call, letter: str) -> None:
+    """Write into the audit log who has seen a value, before it is told."""
+    entry = {
+        "actor": call.identity.name, "address": str(call.request.state.address),
+        "action": "reveal", "target": call.job, "outcome": "accepted",
+    }  # fmt: skip
+    now_ms = call.service.clock.now_ms()
+    call.service.history.note_audit(entry, {"letter": letter}, at_ms=now_ms).result()

@@ -10,14 +10,17 @@ from starlette.responses import Response
 from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.api.shapes import JobMetrics
 from bicycle_runtime.api.streams import event_stream, log_stream
+from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
+from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import ListQueryError
+from bicycle_runtime.service.metrics.metrics import job_samples
 from bicycle_runtime.service.store.schema import TIERS
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 __all__ = [
-    "config", "epochs", "events", "exceptions", "graph", "job", "jobs", "logs", "samples",
-    "savepoints", "state_changes", "tasks",
+    "all_savepoints", "config", "epochs", "events", "exceptions", "graph", "job", "jobs", "logs",
+    "metrics", "samples", "savepoints", "state_changes", "status", "statuses", "tasks",
 ]  # fmt: skip
 
 
@@ -46,6 +49,24 @@ async def job(call: Call) -> Response:
     return answer_json(plain)
 
 
+async def status(call: Call) -> Response:
+    """Answer with the status of a job, as its file says it now."""
+    found = await call.service.slow(job_status, call.service.home, call.job)
+    return answer_json({"status": found.to_json()})
+
+
+async def statuses(call: Call) -> Response:
+    """Answer with the statuses of all jobs, as their files say it now."""
+    found = await call.service.slow(list_jobs, call.service.home)
+    return answer_json({"items": [each.to_json() for each in found]})
+
+
+async def metrics(call: Call) -> Response:
+    """Answer with the figures of a job."""
+    known = await call.service.known(call.job)
+    return answer_json({"items": job_samples(known, now_ms=call.service.clock.now_ms())})
+
+
 async def tasks(call: Call) -> Response:
     """Answer with the operators of a job."""
     found = await call.service.slow(call.service.readings.tasks, call.job)
@@ -69,6 +90,12 @@ async def epochs(call: Call) -> Response:
 async def savepoints(call: Call) -> Response:
     """Answer with the savepoints of a job."""
     found = await call.service.slow(call.service.readings.savepoints, call.job)
+    return answer_json({"items": [entry.to_json() for entry in found]})
+
+
+async def all_savepoints(call: Call) -> Response:
+    """Answer with the savepoints of all jobs."""
+    found = await call.service.slow(known_savepoints, call.service.home, None)
     return answer_json({"items": [entry.to_json() for entry in found]})
 
 

@@ -9,8 +9,10 @@ from starlette.responses import Response
 
 import bicycle_runtime
 from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
+from bicycle_runtime.service.watching.workers import worker_rows
 
-__all__ = ["audit", "cluster", "health", "metrics"]
+__all__ = ["all_metrics", "audit", "cluster", "health", "metrics", "workers"]
 
 
 async def health(_call: Call) -> Response:
@@ -21,6 +23,22 @@ async def health(_call: Call) -> Response:
 async def cluster(call: Call) -> Response:
     """Answer with what all jobs come to."""
     return answer_json({**call.service.about, **call.service.fleet.totals()})
+
+
+async def workers(call: Call) -> Response:
+    """Answer with the processes of the jobs that have not ended."""
+    view = call.service.fleet.view
+    return answer_json({"items": await call.service.slow(worker_rows, view.jobs)})
+
+
+async def all_metrics(call: Call) -> Response:
+    """Answer with the figures of all jobs."""
+    jobs, now_ms = call.service.fleet.view.jobs, call.service.clock.now_ms()
+
+    def samples() -> list[MetricSample]:
+        return [sample for job in jobs for sample in job_samples(job, now_ms=now_ms)]
+
+    return answer_json({"items": await call.service.slow(samples)})
 
 
 async def audit(call: Call) -> Response:

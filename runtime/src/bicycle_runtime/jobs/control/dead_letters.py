@@ -21,7 +21,7 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from bicycle_runtime.jobs.home import Home
 
-__all__ = ["DeadLetter", "dead_letter", "dead_letters", "dead_letters_folder"]
+__all__ = ["DeadLetter", "Letter", "dead_letter", "dead_letters", "dead_letters_folder"]
 
 _LINE_BYTES_MAX = 64 << 20
 _LETTERS_MAX = 10_000
@@ -53,6 +53,17 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None = None
     end_offset: int | None = None
     event_time_ms: int | None = None
+
+
+class Letter(DeadLetter, frozen=True, kw_only=True):
+    """One letter as it is shown alone; who asks for it gets the value, too.
+
+    ``value`` is text, but for a pickle, which is Base64; ``source_message`` is what the source says
+    that the record came in.
+    """
+
+    value: str | msgspec.UnsetType = msgspec.UNSET
+    source_message: Any = msgspec.UNSET
 
 
 def dead_letters_folder(home: Home, job: str) -> Path:

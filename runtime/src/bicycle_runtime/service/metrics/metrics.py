@@ -6,7 +6,10 @@ a job is made again only when its status is another one; for an answer the parts
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+
+import msgspec
 
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics.durations import BOUNDS_US, Durations
@@ -15,18 +18,43 @@ from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = ["MetricsText"]
+__all__ = ["MetricSample", "MetricsText", "job_samples"]
 
 _PARTITIONS_MAX = 64
 _Sample = tuple[str, Mapping[str, str], float]
 _ENDS = ("_bucket", "_sum", "_count")
-_NAMES = frozenset(metric.name for metric in METRICS)
+_PLACES = {metric.name: place for place, metric in enumerate(METRICS)}
 _SHOWN_US = (
     1, 5, 10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000,
     30_000_000, 300_000_000,
 )  # fmt: skip
 # The bounds in ms that dashboards of the first runtime know; each is among ours.
 _PULSE_MS = (0.1, 0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1_000)
+
+
+class MetricSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure; ``value`` is None where it is no number that JSON has."""
+
+    name: str
+    labels: dict[str, str]
+    value: float | None
+
+    @property
+    def line(self) -> str:
+        """The figure as Prometheus writes it."""
+        return _line(self.name, self.labels, math.nan if self.value is None else self.value)
+
+
+def job_samples(known: KnownJob, *, now_ms: int) -> list[MetricSample]:
+    """Return the figures of one job, in the order of the table of names."""
+    found = [*_samples(known), *_timed(known, now_ms)]
+    found.sort(key=lambda sample: _PLACES[_family(sample[0])])
+    return [
+        MetricSample(
+            name=name, labels=dict(labels), value=float(value) if math.isfinite(value) else None
+        )
+        for name, labels, value in found
+    ]
 
 
 class MetricsText:
@@ -65,15 +93,23 @@ class MetricsText:
 def _lines_by_name(samples: Iterator[_Sample]) -> dict[str, list[str]]:
     lines: dict[str, list[str]] = {}
     for name, labels, value in samples:
-        text = ",".join(f'{label}="{_escaped(word)}"' for label, word in labels.items())
-        family = name.removesuffix(_part_of(name))
-        lines.setdefault(family, []).append(f"{name}{{{text}}} {value}")
+        lines.setdefault(_family(name), []).append(_line(name, labels, value))
     return lines
+
+
+def _line(name: str, labels: Mapping[str, str], value: float) -> str:
+    text = ",".join(f'{label}="{_escaped(word)}"' for label, word in labels.items())
+    return f"{name}{{{text}}} {value}"
+
+
+def _family(name: str) -> str:
+    """Return the name in the table of a sample."""
+    return name.removesuffix(_part_of(name))
 
 
 def _part_of(name: str) -> str:
     """Return the end that a sample of a histogram or a summary has behind the metric's name."""
-    return next((end for end in _ENDS if name.endswith(end) and name not in _NAMES), "")
+    return next((end for end in _ENDS if name.endswith(end) and name not in _PLACES), "")
 
 
 def _escaped(text: str) -> str:

@@ -173,10 +173,10 @@ class History:
 
         return self._control.write(work)
 
-    def note_refused(
+    def note_audit(
         self, entry: Mapping[str, str], facts: Mapping[str, Any], *, at_ms: int
     ) -> Future[None]:
-        """Write a change that was refused into the audit log."""
+        """Write a line into the audit log: see the function of this name."""
         return self._control.write(
             lambda connection: note_audit(connection, entry, facts, at_ms=at_ms)
         )

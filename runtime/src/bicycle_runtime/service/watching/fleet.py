@@ -16,11 +16,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import SERVICE_BUSY
-from bicycle_runtime.service.watching.states import State
-from bicycle_runtime.service.watching.summaries import NOTHING_RANK, KnownJob
+from bicycle_runtime.service.watching.states import State, shown_state
+from bicycle_runtime.service.watching.summaries import NOTHING_RANK, KnownJob, summary_of
 
-__all__ = ["Change", "Fleet", "FleetView", "Subscription"]
+__all__ = ["Change", "Fleet", "FleetView", "Subscription", "view_of"]
 
 _SUBSCRIBERS_MAX = 200
 
@@ -41,6 +43,40 @@ class FleetView:
     def get(self, job_id: str) -> KnownJob | None:
         """Return a job, None when there is none of this id."""
         return self.by_id.get(job_id)
+
+    def totals(self) -> dict[str, Any]:
+        """Return what all jobs come to: ``jobs``, ``states``, ``running``, ``attention``, rates."""
+        summaries = [job.summary for job in self.jobs]
+        states = Counter(summary.state for summary in summaries)
+        running = [summary for summary in summaries if summary.end_time is None]
+        lags = [each.lag_records for each in running if each.lag_records is not None]
+        return {
+            "jobs": len(summaries),
+            "states": {state.value: states[state.value] for state in State},
+            "running": states[State.RUNNING.value],
+            "attention": sum(s.attention_rank < NOTHING_RANK for s in summaries),
+            "records_per_second": round(sum(s.records_per_second for s in summaries), 1),
+            "lag_records": sum(lags) if lags else None,
+            "tasks_total": sum(each.tasks_total for each in running),
+            "tasks_running": sum(s.tasks_running for s in summaries),
+        }
+
+
+def view_of(statuses: Iterable[JobStatus], *, now_ms: int) -> FleetView:
+    """Return a snapshot of jobs that were just read, for who has no service to ask.
+
+    Nobody knows then what was asked of them, or whether their lag grows.
+    """
+    jobs = []
+    for status in statuses:
+        state = shown_state(
+            status,
+            is_driven=is_alive(status.pid, status.pid_started),
+            is_supervised=is_alive(status.supervisor_pid, status.supervisor_started),
+        )
+        summary = summary_of(status, state, is_lag_growing=False)
+        jobs.append(KnownJob(summary=summary, status=status, revision=0))
+    return FleetView(as_of_ms=now_ms, jobs=tuple(jobs))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,21 +203,8 @@ class Fleet:
             self._subscribers.discard(subscription)
 
     def totals(self) -> dict[str, Any]:
-        """Return what all jobs come to: ``jobs``, ``states``, ``running``, ``attention``, rates."""
-        summaries = [job.summary for job in self._view.jobs]
-        states = Counter(summary.state for summary in summaries)
-        running = [summary for summary in summaries if summary.end_time is None]
-        lags = [each.lag_records for each in running if each.lag_records is not None]
-        return {
-            "jobs": len(summaries),
-            "states": {state.value: states[state.value] for state in State},
-            "running": states[State.RUNNING.value],
-            "attention": sum(s.attention_rank < NOTHING_RANK for s in summaries),
-            "records_per_second": round(sum(s.records_per_second for s in summaries), 1),
-            "lag_records": sum(lags) if lags else None,
-            "tasks_total": sum(each.tasks_total for each in running),
-            "tasks_running": sum(s.tasks_running for s in summaries),
-        }
+        """Return what all jobs of the newest snapshot come to."""
+        return self._view.totals()
 
     def _tell(self, change: Change) -> None:
         loop = self._loop

@@ -7,14 +7,16 @@ are not seen from here.
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = ["JobWorkers", "ProcessUse", "processes", "workers_of"]
+__all__ = ["JobWorkers", "ProcessUse", "processes", "worker_rows", "workers_of"]
 
 _PARENT, _USER_TICKS, _SYSTEM_TICKS, _START = 1, 11, 12, 19  # behind the name
 _ROLES = ("supervisor", "driver", "java", "python")
@@ -50,6 +52,23 @@ class JobWorkers(msgspec.Struct, frozen=True, kw_only=True):
     def count(self, role: str) -> int:
         """Return how many there are of a role: supervisor, driver, java or python."""
         return sum(process.role == role for process in self.processes)
+
+
+def worker_rows(jobs: Iterable[KnownJob]) -> list[dict[str, Any]]:
+    """Return the processes of the jobs that have not ended as rows for programs."""
+    host = socket.gethostname()
+    return [
+        {
+            "worker_id": found.job,
+            "hostname": host,
+            "state": found.state,
+            "tasks": found.tasks,
+            "memory_bytes": found.resident_bytes,
+            "cpu_seconds": round(found.cpu_seconds, 1),
+            "processes": msgspec.to_builtins(found.processes),
+        }
+        for found in workers_of(jobs, processes())
+    ]
 
 
 class _Found(msgspec.Struct, frozen=True):

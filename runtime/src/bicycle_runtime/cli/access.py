@@ -1,0 +1,368 @@
+"""How commands reach jobs: through a service where there is one, else by the files of the home.
+
+``reached_jobs`` decides, the same for all commands: ``--service`` wins over ``BICYCLE_SERVICE``,
+and that over the service of this home. The latter is asked only where it lets the command in:
+nobody is locked out of files that are his own. Both ways answer the same objects.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import click
+import msgspec
+
+import bicycle_runtime
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.environment import chosen_variables
+from bicycle_runtime.cli.errors import TOKEN_UNREADABLE
+from bicycle_runtime.cli.log_reading import local_pieces, remote_pieces
+from bicycle_runtime.cli.parameters import home
+from bicycle_runtime.cli.remote import Remote, job_path
+from bicycle_runtime.cli.uploading import job_facts
+from bicycle_runtime.engine.loop.rescaling import Rescaled
+from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
+from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
+from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.service.address import read_address
+from bicycle_runtime.service.errors import SERVICE_GONE
+from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
+from bicycle_runtime.service.watching.fleet import FleetView, view_of
+from bicycle_runtime.service.watching.workers import worker_rows
+
+__all__ = ["JobAccess", "reached_jobs", "reached_service", "remote_start", "service_options"]
+
+_URL, _TOKEN, _TOKEN_FILE = "BICYCLE_SERVICE", "BICYCLE_TOKEN", "BICYCLE_TOKEN_FILE"
+_CA = "BICYCLE_TLS_CA"
+_PLACE = f"{__name__}.chosen"
+_LETTERS_PAGE = 500
+
+
+class JobAccess(Protocol):
+    """What commands ask of jobs; each call raises what the functions of ``jobs`` do.
+
+    ``is_remote``: processes that it tells of may be those of another machine.
+    """
+
+    is_remote: bool
+
+    def statuses(self) -> list[JobStatus]:
+        """Return the status of every job, the newest first."""
+
+    def status(self, job: str) -> JobStatus:
+        """Return the status of a job."""
+
+    def is_supervised(self, status: JobStatus) -> bool | None:
+        """Tell whether somebody starts a driver again when it dies; None where nobody can tell."""
+
+    def stop(self, job: str) -> JobStatus:
+        """Stop a job after its epoch."""
+
+    def drain(self, job: str) -> JobStatus:
+        """End a job as if its input had ended."""
+
+    def cancel(self, job: str) -> JobStatus:
+        """End a job at once."""
+
+    def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
+        """Take a savepoint, and return what is known of it."""
+
+    def savepoints(self, job: str | None) -> list[dict[str, Any]]:
+        """Return the savepoints of a job, or of all."""
+
+    def rescale(
+        self, job: str, options: RescaleOptions, operators: Mapping[str, int]
+    ) -> Rescaled:  # fmt: skip
+        """Give a running job other parallelism."""
+
+    def letters(
+        self, job: str, *, operator: str | None, after: str | None, limit: int
+    ) -> tuple[list[DeadLetter], str | None]:
+        """Return dead letters of a job, and the one to go on behind."""
+
+    def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
+        """Return one dead letter."""
+
+    def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
+        """Yield the text of a job's log: the last lines, and with ``follow`` what is added."""
+
+    def workers(self) -> list[dict[str, Any]]:
+        """Return the processes of the jobs that have not ended."""
+
+    def figures(self, job: str | None) -> list[MetricSample]:
+        """Return the figures of a job, or of all."""
+
+    def totals(self) -> dict[str, Any]:
+        """Return what all jobs come to."""
+
+
+class LocalJobs:
+    """Jobs of this machine, by their files and signals."""
+
+    is_remote = False
+
+    def __init__(self, place: Home) -> None:
+        self._home = place
+        self._clock = SystemClock()
+
+    def statuses(self) -> list[JobStatus]:
+        return list_jobs(self._home)
+
+    def status(self, job: str) -> JobStatus:
+        return job_status(self._home, job)
+
+    def is_supervised(self, status: JobStatus) -> bool | None:
+        return is_supervised(status)
+
+    def stop(self, job: str) -> JobStatus:
+        return stop_job(self._home, job)
+
+    def drain(self, job: str) -> JobStatus:
+        return drain_job(self._home, job, clock=self._clock)
+
+    def cancel(self, job: str) -> JobStatus:
+        # Slow to import, and needed for this alone.
+        from bicycle_runtime.jobs.running.final_publishing import publish_remaining
+
+        is_over = job_status(self._home, job).state.is_final
+        status = cancel_job(self._home, job, clock=self._clock)
+        return status if is_over else publish_remaining(self._home, status, clock=self._clock)
+
+    def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
+        # Slow to import, and needed for this alone.
+        from bicycle_runtime.jobs.savepoints.commands import create_savepoint
+
+        clock = self._clock
+        return create_savepoint(
+            self._home, job, name=name, to=to, clock=clock, timeout_ms=timeout_ms
+        )
+
+    def savepoints(self, job: str | None) -> list[dict[str, Any]]:
+        # Slow to import, and needed for this alone.
+        from bicycle_runtime.jobs.savepoints.commands import known_savepoints
+
+        return [entry.to_json() for entry in known_savepoints(self._home, job)]
+
+    def rescale(
+        self, job: str, options: RescaleOptions, operators: Mapping[str, int]
+    ) -> Rescaled:  # fmt: skip
+        return ask_for_rescale(self._home, job, options, operators, clock=self._clock)
+
+    def letters(
+        self, job: str, *, operator: str | None, after: str | None, limit: int
+    ) -> tuple[list[DeadLetter], str | None]:
+        return dead_letters(self._home, job, operator=operator, limit=limit, after=after)
+
+    def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
+        return dead_letter(self._home, job, letter, is_revealed=is_revealed)
+
+    def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
+        return local_pieces(self._home, job, line_count=line_count, follow=follow)
+
+    def workers(self) -> list[dict[str, Any]]:
+        return worker_rows(self._view().jobs)
+
+    def figures(self, job: str | None) -> list[MetricSample]:
+        found = list_jobs(self._home) if job is None else [job_status(self._home, job)]
+        now_ms = self._clock.now_ms()
+        jobs = view_of(found, now_ms=now_ms).jobs
+        return [sample for known in jobs for sample in job_samples(known, now_ms=now_ms)]
+
+    def totals(self) -> dict[str, Any]:
+        about = {"version": bicycle_runtime.__version__, "home": str(self._home.path)}
+        return {**about, "started_ms": None, "uptime_ms": None, **self._view().totals()}
+
+    def _view(self) -> FleetView:
+        return view_of(list_jobs(self._home), now_ms=self._clock.now_ms())
+
+
+class RemoteJobs:
+    """Jobs of a service, which may be on another machine."""
+
+    is_remote = True
+
+    def __init__(self, remote: Remote) -> None:
+        self._remote = remote
+
+    def statuses(self) -> list[JobStatus]:
+        items = self._remote.get("/statuses")["items"]
+        return [_status(plain) for plain in items]
+
+    def status(self, job: str) -> JobStatus:
+        return _status(self._remote.get(job_path(job, "status"))["status"])
+
+    def is_supervised(self, status: JobStatus) -> bool | None:  # noqa: ARG002 - the contract
+        return None
+
+    def stop(self, job: str) -> JobStatus:
+        return self._ended(job, "stop")
+
+    def drain(self, job: str) -> JobStatus:
+        return self._ended(job, "drain")
+
+    def cancel(self, job: str) -> JobStatus:
+        return self._ended(job, "cancel")
+
+    def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
+        facts = {"name": name, "to": to, "timeout_ms": timeout_ms}
+        return self._remote.operation(job_path(job, "savepoints"), facts)
+
+    def savepoints(self, job: str | None) -> list[dict[str, Any]]:
+        path = "/savepoints" if job is None else job_path(job, "savepoints")
+        found: list[dict[str, Any]] = self._remote.get(path)["items"]
+        return found
+
+    def rescale(
+        self, job: str, options: RescaleOptions, operators: Mapping[str, int]
+    ) -> Rescaled:  # fmt: skip
+        facts = {**dataclasses.asdict(options), "operators": dict(operators)}
+        path = job_path(job, "rescale")
+        return msgspec.convert(self._remote.operation(path, facts), Rescaled)
+
+    def letters(
+        self, job: str, *, operator: str | None, after: str | None, limit: int
+    ) -> tuple[list[DeadLetter], str | None]:
+        found: list[DeadLetter] = []
+        while True:
+            count = min(limit - len(found), _LETTERS_PAGE)
+            page = self._remote.get(
+                job_path(job, "dead-letters"), operator=operator, after=after, limit=count
+            )
+            found += [msgspec.convert(plain, DeadLetter) for plain in page["items"]]
+            after = page["next"]
+            if after is None or len(found) >= limit:
+                return found, after
+
+    def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
+        query = {"reveal": "true"} if is_revealed else {}
+        path = job_path(job, "dead-letters", letter)
+        found: dict[str, Any] = self._remote.get(path, **query)
+        return found
+
+    def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
+        return remote_pieces(self._remote, job, line_count=line_count, follow=follow)
+
+    def workers(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._remote.get("/cluster/workers")["items"]
+        return found
+
+    def figures(self, job: str | None) -> list[MetricSample]:
+        path = "/cluster/metrics" if job is None else job_path(job, "metrics")
+        return [msgspec.convert(each, MetricSample) for each in self._remote.get(path)["items"]]
+
+    def totals(self) -> dict[str, Any]:
+        found: dict[str, Any] = self._remote.get("/cluster")
+        return found
+
+    def _ended(self, job: str, how: str) -> JobStatus:
+        self._remote.operation(job_path(job, how))
+        return self.status(job)
+
+
+def service_options(command: Any) -> Any:
+    """Add ``--service``, ``--token-file`` and ``--tls-ca``, which ``reached_jobs`` looks at."""
+    file = click.Path(exists=True, dir_okay=False)
+    for flag, name, kind, text in (
+        ("--tls-ca", _CA, file, "File with the certificates that vouch for the service, PEM."),
+        ("--token-file", _TOKEN_FILE, file,
+         "File with the token for the service. BICYCLE_TOKEN is the token itself."),
+        ("--service", _URL, None,
+         "URL of the service to ask. Default: the service of this home, else its files."),
+    ):  # fmt: skip
+        command = click.option(
+            flag, f"{_PLACE}.{name}".replace(".", "_"), type=kind, envvar=name, show_envvar=True,
+            expose_value=False, callback=_keep(name), help=text,
+        )(command)  # fmt: skip
+    return command
+
+
+def _keep(name: str) -> Any:
+    def keep(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+        context.meta[f"{_PLACE}.{name}"] = value or None
+
+    return keep
+
+
+def reached_jobs() -> JobAccess:
+    """Return the jobs that the command is about: those of a service, or of the files of the home.
+
+    Raises:
+        SERVICE_URL_UNUSABLE: what is named is no URL.
+        TOKEN_EXPOSED: the token would travel without TLS.
+        TOKEN_UNREADABLE: the file with the token cannot be read.
+    """
+    remote = _named_service() or _service_of_home()
+    return LocalJobs(home()) if remote is None else RemoteJobs(remote)
+
+
+def reached_service() -> Remote:
+    """Return the service that is meant, for what only a service can do.
+
+    Raises:
+        SERVICE_GONE: none is named, and none runs for this home.
+        BicycleError: see ``reached_jobs``.
+    """
+    remote = _named_service() or _service_of_home(is_needed=True)
+    if remote is None:
+        raise SERVICE_GONE(home=str(home().path))
+    return remote
+
+
+def remote_start(request: JobRequest) -> JobStatus | None:
+    """Start a job where a service is *named*, and return its status; None where none is.
+
+    The service of this home is not asked: a job that is started here has the files and variables
+    of this place, and the service shows it as well.
+
+    Raises:
+        BicycleError: see ``reached_jobs``; or the service refuses, or the job fails at its start.
+    """
+    remote = _named_service()
+    if remote is None:
+        return None
+    done = remote.operation("/jobs", job_facts(request))
+    return RemoteJobs(remote).status(str(done["job_id"]))
+
+
+def _named_service() -> Remote | None:
+    url = click.get_current_context().meta.get(f"{_PLACE}.{_URL}")
+    return None if url is None else _remote(url)
+
+
+def _service_of_home(*, is_needed: bool = False) -> Remote | None:
+    """Return the service of this home where it lets this command in, or there is no other way."""
+    address = read_address(home())
+    if address is None:
+        return None
+    if not is_needed and not address.get("is_open") and _token() is None:
+        return None
+    return _remote(str(address["url"]))
+
+
+def _remote(url: str) -> Remote:
+    ca = click.get_current_context().meta.get(f"{_PLACE}.{_CA}")
+    return Remote(url=url, token=_token(), ca=ca)
+
+
+def _token() -> str | None:
+    path = click.get_current_context().meta.get(f"{_PLACE}.{_TOKEN_FILE}")
+    if path is None:
+        return chosen_variables([_TOKEN]).get(_TOKEN) or None
+    try:
+        text = Path(path).read_text("utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise TOKEN_UNREADABLE(path=path, reason=str(error)) from error
+    if not text or not text.isascii() or len(text.split()) > 1:
+        raise TOKEN_UNREADABLE(path=path, reason="it does not hold one word")
+    return text
+
+
+def _status(plain: Mapping[str, Any]) -> JobStatus:
+    return msgspec.convert(plain, JobStatus, str_keys=True)

@@ -1,0 +1,92 @@
+"""``bicycle metrics``, ``workers`` and ``info``: what jobs use and come to, in numbers."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from bicycle_runtime.cli.access import reached_jobs, service_options
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, job_names
+from bicycle_runtime.cli.rendering import (
+    answer_json,
+    byte_text,
+    count_text,
+    duration_text,
+    show_table,
+    show_text,
+)
+
+__all__ = ["info_command", "metrics_command", "workers_command"]
+
+
+@click.command("metrics", epilog=examples("bicycle metrics wordcount", "bicycle metrics --json"))
+@click.argument("job", required=False, shell_complete=job_names)
+@service_options
+@answers
+def metrics_command(*, job: str | None, as_json: bool) -> None:
+    """Show the figures of a job, or of all.
+
+    Lines are those that Prometheus reads from the service, without their help. With --json each is
+    an object with the keys name, labels and value.
+    """
+    found = reached_jobs().figures(job)
+    if as_json:
+        answer_json({"items": msgspec.to_builtins(found)})
+    else:
+        for sample in found:
+            click.echo(sample.line)
+
+
+@click.command("workers", epilog=examples("bicycle workers"))
+@service_options
+@answers
+def workers_command(*, as_json: bool) -> None:
+    """Show the processes of running jobs, and what they use.
+
+    These are processes of the machine that the jobs were started on: drivers, their Java and
+    Python. Workers of a cluster are not among them.
+    """
+    found = reached_jobs().workers()
+    if as_json:
+        answer_json({"items": found})
+    elif not found:
+        click.echo("no running jobs")
+    else:
+        rows = [
+            (
+                each["worker_id"], each["state"], process["role"], str(process["pid"]),
+                byte_text(process["resident_bytes"]),
+                duration_text(round(process["cpu_seconds"] * 1_000)),
+            )
+            for each in found
+            for process in each["processes"]
+        ]  # fmt: skip
+        show_table(("job", "state", "process", "pid", "memory", "processor time"), rows)
+
+
+@click.command("info", epilog=examples("bicycle info", "bicycle info --service URL --json"))
+@service_options
+@answers
+def info_command(*, as_json: bool) -> None:
+    """Show what all jobs come to, and who was asked for it.
+
+    One job is shown by `bicycle status JOB`.
+    """
+    found = reached_jobs().totals()
+    if as_json:
+        answer_json(found)
+        return
+    states = [f"{count} {state}" for state, count in found["states"].items() if count]
+    uptime_ms, lag = found["uptime_ms"], found["lag_records"]
+    rows = [
+        ("version", found["version"]),
+        ("home", found["home"]),
+        ("service", "none" if uptime_ms is None else f"up for {duration_text(uptime_ms)}"),
+        ("jobs", ", ".join(states) or "none"),
+        ("attention", count_text(found["attention"]) if found["attention"] else ""),
+        ("records/s", count_text(found["records_per_second"])),
+        ("lag", "" if lag is None else f"{count_text(lag)} records"),
+        ("tasks", f"{found['tasks_running']} of {found['tasks_total']} run"),
+    ]
+    show_text("\n".join(f"{name:<11}{text}" for name, text in rows if text))

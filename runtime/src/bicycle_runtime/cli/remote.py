@@ -1,0 +1,198 @@
+"""The client of a service: requests, operations, uploads and streams over HTTP.
+
+It knows addresses and tokens, and no command. Commands reach jobs by ``cli.access``, which decides
+whether there is a service to ask.
+"""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import json
+import ssl
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.cli.errors import SERVICE_UNREACHABLE, SERVICE_URL_UNUSABLE, TOKEN_EXPOSED
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Remote", "job_path"]
+
+_TIMEOUT_S = 90.0
+_WAIT_S = 30
+_OK_MAX = 299
+_JSON = "application/json"
+_LOOPBACK_NAMES = ("localhost",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remote:
+    """A service at an address.
+
+    Attributes:
+        url: Where it is, as ``bicycle up`` prints it.
+        token: Says who asks; None where nobody has to say it.
+        ca: File with the certificates that vouch for the service, PEM; None for those of the
+            machine.
+    """
+
+    url: str
+    token: str | None = None
+    ca: str | None = None
+
+    def __post_init__(self) -> None:
+        """See that the address is one, and that a token is not sent in the clear.
+
+        Raises:
+            SERVICE_URL_UNUSABLE: it is no URL of a service.
+            TOKEN_EXPOSED: others could read the token on its way.
+        """
+        place = urlsplit(self.url)
+        if place.scheme not in ("http", "https") or not place.hostname:
+            raise SERVICE_URL_UNUSABLE(url=self.url)
+        if self.token and place.scheme == "http" and not _is_loopback(place.hostname):
+            raise TOKEN_EXPOSED(url=self.url)
+
+    def get(self, path: str, **query: Any) -> Any:
+        """Return what is at a path of the API; of the query, what is None is left out.
+
+        Raises:
+            SERVICE_UNREACHABLE: there is no answer, or none of a service of Bicycle.
+            BicycleError: the service refuses.
+        """
+        return self._asked("GET", _with_query(path, query))
+
+    def operation(self, path: str, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Ask for an operation, and return its result when it is over.
+
+        Raises:
+            SERVICE_UNREACHABLE: see ``get``.
+            BicycleError: the service refuses, or the operation failed.
+        """
+        body = json.dumps(facts or {}).encode()
+        return self._over(self._asked("POST", path, body=body, kind=_JSON))
+
+    def upload(self, *, wheel: Path, lock: Path | None) -> dict[str, Any]:
+        """Send a wheel, and return what the service says of the plugin.
+
+        Raises:
+            SERVICE_UNREACHABLE: see ``get``.
+            BicycleError: the service refuses the wheel.
+        """
+        body, kind = _form({"wheel": wheel, **({} if lock is None else {"lock": lock})})
+        plugin: dict[str, Any] = self._asked("POST", "/plugins", body=body, kind=kind)
+        if "state" in plugin:  # It takes long: the answer is the operation.
+            plugin = self._over(plugin)["plugin"]
+        return plugin
+
+    def events(self, path: str, **query: Any) -> Iterator[tuple[str, Any]]:
+        """Yield events of a stream, each with its kind, until the service ends it.
+
+        Raises:
+            SERVICE_UNREACHABLE: see ``get``.
+            BicycleError: the service refuses.
+        """
+        with self._answer("GET", _with_query(path, query), b"", "") as answer:
+            kind = ""
+            for line in answer:
+                word, _, text = line.decode().rstrip("\r\n").partition(": ")
+                if word == "event":
+                    kind = text
+                elif word == "data":
+                    yield kind, json.loads(text)
+
+    def _over(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait until an operation is over; return its result."""
+        while operation["state"] in ("waiting", "running"):
+            operation = self.get(f"/operations/{operation['id']}", wait=_WAIT_S)
+        if operation["error"] is not None:
+            raise error_from_json(operation["error"])
+        result: dict[str, Any] = operation["result"]
+        return result
+
+    def _asked(self, method: str, path: str, *, body: bytes = b"", kind: str = "") -> Any:
+        with self._answer(method, path, body, kind) as answer:
+            return json.loads(answer.read())
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, body: bytes, kind: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Hold a good answer open.
+
+        Raises:
+            SERVICE_UNREACHABLE: see ``get``.
+            BicycleError: the service refuses.
+        """
+        headers = {"Content-Type": kind} if kind else {}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
+        try:
+            connection = self._connection()
+        except OSError as error:
+            raise SERVICE_UNREACHABLE(url=self.url, reason=str(error)) from error
+        try:
+            connection.request(method, f"/api/v1{path}", body or None, headers)
+            answer = connection.getresponse()
+            if answer.status > _OK_MAX:
+                raise _refusal(json.loads(answer.read()))
+            yield answer
+        except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
+            reason = str(error) or type(error).__name__
+            raise SERVICE_UNREACHABLE(url=self.url, reason=reason) from error
+        finally:
+            connection.close()
+
+    def _connection(self) -> http.client.HTTPConnection:
+        place = urlsplit(self.url)
+        if place.scheme == "http":
+            return http.client.HTTPConnection(place.netloc, timeout=_TIMEOUT_S)
+        context = ssl.create_default_context(cafile=self.ca)
+        return http.client.HTTPSConnection(place.netloc, timeout=_TIMEOUT_S, context=context)
+
+
+def job_path(job: str, *words: str) -> str:
+    """Return the path of a job, and of what is below it.
+
+    Example:
+        >>> job_path("word count", "logs")
+        '/jobs/word%20count/logs'
+    """
+    return "/".join(["/jobs", *(quote(word, safe="") for word in (job, *words))])
+
+
+def _refusal(told: Mapping[str, Any]) -> BicycleError:
+    """Return the error that the service has answered with: its code, fix and place are kept."""
+    error = error_from_json({**told, "facts": {}})
+    return error.with_facts(location=told["place"]) if told["place"] else error
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host in _LOOPBACK_NAMES
+
+
+def _with_query(path: str, query: Mapping[str, Any]) -> str:
+    words = {name: value for name, value in query.items() if value is not None}
+    return f"{path}?{urlencode(words)}" if words else path
+
+
+def _form(files: Mapping[str, Path]) -> tuple[bytes, str]:
+    """Return files as the body of a form, and its type."""
+    border = uuid.uuid4().hex
+    parts = [
+        f'--{border}\r\nContent-Disposition: form-data; name="{name}"; filename="{path.name}"\r\n'
+        "Content-Type: application/octet-stream\r\n\r\n".encode()
+        + path.read_bytes()
+        + b"\r\n"
+        for name, path in files.items()
+    ]
+    return b"".join(parts) + f"--{border}--\r\n".encode(), f"multipart/form-data; boundary={border}"
