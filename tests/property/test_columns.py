@@ -18,6 +18,12 @@ PATIENT = settings(
     max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck)
 )
 # What a sum of 64 bits has no room for is folded by Python's ints.
+FLOATS = st.one_of(
+    st.integers(-10_000, 10_000).map(lambda cents: cents / 100),
+    st.floats(-1e6, 1e6),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0.0, -0.0, 5e-324, 1e308, -1e308, 1e16, 1.0, 2.0**-120]),
+)
 INTS = st.one_of(
     st.integers(-50, 50), st.integers(-(2**66), 2**66), st.sampled_from([2**61, 2**63, -(2**63)])
 )
@@ -28,6 +34,7 @@ class Reading:
     sensor: str
     at: int
     value: int
+    share: float = 0.5
     notes: list[str] | None = None
 
 
@@ -36,6 +43,7 @@ READINGS = st.builds(
     st.sampled_from(["a", "b", "ß", "", "a\0", "\uffff", "\U0001f600"]),
     st.integers(-120, 400),
     INTS,
+    FLOATS,
     st.just(["x"]),
 )
 BAD_LINES = st.sampled_from(
@@ -51,16 +59,25 @@ def value_of(reading):
     return reading.value
 
 
-BY_FIELD = (lambda reading: reading.sensor, lambda reading: reading.at, value_of)
+def share_of(reading):
+    return reading.share
+
+
+def same(value):
+    return value
+
+
+BY_FIELD = (lambda reading: reading.sensor, lambda reading: reading.at, value_of, share_of)
 BY_CALL = (
     lambda reading: str(reading.sensor),
     lambda reading: int(reading.at),
-    lambda reading: reading.value + 0,
+    lambda reading: same(reading.value),
+    lambda reading: same(reading.share),
 )
 
 
 def job_of(folder, functions, kind, *, lateness):
-    sensor_of, time_of, number_of = functions
+    sensor_of, time_of, number_of, float_of = functions
     size, slide, offset = kind
 
     def build(env):
@@ -70,7 +87,8 @@ def job_of(folder, functions, kind, *, lateness):
         timed = readings.assign_timestamps(strategy.with_timestamps(time_of)).uid("times")
         windows = timed.key_by(sensor_of).sliding_window(size, slide, offset=offset)
         results = windows.allowed_lateness(lateness).late_to("late").aggregate(
-            Count(), Sum(number_of), Average(number_of), Minimum(number_of), Maximum(number_of)
+            Count(), Sum(number_of), Average(number_of), Minimum(number_of), Maximum(number_of),
+            Sum(float_of), Average(float_of), Minimum(float_of), Maximum(float_of),
         )  # fmt: skip
         results.uid("windows").collect("out")
         results.side_output("late").collect("late")
@@ -114,7 +132,4 @@ def test_fields_and_functions_give_the_same(history, kind, lateness, parallelism
 
     by_field, by_call = (outcome(way, history, **run) for way in (BY_FIELD, BY_CALL))
 
-    assert by_field == by_call
-    assert [list(map(type, row[3])) for row in by_field[0]] == [
-        list(map(type, row[3])) for row in by_call[0]
-    ]
+    assert repr(by_field) == repr(by_call)  # To the type, and to the sign of a zero.

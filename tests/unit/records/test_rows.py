@@ -39,7 +39,7 @@ class Child(Struct):
 @pytest.mark.parametrize(
     ("record_type", "fields"),
     [
-        (Plain, {"sensor": str, "at": int, "rank": int}),
+        (Plain, {"sensor": str, "at": int, "share": float, "rank": int}),
         (Frozen, {"sensor": str, "at": int}),
         (Struct, {"sensor": str, "at": int}),
         (Child, {"sensor": str, "at": int, "value": int}),

@@ -25,6 +25,7 @@ __all__ = [
     "Reduction",
     "SelectedAggregate",
     "Sum",
+    "sums_of_floats",
     "sums_of_ints",
 ]
 
@@ -229,6 +230,11 @@ class Reduction(AggregateFunction[T, "tuple[T, ...]", T]):
 def sums_of_ints(totals: Iterable[int]) -> list[_Total]:
     """Return the accumulators of sums over ints, from what the ints add up to."""
     return list(zip(totals, repeat(()), strict=False))
+
+
+def sums_of_floats(several: Iterable[Sequence[float]]) -> list[_Total]:
+    """Return the accumulators of sums over floats, from floats that add up to each."""
+    return [(None, _exact(list(floats))) for floats in several]
 
 
 def _added(total: _Total, values: Sequence[Any]) -> _Total:

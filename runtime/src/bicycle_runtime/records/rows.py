@@ -14,11 +14,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-from msgspec.inspect import DataclassType, Field, IntType, StrType, StructType
+from msgspec.inspect import DataclassType, Field, FloatType, IntType, StrType, StructType
 
 __all__ = ["plain_fields", "row_type_of"]
 
-_KINDS: tuple[tuple[type, type], ...] = ((IntType, int), (StrType, str))
+_KINDS: tuple[tuple[type, type], ...] = ((IntType, int), (FloatType, float), (StrType, str))
 
 
 def row_type_of(record_type: Any) -> type[msgspec.Struct] | None:
@@ -46,7 +46,7 @@ def row_type_of(record_type: Any) -> type[msgspec.Struct] | None:
 
 
 def plain_fields(record_type: Any) -> Mapping[str, type]:
-    """Return the fields whose values are all ints, or all strings; none for a type without rows.
+    """Return the fields whose values are all ints, floats or strings; none for a type without rows.
 
     Example:
         >>> @dataclasses.dataclass

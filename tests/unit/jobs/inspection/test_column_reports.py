@@ -32,6 +32,10 @@ def value_of(reading):
     return reading.value
 
 
+def share_of(reading):
+    return reading.share
+
+
 def job(
     *aggregates, time=attrgetter("at"), key=attrgetter("sensor"), record_type=Reading,
     size=10, slide=10, offset=0, lateness=0, cut=None, between=None, suffix="jsonl",
@@ -62,6 +66,7 @@ def found(*aggregates, **settings):
         [Count()],
         [Count(), Sum(value_of), Average(value_of)],
         [Minimum(value_of), Maximum(lambda reading: reading.code)],
+        [Sum(share_of), Average(share_of), Minimum(share_of), Maximum(share_of)],
     ],
 )
 @pytest.mark.parametrize("settings", [{}, {"offset": 3}, {"key": attrgetter("code")}])
@@ -113,14 +118,13 @@ def test_what_needs_records_says_why_and_the_others_name_it(blocker, reason, set
 @pytest.mark.parametrize(
     ("aggregate", "reason"),
     [
-        (Sum(attrgetter("share")), "'share' is not declared as int"),
-        (Maximum(attrgetter("sensor")), "'sensor' is not declared as int"),
+        (Maximum(attrgetter("sensor")), "'sensor' is not declared as int or float"),
         (Sum(lambda reading: reading.value * 2), "more than count"),
         (Distinct(value_of), "more than count"),
         (Own(value_of), "more than count"),
     ],
 )
-def test_an_aggregate_that_is_no_sum_or_extreme_of_an_int_field_needs_records(aggregate, reason):
+def test_an_aggregate_that_is_no_sum_or_extreme_of_a_number_needs_records(aggregate, reason):
     because = found(Count(), aggregate)
 
     assert reason in because["w-combine"]
@@ -139,11 +143,11 @@ def test_windows_that_are_not_folded_before_the_shuffle_say_so():
 
 
 def test_the_report_says_it_in_words_and_in_json():
-    made = report(job(Sum(attrgetter("share"))))
+    made = report(job(Sum(attrgetter("sensor"))))
 
     lines = report_lines(made)
 
-    assert "  w-combine: records, because field 'share' is not declared as int" in lines
+    assert "  w-combine: records, because field 'sensor' is not declared as int or float" in lines
     assert {"operator": "out", "because": None} in made.to_json()["columns"]
 
 

@@ -93,7 +93,7 @@ def test_columns_make_no_record():
     records, made = records_of(Row("a", 1), Row("b", -2))
 
     assert (len(records), records.column("key")) == (2, ["a", "b"])
-    assert records.ints("value").tolist() == [1, -2]
+    assert records.numbers("value").tolist() == [1, -2]
     assert bool(records)
     assert made == []
 
@@ -110,7 +110,7 @@ def test_records_are_made_once_and_are_a_sequence_like_any_other():
 def test_an_int_that_64_bits_do_not_hold_gives_no_array(value):
     records, _ = records_of(Row("a", 1), Row("b", value))
 
-    assert records.ints("value") is None
+    assert records.numbers("value") is None
     assert records.column("value") == [1, value]
 
 
@@ -118,4 +118,4 @@ def test_an_int_that_64_bits_do_not_hold_gives_no_array(value):
 def test_the_least_and_greatest_ints_of_64_bits_are_kept(value):
     records, _ = records_of(Row("a", value))
 
-    assert records.ints("value").tolist() == [value]
+    assert records.numbers("value").tolist() == [value]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 __all__ = [
-    "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "as_numbers", "int_array", "magnitude",
+    "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "as_numbers", "magnitude", "number_array",
     "numpy", "steps", "unpacked",
 ]  # fmt: skip
 
@@ -30,10 +30,15 @@ def numpy() -> Any:
     return np
 
 
-def int_array(column: Sequence[int]) -> Any:
-    """Return a column of ints as an array; None when one of them has more than 64 bits."""
+def number_array(column: Sequence[int] | Sequence[float]) -> Any:
+    """Return numbers as an array, of 64 bits each; None when an int has more.
+
+    Args:
+        column: At least one; all of them ints, or all of them floats.
+    """
+    np = numpy()
     try:
-        return numpy().array(column, numpy().int64)
+        return np.array(column, np.float64 if type(column[0]) is float else np.int64)
     except OverflowError:
         return None
 

@@ -55,7 +55,7 @@ class ChainOnColumns:
             return None
         newest = []
         for assigner, field in self._assigners:
-            times = records.ints(field)
+            times = records.numbers(field)
             if times is None or is_out_of_bounds([int(times.min()), int(times.max())]):
                 return None
             newest.append((assigner, int(times.max())))

@@ -17,12 +17,13 @@ from operator import attrgetter
 from types import FunctionType
 from typing import Any, NamedTuple
 
+from bicycle_runtime.operators.columnar.folded import Folded
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
 from bicycle_runtime.records.rows import plain_fields
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import AlignedWindows, Count, Maximum, Minimum, Sum, WindowPlan
-from bicycle_sdk.windows.aggregates import sums_of_ints
+from bicycle_sdk.windows.aggregates import sums_of_floats, sums_of_ints
 
 __all__ = [
     "ChainChoice",
@@ -39,7 +40,7 @@ Load = Callable[[str], Any]
 
 
 class FieldColumn(NamedTuple):
-    """The accumulators of one aggregate as a column of ints.
+    """The accumulators of one aggregate as a column of numbers.
 
     ``field`` is what it folds, None for the number of records; ``ufunc`` names the function that
     joins two of them; ``accumulators`` makes those that are kept.
@@ -47,7 +48,12 @@ class FieldColumn(NamedTuple):
 
     field: str | None
     ufunc: str
-    accumulators: Callable[[list[int]], Sequence[Any]]
+    accumulators: Callable[[Folded], Sequence[Any]]
+
+    @property
+    def is_sum(self) -> bool:
+        """Whether it adds numbers up."""
+        return self.ufunc == "add"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,8 +236,8 @@ def _fold_reason(plan: WindowPlan, fields: Mapping[str, type]) -> str | None:
     if columns is None:
         return "it has an aggregate that does more than count, or join a field"
     named = (column.field for column in columns if column.field is not None)
-    other = next((name for name in named if fields.get(name) is not int), None)
-    return None if other is None else f"field {other!r} is not declared as int"
+    other = next((name for name in named if fields.get(name) not in (int, float)), None)
+    return None if other is None else f"field {other!r} is not declared as int or float"
 
 
 def _window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
@@ -285,13 +291,19 @@ def _look_up(record: Any) -> Any:
     return record.name
 
 
-def _extremes(values: list[int]) -> list[tuple[int]]:
-    return list(zip(values, strict=True))
+def _sums(folded: Folded) -> list[Any]:
+    return (
+        sums_of_floats(folded.floats()) if folded.kind == "sum" else sums_of_ints(folded.numbers())
+    )
 
 
-_COLUMNS: dict[type, tuple[str, Callable[[list[int]], Sequence[Any]]]] = {
-    Count: ("add", list),
-    Sum: ("add", sums_of_ints),
+def _extremes(folded: Folded) -> list[tuple[Any]]:
+    return list(zip(folded.numbers(), strict=True))
+
+
+_COLUMNS: dict[type, tuple[str, Callable[[Folded], Sequence[Any]]]] = {
+    Count: ("add", Folded.numbers),
+    Sum: ("add", _sums),
     Minimum: ("minimum", _extremes),
     Maximum: ("maximum", _extremes),
 }

@@ -1,7 +1,7 @@
 """The fold of columns by key and window before the shuffle, without making records.
 
-Only what is exact in 64 bits is folded so: counts, and sums, least and greatest values of ints. It
-travels as columns; ``ColumnMerge`` is at the other end.
+Only what comes to exactly the same is folded so: counts, and sums, least and greatest values of
+ints and floats. It travels as columns; ``ColumnMerge`` is at the other end.
 """
 
 from __future__ import annotations
@@ -17,11 +17,16 @@ from bicycle_runtime.operators.columnar.arrays import (
     PackedInts,
     Runs,
     as_numbers,
-    magnitude,
     numpy,
     steps,
 )
 from bicycle_runtime.operators.columnar.choice import ColumnSteps, FieldColumn
+from bicycle_runtime.operators.columnar.folded import (
+    Folded,
+    PackedFolded,
+    digits_of,
+    joined_folded,
+)
 from bicycle_runtime.operators.columnar.keys import (
     KeyCodes,
     PackedKeys,
@@ -49,7 +54,7 @@ class ColumnPartials:
     keys: PackedKeys
     lengths: PackedInts
     starts: PackedInts
-    columns: list[PackedInts]
+    columns: list[PackedFolded]
 
 
 class ColumnFold:
@@ -63,7 +68,6 @@ class ColumnFold:
     def __init__(self, chosen: ColumnSteps, *, group_count: int) -> None:
         self._key, self._time = chosen.key, chosen.times[-1]
         self._columns = chosen.columns
-        self._fields = {column.field for column in chosen.columns if column.field is not None}
         self._slide_ms, self._offset_ms = chosen.slide_ms, chosen.offset_ms
         self._group_count = group_count
         self._codes = KeyCodes(group_count)
@@ -74,7 +78,8 @@ class ColumnFold:
         if len(self._codes) > _KEYS_MAX:
             self._codes = KeyCodes(self._group_count)
         self._keys: list[Any] = []
-        self._held: list[dict[str, Any]] = []
+        self._starts: list[Any] = []
+        self._held: list[_Selected] = []
         self._count = 0
         self._total_max = 0
 
@@ -93,23 +98,20 @@ class ColumnFold:
             records: At least one.
             least_open: The start of the earliest window that may be open.
         """
-        arrays = {name: records.ints(name) for name in (*self._fields, self._time)}
-        if any(array is None for array in arrays.values()):
+        times, keys = records.numbers(self._time), key_array(records, self._key)
+        selected = self._selected(records)
+        if times is None or keys is None or selected is None:
             return None
-        keys = key_array(records, self._key)
-        if keys is None:
-            return None
-        times = arrays[self._time]
         starts = times - (times - self._offset_ms) % self._slide_ms
         total_max = self._total_max + len(records) * max(
-            (magnitude(arrays[name]) for name in self._fields), default=0
+            (one.magnitude() for one in selected.values() if one.kind == "int"), default=0
         )
         if starts.min() < least_open or total_max > TOTAL_MAX:
             return None
         self._total_max = total_max
-        held = {name: arrays[name] for name in self._fields}
         self._keys.append(keys)
-        self._held.append({**held, _STARTS: starts})
+        self._starts.append(starts)
+        self._held.append(selected)
         self._count += len(records)
         return int(times[-1])
 
@@ -118,31 +120,57 @@ class ColumnFold:
         if not self._held:
             return []
         np = numpy()
-        rows = {name: np.concatenate([part[name] for part in self._held]) for name in self._held[0]}
-        rows[_CODES] = self._codes.of(self._keys)
-        groups = self._codes.groups[rows[_CODES]]
-        windows, window_count = as_numbers(rows[_STARTS], self._slide_ms)
-        runs = Runs((groups * len(self._codes) + rows[_CODES]) * window_count + windows)
-        codes, starts = runs.of(rows[_CODES]), runs.of(rows[_STARTS])
-        contents = [self._content(column, rows, runs) for column in self._columns]
+        codes, starts = self._codes.of(self._keys), np.concatenate(self._starts)
+        groups = self._codes.groups[codes]
+        windows, window_count = as_numbers(starts, self._slide_ms)
+        runs = Runs((groups * len(self._codes) + codes) * window_count + windows)
+        codes, starts = runs.of(codes), runs.of(starts)
+        selected = {key: joined_folded([one[key] for one in self._held]) for key in self._held[0]}
+        contents = [self._content(column, selected, runs) for column in self._columns]
         bounds = np.array(steps(codes))  # of the contents of a key
         keys = picked(self._codes.keys, codes[bounds[:-1]])
         self.clear()
         groups = runs.of(groups)[bounds[:-1]]
         return list(_blocks(keys, groups, bounds, starts=starts, contents=contents))
 
+    def _selected(self, records: FieldRecords) -> _Selected | None:
+        """Return what aggregates fold of records; None when they must be folded one by one."""
+        found: _Selected = {}
+        for column in self._columns:
+            key = column.field, column.is_sum
+            if column.field is None or key in found:
+                continue
+            numbers = records.numbers(column.field)
+            folded = None if numbers is None else _folded(numbers, is_sum=column.is_sum)
+            if folded is None or (self._held and self._held[0][key].kind != folded.kind):
+                return None
+            found[key] = folded
+        return found
+
     @staticmethod
-    def _content(column: FieldColumn, rows: dict[str, Any], runs: Runs) -> Any:
+    def _content(column: FieldColumn, selected: _Selected, runs: Runs) -> Folded:
         if column.field is None:
-            return runs.lengths()
-        return runs.joined(rows[column.field], column.ufunc)
+            return Folded("int", {0: runs.lengths()})
+        return selected[column.field, column.is_sum].joined(runs, column.ufunc)
 
 
-_CODES, _STARTS = "", " "  # No field has such a name.
+_Selected = dict[tuple[str | None, bool], Folded]  # by field, and whether it is to be summed up
+
+
+def _folded(numbers: Any, *, is_sum: bool) -> Folded | None:
+    """Return numbers by row; None where arrays do not join them as Python does."""
+    if numbers.dtype.kind == "i":
+        return Folded("int", {0: numbers})
+    if is_sum:
+        return digits_of(numbers)
+    np = numpy()
+    # Which zero is the least depends on their order, and a NaN wins over everything.
+    is_ordered = not (np.isnan(numbers) | ((numbers == 0) & np.signbit(numbers))).any()
+    return Folded("float", {0: numbers}) if is_ordered else None
 
 
 def _blocks(
-    keys: Any, groups: Any, bounds: Any, *, starts: Any, contents: Sequence[Any]
+    keys: Any, groups: Any, bounds: Any, *, starts: Any, contents: Sequence[Folded]
 ) -> Iterator[tuple[int, ColumnPartials]]:
     """Yield what belongs to each key group.
 
@@ -155,13 +183,13 @@ def _blocks(
     """
     cuts = steps(groups)
     lengths, namespaces = NarrowInts(numpy().diff(bounds)), NarrowInts(starts)
-    columns = list(map(NarrowInts, contents))
+    packers = [content.packer() for content in contents]
     for (first, end), block_keys in zip(pairwise(cuts), packed_keys(keys, cuts), strict=True):
         part = int(bounds[first]), int(bounds[end])
         yield (
             int(groups[first]),
             ColumnPartials(
                 end - first, block_keys, lengths.packed(first, end), namespaces.packed(*part),
-                [column.packed(*part) for column in columns],
+                [packed(*part) for packed in packers],
             ),
         )  # fmt: skip

@@ -40,7 +40,7 @@ def key_array(records: FieldRecords, field: str) -> Any:
     """
     pa, column = _arrow(), records.column(field)
     if isinstance(column[0], int):
-        ints = records.ints(field)
+        ints = records.numbers(field)
         return None if ints is None else pa.array(ints)
     try:
         return pa.array(column, pa.large_string())

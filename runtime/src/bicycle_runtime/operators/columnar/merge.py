@@ -11,13 +11,13 @@ from bicycle_runtime.operators.columnar.arrays import (
     TOTAL_MAX,
     Runs,
     as_numbers,
-    magnitude,
     numpy,
     steps,
     unpacked,
 )
 from bicycle_runtime.operators.columnar.choice import FieldColumn
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
+from bicycle_runtime.operators.columnar.folded import Folded, unpacked_folded
 from bicycle_runtime.operators.columnar.keys import (
     are_alike,
     listed,
@@ -42,7 +42,7 @@ class ColumnWindow:
     start: int
     groups: Any
     codes: Any
-    contents: list[Any]
+    contents: list[Folded]
     names: Any
     is_whole: bool
 
@@ -51,14 +51,14 @@ class ColumnWindow:
         # hot path: 50 ns a key; strings that are there by now lie far from each other, and cost 90.
         return listed(picked(self.names, self.codes))
 
-    def columns(self) -> list[list[int]]:
-        """Return what each aggregate folded, by key."""
-        return [content.tolist() for content in self.contents]
+    def columns(self) -> list[list[Any]]:
+        """Return the number that each aggregate comes to, by key."""
+        return [content.numbers() for content in self.contents]
 
     def parts(self, columns: Sequence[FieldColumn]) -> Iterator[Part]:
         """Yield what is to be kept, by key group."""
-        folded = zip(columns, self.columns(), strict=True)
-        contents = [column.accumulators(values) for column, values in folded]
+        folded = zip(columns, self.contents, strict=True)
+        contents = [column.accumulators(content) for column, content in folded]
         accumulators, keys = list(zip(*contents, strict=True)), self.keys()
         for begin, end in pairwise(steps(self.groups)):
             yield self.start, int(self.groups[begin]), keys[begin:end], accumulators[begin:end]
@@ -90,20 +90,21 @@ class ColumnMerge:
         blocks, self._blocks = self._blocks, []
         if not blocks:
             return
-        by_column = zip(*(block.columns for _, block in blocks), strict=True)
-        contents = list(map(unpacked, by_column))
-        total_max = max(map(magnitude, contents)) * len(blocks)
-        if total_max <= TOTAL_MAX and are_alike(block.keys for _, block in blocks):
-            yield from self._windows(blocks, contents, is_whole=True)
-            return
-        for group, block in blocks:  # Strings beside ints, or a sum might have more than 64 bits.
-            alone = [unpacked([column]) for column in block.columns]
+        if are_alike(block.keys for _, block in blocks) and _have_one_kind(blocks):
+            by_column = zip(*(block.columns for _, block in blocks), strict=True)
+            contents = list(map(unpacked_folded, by_column))
+            if max(content.magnitude() for content in contents) * len(blocks) <= TOTAL_MAX:
+                yield from self._windows(blocks, contents, is_whole=True)
+                return
+        # Strings beside ints, ints beside floats, or a sum might have more than 64 bits.
+        for group, block in blocks:
+            alone = [unpacked_folded([column]) for column in block.columns]
             yield from self._windows([(group, block)], alone, is_whole=False)
 
     def _windows(
         self,
         blocks: Sequence[tuple[int, ColumnPartials]],
-        contents: Sequence[Any],
+        contents: Sequence[Folded],
         *,
         is_whole: bool,
     ) -> Iterator[ColumnWindow]:
@@ -118,10 +119,15 @@ class ColumnMerge:
         starts, codes = runs.of(starts), runs.of(codes)
         groups = group_of_name[codes]
         folded = zip(contents, self.columns, strict=True)
-        joined = [runs.joined(content, column.ufunc) for content, column in folded]
+        joined = [content.joined(runs, column.ufunc) for content, column in folded]
         for begin, end in pairwise(steps(starts)):
             part = slice(begin, end)
             yield ColumnWindow(
                 int(starts[begin]), groups[part], codes[part],
                 [content[part] for content in joined], names, is_whole,
             )  # fmt: skip
+
+
+def _have_one_kind(blocks: Sequence[tuple[int, ColumnPartials]]) -> bool:
+    """Tell whether each aggregate folded numbers of one kind in all blocks."""
+    return len({tuple(kind for kind, _ in block.columns) for _, block in blocks}) == 1

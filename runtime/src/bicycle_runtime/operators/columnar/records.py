@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Any, Protocol, overload, runtime_checkable
 
 from bicycle_runtime.contract import SourceReader
-from bicycle_runtime.operators.columnar.arrays import int_array
+from bicycle_runtime.operators.columnar.arrays import number_array
 
 __all__ = ["FieldReader", "FieldRecords", "LazyRecords", "TupleRecords", "joined"]
 
@@ -72,10 +72,10 @@ class FieldRecords(LazyRecords):
             found = self._columns[name] = list(map(attrgetter(name), self._rows))
         return found
 
-    def ints(self, name: str) -> Any:
-        """Return a field of ints as an array of 64 bits each; None when one of them has more."""
+    def numbers(self, name: str) -> Any:
+        """Return a field of ints, or of floats, as an array; None when an int has over 64 bits."""
         if name not in self._arrays:
-            self._arrays[name] = int_array(self.column(name))
+            self._arrays[name] = number_array(self.column(name))
         return self._arrays[name]
 
 

@@ -108,11 +108,11 @@ class Folding:
         columns = [list(map(read, several)) for read in self._readers]
         return list(zip(*columns, strict=True)) if self._is_tuple else columns[0]
 
-    def values_of_ints(self, columns: Sequence[list[int]]) -> Iterable[Any]:
+    def values_of_numbers(self, columns: Sequence[list[Any]]) -> Iterable[Any]:
         """Yield what several windows give, where all functions have ``field_columns``.
 
         Args:
-            columns: By function, with an int for each window.
+            columns: By function, with a number for each window.
         """
         found = [
             map(truediv, *(columns[namespace] for namespace in namespaces))

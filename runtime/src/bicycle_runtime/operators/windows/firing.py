@@ -173,16 +173,16 @@ class Firing:
         return self.results([Fired(key, window, contents[key], values_of(key)) for key in keys])
 
     def of_columns(
-        self, window: Window, keys: Sequence[Any], columns: Sequence[list[int]]
+        self, window: Window, keys: Sequence[Any], columns: Sequence[list[Any]]
     ) -> tuple[Sequence[Any], list[int]]:
         """Return the records that one window gives for several keys, and their event times.
 
         Args:
             window: The window.
             keys: The keys.
-            columns: What was folded, as ``field_columns`` says: an int for each key.
+            columns: What was folded, as ``field_columns`` says: a number for each key.
         """
-        return _window_results(keys, window, lambda: self._folding.values_of_ints(columns))
+        return _window_results(keys, window, lambda: self._folding.values_of_numbers(columns))
 
     def results(self, fired: Sequence[Fired]) -> tuple[list[Any], list[int]]:
         """Return the records that windows give, and their event times."""
