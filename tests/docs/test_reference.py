@@ -190,7 +190,7 @@ def test_decision_records_are_numbered_and_tell_context_decision_and_cost():
     records = sorted((DOCS / "adr").glob("*.md"))
     numbers = [int(record.name[:4]) for record in records]
 
-    assert numbers == list(range(1, len(records) + 1))
+    assert len(numbers) == len(set(numbers))  # Numbers may be held for work that is under way.
     for record in records:
         headings = re.findall(r"^## (.+)$", record.read_text("utf-8"), re.MULTILINE)
         assert headings == ["Context", "Decision", "What it costs"], record.name
