@@ -90,7 +90,7 @@ class ColumnMerge:
         blocks, self._blocks = self._blocks, []
         if not blocks:
             return
-        if are_alike(block.keys for _, block in blocks) and _have_one_kind(blocks):
+        if are_alike(block.keys for _, block in blocks) and _are_one_kind(blocks):
             by_column = zip(*(block.columns for _, block in blocks), strict=True)
             contents = list(map(unpacked_folded, by_column))
             if max(content.magnitude() for content in contents) * len(blocks) <= TOTAL_MAX:
@@ -128,6 +128,6 @@ class ColumnMerge:
             )  # fmt: skip
 
 
-def _have_one_kind(blocks: Sequence[tuple[int, ColumnPartials]]) -> bool:
+def _are_one_kind(blocks: Sequence[tuple[int, ColumnPartials]]) -> bool:
     """Tell whether each aggregate folded numbers of one kind in all blocks."""
     return len({tuple(kind for kind, _ in block.columns) for _, block in blocks}) == 1
