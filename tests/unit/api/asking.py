@@ -48,7 +48,8 @@ class Asked:
         self.service = service
         self.runner = runner
         self.app = build_application(
-            service, hosts=[HOST], pages=page_routes(service), **{"limits": MANY, **options}
+            service, hosts=[HOST],
+            **{"pages": page_routes(service), "limits": MANY, **options},
         )  # fmt: skip
 
     def token(self, role: Role = Role.VIEWER, *, name: str = "ada", days: float = 1) -> str:

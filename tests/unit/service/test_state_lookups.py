@@ -2,13 +2,14 @@
 
 import asyncio
 import os
+import resource
 import signal
 
 import pytest
 
 from bicycle_runtime.jobs.errors import OPERATOR_UNKNOWN
 from bicycle_runtime.recovery.errors import EPOCH_UNKNOWN
-from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY
+from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY, STATE_READER_ENDED
 from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.testing import Harness
 from tests.raising import raises
@@ -110,6 +111,60 @@ def test_a_child_that_hangs_is_ended_and_told(lookups, harness, monkeypatch):
     with raises(READING_TIMED_OUT):
         asked(lookups, url, "outline")
     assert child.poll() is not None
+
+
+PREPARED = """
+import sys
+from bicycle_runtime.base.pipes import read_frame, write_frame
+questions, answers = open(0, "rb", 0, closefd=False), open(1, "wb", 0, closefd=False)
+read_frame(questions)
+"""
+
+
+def child_that(monkeypatch, tmp_path, last):
+    """Take a module of the test in place of the child's."""
+    (tmp_path / "state_child_of_a_test.py").write_text(PREPARED + last)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("bicycle_runtime.service.state_lookups._MODULE", "state_child_of_a_test")
+
+
+@pytest.mark.parametrize(
+    ("last", "reason"),
+    [
+        ("sys.exit(3)", "exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
+        ("answers.write((4).to_bytes(4, 'big') + b'oops')", "no JSON"),
+        ("answers.write((1 << 31).to_bytes(4, 'big'))", "2147483648 bytes"),
+        ("write_frame(answers, 7)", "an answer of type int"),
+        ("answers.write((9).to_bytes(4, 'big') + b'{')", "after 1 of 9 bytes"),
+    ],
+)
+def test_children_that_end_without_an_answer_are_told_as_that(
+    lookups, tmp_path, monkeypatch, last, reason
+):
+    child_that(monkeypatch, tmp_path, last)
+
+    with raises(STATE_READER_ENDED) as raised:
+        asked(lookups, str(tmp_path), "outline")
+    assert raised.value.facts["attempts"] == 2
+    assert reason in raised.value.facts["reason"]
+    assert not lookups._children
+
+
+def test_descriptors_above_those_that_select_knows_are_read(lookups, harness):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4_096, hard), hard))
+    taken = [os.open(os.devnull, os.O_RDONLY)]
+    try:
+        while taken[-1] < 1_100:
+            taken.append(os.dup(taken[0]))
+        assert asked(lookups, harness.storage.url, "outline")["epoch"] == 2
+        [child] = lookups._children.values()
+        assert child._process.stdout.fileno() > 1_023
+    finally:
+        for each in taken:
+            os.close(each)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_too_many_questions_are_refused(lookups, harness, monkeypatch):

@@ -14,7 +14,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp
 
 from bicycle_runtime.api.errors import METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
-from bicycle_runtime.api.guard import Guard, error_answer
+from bicycle_runtime.api.guard import Guard, broken_answer, error_answer
 from bicycle_runtime.api.openapi import document
 from bicycle_runtime.api.routes import ALIASES, ROUTES
 from bicycle_runtime.api.routing import Route, endpoint
@@ -57,7 +57,11 @@ def build_application(
         routes += [StarletteRoute(path, call, methods=[route.method]) for path in _paths(route)]
     app = Starlette(
         routes=[*routes, *pages],
-        exception_handlers={HTTPException: _http_error, BicycleError: _our_error},
+        exception_handlers={
+            HTTPException: _http_error,
+            BicycleError: _our_error,
+            Exception: _bug,
+        },
     )
     entrance = Entrance(
         service.tokens, service.sessions, needs_login=needs_login, clients=clients
@@ -86,3 +90,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         allowed = ", ".join(sorted(words))
         return error_answer(METHOD_NOT_ALLOWED(path=path, method=request.method, allowed=allowed))
     return error_answer(ROUTE_UNKNOWN(path=path))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    """Return the answer to a bug; Starlette raises it again, and the guard logs it."""
+    return broken_answer(request.url.path, error)

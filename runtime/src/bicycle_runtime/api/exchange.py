@@ -47,6 +47,7 @@ class Exchange:
 
     Attributes:
         has_begun: Whether something of the answer is on its way.
+        is_over: Whether all of it is.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Exchange:
         self._bytes_max = bytes_max
         self._body_s = _BODY_S + (bytes_max >> 20)
         self.has_begun = False
-        self._is_over = False
+        self.is_over = False
 
     def watch(self, entrance: Entrance, identity: Identity) -> None:
         """End the answer once who asked would be let in no more."""
@@ -117,10 +118,10 @@ class Exchange:
             headers.setdefault("Cache-Control", "no-store")
             self._service.figures.count_request(message["status"], time.monotonic() - self._began)
         else:
-            self._is_over = not message.get("more_body", False)
+            self.is_over = not message.get("more_body", False)
         await self._send(message)
 
     async def finish(self) -> None:
         """End an answer that was cut off."""
-        if self.has_begun and not self._is_over:
+        if self.has_begun and not self.is_over:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -38,7 +38,7 @@ from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Guard", "error_answer"]
+__all__ = ["Guard", "broken_answer", "error_answer"]
 
 _LOG = logging.getLogger(__name__)
 _SAFE = frozenset({"GET", "HEAD"})
@@ -93,10 +93,10 @@ class Guard:
             await answer(scope, receive, exchange.send)
         except Exception as error:  # The last door: a bug is told as one.
             log_event(_LOG, "request_broke", level=logging.ERROR, error=error, path=scope["path"])
-            if exchange.has_begun:
-                raise
-            broken = REQUEST_BROKE(path=scope["path"], exception=type(error).__name__)
-            await error_answer(broken)(scope, receive, exchange.send)
+            if not exchange.has_begun:
+                await broken_answer(scope["path"], error)(scope, receive, exchange.send)
+            elif not exchange.is_over:
+                raise  # The server cuts the connection, so that nobody takes half for the whole.
 
     def _check(self, scope: Scope) -> None:
         """See that a request may be answered at all.
@@ -194,6 +194,11 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
         raise ForeignOriginError(origin="an unknown page")
     if kind not in (_JSON, *_FORMS, ""):
         raise MEDIA_TYPE_UNSUPPORTED(found=kind)
+
+
+def broken_answer(path: str, error: Exception) -> Response:
+    """Return the answer to a request that met a bug; the log has its traceback."""
+    return error_answer(REQUEST_BROKE(path=path[:200], exception=type(error).__name__))
 
 
 def error_answer(error: BicycleError) -> Response:

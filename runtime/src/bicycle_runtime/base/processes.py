@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import select
 import signal
 import threading
 import time
 from pathlib import Path
+
+from bicycle_runtime.base.pipes import is_readable
 
 __all__ = [
     "OPEN_FILES_MIN",
@@ -161,8 +162,7 @@ def wait_for_end(pid: int, started: int, *, timeout_s: float) -> bool:
         if started not in (0, start_ticks(pid)):
             return True
         # Not "is it a zombie?": its first thread is one while the others still hold its files.
-        readable, _, _ = select.select([handle], [], [], timeout_s)
-        return bool(readable)
+        return is_readable(handle, timeout_s)
     finally:
         os.close(handle)
 

@@ -108,6 +108,14 @@ SERVICE_START_FAILED = BicycleError.row(
 )
 
 
+STATE_READER_ENDED = BicycleError.row(
+    "BIC-2315",
+    "the process that reads the state ended {attempts} times before it answered: {reason}",
+    cause="The process that looks into the state of a job for the service ends each time.",
+    fix="look at the log of the service, and whether this machine has memory left; then ask again",
+)
+
+
 class ListQueryError(BicycleError):
     """A cursor, a sort key or a filter of a list is none that the service knows."""
 

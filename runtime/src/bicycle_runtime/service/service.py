@@ -200,6 +200,7 @@ class Service:
             CHECKPOINT_MISSING: it has sealed no epoch.
             SERVICE_BUSY: too many wait for an answer already.
             READING_TIMED_OUT: there was none within a minute.
+            STATE_READER_ENDED: what reads it ends before it answers.
             BicycleError: there is no such epoch or operator, or its files cannot be read.
         """
         known = await self.known(job)

@@ -6,29 +6,31 @@ The service itself reads no state: what a job keeps may be larger than all the m
 from __future__ import annotations
 
 import asyncio
-import json
-import select
+import logging
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Lock
-from typing import IO, Any
+from typing import Any
 
 # Errors that a child answers with are known by their classes here, too.
 import bicycle_runtime.state.errors  # noqa: F401  # registers them
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.pipes import read_frame, write_frame
+from bicycle_runtime.base.processes import how_it_ended
+from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY, STATE_READER_ENDED
 
 __all__ = ["StateLookups"]
 
 _MODULE = "bicycle_runtime.jobs.checkpoints.state_child"
-_HEAD_BYTES = 4
+_LOG = logging.getLogger(__name__)
+_ATTEMPTS = 2  # A child may have ended just now, because nobody asked.
+_LAST_WORDS_S = 2.0
 _CHILDREN_MAX = 3
 _WAITING_MAX = 16
-_ANSWER_BYTES_MAX = 64 << 20
 _TIMEOUT_S = 60.0
 
 
@@ -51,6 +53,7 @@ class StateLookups:
         Raises:
             SERVICE_BUSY: 16 questions wait already.
             READING_TIMED_OUT: there was no answer within a minute; the child was ended.
+            STATE_READER_ENDED: two children in turn ended before they answered.
             BicycleError: what the child answers: no such epoch, no such operator, and the like.
         """
         if self._waiting_count >= _WAITING_MAX:
@@ -72,21 +75,24 @@ class StateLookups:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _ask(self, url: str, question: dict[str, Any]) -> dict[str, Any]:
-        for _attempt in range(2):  # A child may have ended just now, because nobody asked.
+        for _attempt in range(_ATTEMPTS):
             child = self._child(url)
             try:
                 found = child.ask(question, timeout_s=_TIMEOUT_S)
             except TimeoutError:  # Before OSError, which it is a case of.
                 self._forget(url, child)
-                break
-            except (EOFError, OSError):
-                self._forget(url, child)
+                waited_ms = round(_TIMEOUT_S * 1_000)
+                raise READING_TIMED_OUT(what="the state", waited_ms=waited_ms) from None
+            except (EOFError, OSError) as error:
+                how = self._forget(url, child, within_s=_LAST_WORDS_S)
+                reason = f"{error or type(error).__name__}; {how}"
+                log_event(_LOG, "state_reader_ended", level=logging.WARNING, reason=reason)
                 continue
             if "error" in found:
                 raise error_from_json(found["error"])
             answer: dict[str, Any] = found["answer"]
             return answer
-        raise READING_TIMED_OUT(what="the state", waited_ms=round(_TIMEOUT_S * 1_000))
+        raise STATE_READER_ENDED(attempts=_ATTEMPTS, reason=reason)
 
     def _child(self, url: str) -> _Child:
         """Return the child of a storage, as the one that was used last."""
@@ -99,11 +105,12 @@ class StateLookups:
             oldest.end()
         return child
 
-    def _forget(self, url: str, child: _Child) -> None:
+    def _forget(self, url: str, child: _Child, *, within_s: float = 0.0) -> str:
+        """Ask this child no more; return how it ended, by itself within a time or by us."""
         with self._lock:
             if self._children.get(url) is child:
                 del self._children[url]
-        child.end()
+        return child.end(within_s=within_s)
 
 
 class _Child:
@@ -130,37 +137,21 @@ class _Child:
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        data = json.dumps(question).encode()
         with self._lock:
-            deadline = time.monotonic() + timeout_s
-            self._process.stdin.write(len(data).to_bytes(_HEAD_BYTES, "big") + data)
-            head = _exactly(self._process.stdout, _HEAD_BYTES, deadline)
-            size = int.from_bytes(head, "big")
-            if size > _ANSWER_BYTES_MAX:
-                raise EOFError
-            found: dict[str, Any] = json.loads(_exactly(self._process.stdout, size, deadline))
-            return found
+            write_frame(self._process.stdin, question)
+            found = read_frame(self._process.stdout, timeout_s=timeout_s)
+        if not isinstance(found, dict):
+            raise EOFError(f"an answer of type {type(found).__name__}")
+        return found
 
-    def end(self) -> None:
-        """End it at once, and wait until it has ended."""
+    def end(self, *, within_s: float = 0.0) -> str:
+        """End it unless it ends by itself within a time; return how it ended."""
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(within_s)
         self._process.kill()
-        self._process.wait()
+        how = how_it_ended(self._process.wait())
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(OSError):
                     stream.close()
-
-
-def _exactly(stream: IO[bytes], count: int, deadline: float) -> bytes:
-    """Return so many bytes."""
-    data = bytearray()
-    while len(data) < count:
-        left_s = deadline - time.monotonic()
-        ready, _, _ = select.select([stream], [], [], max(0.0, left_s))
-        if not ready:
-            raise TimeoutError
-        piece = stream.read(count - len(data))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)
+        return how

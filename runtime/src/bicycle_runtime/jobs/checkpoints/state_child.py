@@ -1,7 +1,7 @@
 """The child process that looks into sealed state for a service, and stays for further questions.
 
 Run as ``python -m bicycle_runtime.jobs.checkpoints.state_child URL`` with the checkpoint storage of
-one job. Each question is a JSON object behind its length in four bytes, and so is each answer:
+one job. Each question is a frame (``base.pipes``), and so is each answer:
 ``{"answer": …}`` or ``{"error": …}``. Files that were read are kept, so that a second question for
 a key takes milliseconds. No pickle is loaded. It ends with its standard input, or when nobody has
 asked for a minute.
@@ -9,12 +9,11 @@ asked for a minute.
 
 from __future__ import annotations
 
-import json
 import os
-import select
 import sys
 from typing import IO, Any
 
+from bicycle_runtime.base.pipes import is_readable, read_frame, write_frame
 from bicycle_runtime.base.storage import Storage, open_storage
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch, open_epoch
@@ -29,9 +28,8 @@ from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.state.stores.contents import KeptContents
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["HEAD_BYTES", "main"]
+__all__ = ["main"]
 
-HEAD_BYTES = 4
 _IDLE_S = 60.0
 _PATIENCE_S = 8.0
 
@@ -78,13 +76,11 @@ def main(arguments: list[str]) -> int:
     """Answer until nobody asks."""
     answer_descriptor = os.dup(1)
     os.dup2(2, 1)
-    questions = os.fdopen(os.dup(0), "rb", buffering=0)  # `select` sees no buffer.
+    questions = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = _Answers(open_storage(arguments[0], patience_s=_PATIENCE_S))
-    with questions, os.fdopen(answer_descriptor, "wb") as stream:
+    with questions, os.fdopen(answer_descriptor, "wb", buffering=0) as stream:
         while (question := _next(questions)) is not None:
-            data = json.dumps(_answer(answers, question)).encode()
-            stream.write(len(data).to_bytes(HEAD_BYTES, "big") + data)
-            stream.flush()
+            write_frame(stream, _answer(answers, question))
     answers.close()
     return 0
 
@@ -98,19 +94,13 @@ def _answer(answers: _Answers, question: dict[str, Any]) -> dict[str, Any]:
 
 def _next(stream: IO[bytes]) -> dict[str, Any] | None:
     """Return the next question; None at the end of the input, or of the patience."""
-    ready, _, _ = select.select([stream], [], [], _IDLE_S)
-    head = _exactly(stream, HEAD_BYTES) if ready else b""
-    if len(head) < HEAD_BYTES:
+    if not is_readable(stream, _IDLE_S):
         return None
-    question: dict[str, Any] = json.loads(_exactly(stream, int.from_bytes(head, "big")))
+    try:
+        question: dict[str, Any] = read_frame(stream)
+    except EOFError:
+        return None
     return question
-
-
-def _exactly(stream: IO[bytes], count: int) -> bytes:
-    data = b""
-    while len(data) < count and (piece := stream.read(count - len(data))):
-        data += piece
-    return data
 
 
 if __name__ == "__main__":

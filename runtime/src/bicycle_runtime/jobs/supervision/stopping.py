@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import socket
 import threading
@@ -19,6 +18,7 @@ from types import FrameType
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.base.pipes import is_readable
 from bicycle_runtime.base.processes import descendants
 
 __all__ = ["StopRequest", "end_now"]
@@ -103,7 +103,7 @@ class StopRequest:
         deadlines: list[tuple[float, Callable[[], None]]] = []
         while True:
             left = max(0.0, deadlines[0][0] - self._clock.monotonic()) if deadlines else None
-            if not select.select([reader], [], [], left)[0]:
+            if not is_readable(reader, left):
                 deadlines.pop(0)[1]()
                 continue
             number = reader.recv(1)[0]
