@@ -85,7 +85,7 @@ class StateLookups:
                 raise READING_TIMED_OUT(what="the state", waited_ms=waited_ms) from None
             except (EOFError, OSError) as error:
                 how = self._forget(url, child, within_s=_LAST_WORDS_S)
-                reason = f"{error or type(error).__name__}; {how}"
+                reason = f"{type(error).__name__}: {error}; {how}"
                 log_event(_LOG, "state_reader_ended", level=logging.WARNING, reason=reason)
                 continue
             if "error" in found:
