@@ -20,7 +20,7 @@ from bicycle_sdk import (
     retry,
     skip,
 )
-from bicycle_sdk.windows import AggregateFunction, CountTrigger
+from bicycle_sdk.windows import AggregateFunction, CountTrigger, PurgingTrigger
 
 QUICK = timedelta(milliseconds=1)
 HOUR = StateTtl(timedelta(hours=1), update="on_access", time="event")
@@ -403,6 +403,10 @@ FOLDS = {
     "sliding": lambda s: s.sliding_window(40, 20),
     "triggered": lambda s: s.tumbling_window(1_000).trigger(CountTrigger(1)),
     "counted": lambda s: s.count_window(3),
+    # Without a record that failed, those before and behind it are too far from each other.
+    "session": lambda s: s.session_window(25),
+    "triggered session": lambda s: s.session_window(25).trigger(CountTrigger(1)),
+    "purged": lambda s: s.session_window(25).trigger(PurgingTrigger(CountTrigger(1))),
 }
 
 
@@ -413,7 +417,7 @@ def test_accumulators_keep_nothing_of_a_record_that_failed(runner, aggregate):
         keyed = numbers.assign_timestamps(lambda n: n * 10).key_by(lambda n: n % 2)
         for name, windowed in FOLDS.items():
             windows = windowed(keyed).aggregate(aggregate).on_error(skip()).uid(name)
-            windows.map(lambda result: (result.key, result.value)).collect(name)
+            windows.map(lambda r: (r.key, r.start, r.end, r.value)).collect(name)
 
     def results(is_there, *, crashes):
         with runner.harness(job, parallelism=2) as harness:

@@ -60,7 +60,7 @@ def build_application(
         exception_handlers={
             HTTPException: _http_error,
             BicycleError: _our_error,
-            Exception: _bug,
+            Exception: _broken,
         },
     )
     entrance = Entrance(
@@ -92,6 +92,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return error_answer(ROUTE_UNKNOWN(path=path))
 
 
-async def _bug(request: Request, error: Exception) -> Response:
+async def _broken(request: Request, error: Exception) -> Response:
     """Return the answer to a bug; Starlette raises it again, and the guard logs it."""
     return broken_answer(request.url.path, error)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import selectors
+import socket
 import time
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 __all__ = ["is_readable", "read_frame", "write_frame"]
 
@@ -17,11 +18,7 @@ _HEAD_BYTES = 4
 _FRAME_BYTES_MAX = 64 << 20
 
 
-class _HasDescriptor(Protocol):
-    def fileno(self) -> int: ...
-
-
-def is_readable(source: int | _HasDescriptor, timeout_s: float | None) -> bool:
+def is_readable(source: int | IO[bytes] | socket.socket, timeout_s: float | None) -> bool:
     """Wait until there is something to read, or the end; return whether it came in time.
 
     Args:

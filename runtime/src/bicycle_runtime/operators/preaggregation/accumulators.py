@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import getitem
 from typing import Any, NamedTuple
@@ -139,6 +139,10 @@ class SessionAccumulators:
     def add(self, rows: Rows) -> None:
         """Put rows into sessions; their namespaces are the ends of the windows that they open."""
         rows = self._contents.prepare(rows)
+        if self._contents.may_refuse():
+            for index in range(len(rows.keys)):
+                self._add_one(rows, index)
+            return
         joined: dict[int, int] = {}
         ordinals: list[int] = []
         # hot path: 250 ns a record.
@@ -162,6 +166,19 @@ class SessionAccumulators:
             rows, [_root(joined, ordinal) for ordinal in ordinals] if joined else ordinals
         )
 
+    def _add_one(self, rows: Rows, index: int) -> None:
+        """Put one row into its session; one that is refused neither opens nor lengthens any."""
+        sessions = self._open.setdefault(rows.keys[index], [])
+        new = [rows.times[index], rows.namespaces[index], len(self._groups)]
+        touched = [one for one in sessions if _touch(one, new)]
+        ordinal = min((one[2] for one in touched), default=new[2])
+        self._contents.grow(max(ordinal + 1, len(self._groups)))
+        if self._contents.takes(rows, index, ordinal):
+            joined: dict[int, int] = {}
+            self._placed(sessions, new, rows.groups[index], joined)
+            for other in joined:
+                self._contents.absorb(ordinal, other)
+
     def take(self) -> Iterator[Session]:
         """Yield all sessions, and start again."""
         contents = self._contents.take()
@@ -176,7 +193,7 @@ class SessionAccumulators:
         self, sessions: list[list[int]], new: list[int], group: int, joined: dict[int, int]
     ) -> int:
         """Join an interval with the sessions that it touches; return the ordinal."""
-        touched = [one for one in sessions if one[0] <= new[1] and new[0] <= one[1]]
+        touched = [one for one in sessions if _touch(one, new)]
         if not touched:
             sessions.append(new)
             sessions.sort()
@@ -191,6 +208,10 @@ class SessionAccumulators:
         kept[1] = max(new[1], *(one[1] for one in touched))
         sessions.sort()
         return kept[2]
+
+
+def _touch(one: Sequence[int], other: Sequence[int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _root(joined: dict[int, int], ordinal: int) -> int:

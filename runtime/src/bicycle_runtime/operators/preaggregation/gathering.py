@@ -43,6 +43,15 @@ class Contents(ABC):
     def add(self, rows: Rows, ordinals: Sequence[int]) -> None:
         """Put rows that were just prepared into ordinals."""
 
+    def may_refuse(self) -> bool:
+        """Tell whether rows that were just prepared may be left out when they are added."""
+        return False
+
+    def takes(self, rows: Rows, index: int, ordinal: int) -> bool:
+        """Put one of the rows that were just prepared into an ordinal; tell whether it is there."""
+        self.add(rows.picked([index]), [ordinal])
+        return True
+
     @abstractmethod
     def absorb(self, ordinal: int, other: int) -> None:
         """Join what is in another ordinal to this one."""
@@ -119,11 +128,13 @@ class _Selection:
         else:
             self.totals.extend([False] * missing)
 
-    def spread(self) -> None:
-        """From here on take values of any type."""
-        if self.totals is not None:
-            self.pending = [[] if total is False else [total] for total in self.totals]
-            self.totals = None
+    def spread(self) -> int:
+        """From here on take values of any type; return how many of those before wait since now."""
+        if self.totals is None:
+            return 0
+        self.pending = [[] if total is False else [total] for total in self.totals]
+        self.totals = None
+        return len(self.pending)
 
     def add(self, ordinals: Sequence[int]) -> int:
         """Put the values into ordinals; return how many of them wait to be folded."""
@@ -208,9 +219,9 @@ class FoldedContents(Contents):
 
     def add(self, rows: Rows, ordinals: Sequence[int]) -> None:
         if self._is_careful:
-            for selection in self._selections:
-                selection.spread()
-            self._fold()
+            self._pending_count += sum(selection.spread() for selection in self._selections)
+            if self._pending_count:
+                self._fold()
             ordinals = self._add_each(rows, ordinals, list(range(len(self._columns))))
         elif self._whole:
             ordinals = self._add_each(rows, ordinals, self._whole)
@@ -228,6 +239,19 @@ class FoldedContents(Contents):
                 column[ordinal] += 1
         if self._pending_count > _PENDING_MAX:
             self._fold()
+
+    def may_refuse(self) -> bool:
+        return self._policy.undoes and (self._is_careful or bool(self._whole))
+
+    def takes(self, rows: Rows, index: int, ordinal: int) -> bool:
+        prepared = [selection.values for selection in self._selections]
+        for selection, values in zip(self._selections, prepared, strict=True):
+            selection.values = [values[index]]
+        failed = self._policy.failed
+        self.add(rows.picked([index]), [ordinal])
+        for selection, values in zip(self._selections, prepared, strict=True):
+            selection.values = values
+        return self._policy.failed == failed
 
     def absorb(self, ordinal: int, other: int) -> None:
         if ordinal in self._empty and other not in self._empty:

@@ -142,10 +142,10 @@ class TriggeredOperator(WindowOperator):
         if not self.keeps_records and not self._folds(found, rows, index):
             return
         for namespace, pane in found:
+            self._enter((namespace, group, key), pane)
             pane.take_in(time)
             if self.keeps_records:
                 self.table.records.add(namespace, group, key, ([time], [value]))
-            self._turn_to((namespace, group, key), pane)
             result = self._trigger.on_element(value, time, pane.window, self._context)
             self._act(pane, result)
 
@@ -164,40 +164,45 @@ class TriggeredOperator(WindowOperator):
         return [(0, self._pane(0, group, key, Window(*_ALL_TIME)))], []
 
     def _pane(self, namespace: int, group: int, key: Any, window: Window) -> Pane:
-        """Return the only pane of a key in a namespace."""
-        panes: list[Pane] = self.table.entries.group(namespace, group).setdefault(key, [])
-        if not panes:
-            panes.append(Pane(window.start, window.end))
-            self._turn_to((namespace, group, key), panes[0])
-            self._remember_all(panes[0])
-        return panes[0]
+        """Return the only pane of a key in a namespace; a new one is not in the table yet."""
+        panes: list[Pane] = self.table.entries.find(namespace, group, key) or []
+        return panes[0] if panes else Pane(window.start, window.end)
 
     def _session(self, group: int, key: Any, window: Window) -> Pane | None:
-        """Return the session that an interval belongs to, joined with all it touches."""
-        panes: list[Pane] = self.table.entries.group(0, group).get(key, [])
+        """Return the session that an interval belongs to, joined with all it touches.
+
+        A session that is new, or has other bounds, is not in the table yet.
+        """
+        panes: list[Pane] = self.table.entries.find(0, group, key) or []
         touching = [pane for pane in panes if pane.window.touches(window)]
         if not touching:
-            if self.is_closed(window.end):
-                return None
-            pane = Pane(window.start, window.end)
-        else:
-            bounds = touching[0].window
-            for other in touching[1:]:
-                bounds = bounds.cover(other.window)
-            if len(touching) == 1 and bounds.cover(window) == bounds:
-                return touching[0]
-            pane = self._joined(touching, bounds.cover(window))
+            return None if self.is_closed(window.end) else Pane(window.start, window.end)
+        bounds = touching[0].window
+        for other in touching[1:]:
+            bounds = bounds.cover(other.window)
+        if len(touching) == 1 and bounds.cover(window) == bounds:
+            return touching[0]
+        return self._joined(touching, bounds.cover(window))
+
+    def _enter(self, window_key: WindowKey, pane: Pane) -> None:
+        """Turn to a pane; one that is new takes the place of those in the table that it touches."""
+        namespace, group, key = window_key
+        panes: list[Pane] = self.table.entries.find(*window_key) or []
+        if any(one is pane for one in panes):
+            self._turn_to(window_key, pane)
+            return
+        is_session = isinstance(self._assigner, SessionWindows)
+        touching = [one for one in panes if is_session and one.window.touches(pane.window)]
         left = [one for one in panes if one not in touching]
         entry = sorted([*left, pane], key=lambda one: one.start)
-        self.table.entries.group(0, group)[key] = entry
-        self._turn_to((0, group, key), pane)
+        self.table.entries.group(namespace, group)[key] = entry
+        self._turn_to(window_key, pane)
         self._remember_all(pane)
         if touching:
             states: list[Mapping[str, Any]] = [
                 one.state for one in sorted(touching, key=lambda one: one.start)
             ]
             self._trigger.on_merge(states, pane.window, self._context)
-        return pane
 
     def _joined(self, panes: list[Pane], window: Window) -> Pane:
         joined = Pane(window.start, window.end)
@@ -209,7 +214,9 @@ class TriggeredOperator(WindowOperator):
                 joined.take_in(pane.last)
                 joined.count += pane.count - 2
             if joined.content is None:
-                joined.content = pane.content
+                # Merging may change it, and the record for which it is done may be left out.
+                is_kept = self.policy.undoes and len(panes) > 1 and pane.content is not None
+                joined.content = self.folding.detached(pane.content) if is_kept else pane.content
             elif pane.content is not None:
                 joined.content = self.folding.merged(joined.content, pane.content)
         return joined
@@ -229,17 +236,11 @@ class TriggeredOperator(WindowOperator):
             again = partial(self.folding.added_to_all, contents, copies)
             settled = run(self.policy.settle(error, index, again))
             if settled is DROPPED:
-                self._forget_empty(found, rows.groups[index], rows.keys[index])
                 return False
             added = list(settled)
         for (_, pane), content in zip(found, added, strict=True):
             pane.content = content
         return True
-
-    def _forget_empty(self, found: list[tuple[int, Pane]], group: int, key: Any) -> None:
-        for namespace, pane in found:
-            if not pane.count:
-                self._remove((namespace, group, key), pane)
 
     # --- timers ------------------------------------------------------------------------------
 
