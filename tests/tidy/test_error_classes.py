@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bicycle_runtime import testing
+from bicycle_runtime import streams, testing
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_sdk import errors as sdk_errors
 from bicycle_sdk.errors import BicycleError, ErrorRow
@@ -34,6 +34,7 @@ CODE_RANGES = {
     "bicycle_runtime.service": "23",
     "bicycle_runtime.api": "24",
     "bicycle_runtime.serving": "25",
+    "bicycle_runtime.streams": "26",
 }
 ROOT = Path(__file__).parents[2]
 REFERENCE = load("generate.py")
@@ -43,7 +44,11 @@ ENTRIES = [entry for _, entry in CATALOGUE]
 CLASSES = [entry for entry in ENTRIES if not isinstance(entry, ErrorRow)]
 PRODUCT = ("runtime/src", "plugin_sdk/src", "plugins")
 # Classes that authors of jobs, tests and plugins may catch.
-PUBLIC = {name for name in (*sdk_errors.__all__, *testing.__all__) if name.endswith("Error")}
+PUBLIC = {
+    name
+    for name in (*sdk_errors.__all__, *streams.__all__, *testing.__all__)
+    if name.endswith("Error")
+}
 
 
 def sample_facts(entry: type[BicycleError] | ErrorRow[BicycleError]) -> dict[str, object]:

@@ -93,6 +93,10 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2502, 2502, ENVIRONMENT),
     (2503, 2503, USAGE),
     (2504, 2504, ENVIRONMENT),
+    (2601, 2608, USAGE),
+    (2609, 2609, CONFIG),
+    (2618, 2618, CONFIG),
+    (2625, 2625, ENVIRONMENT),
 )
 
 

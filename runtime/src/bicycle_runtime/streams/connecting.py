@@ -1,0 +1,71 @@
+"""The way from an address to its backend, by the protocol.
+
+Backends of this package are loaded when their protocol is asked for; those of others are found by
+the entry point group ``bicycle.streams``, whose names are protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from bicycle_runtime.base.options import from_mapping
+from bicycle_runtime.streams.addresses import StreamerUri, StreamUrl
+from bicycle_runtime.streams.contract import Streamer
+from bicycle_runtime.streams.errors import PROTOCOL_REQUIRED, ProtocolUnknownError
+from bicycle_runtime.streams.options import StreamerOptions
+
+__all__ = ["ENTRY_POINTS", "backend_of", "connect"]
+
+ENTRY_POINTS = "bicycle.streams"
+_BACKENDS: dict[str, str] = {}
+
+
+def connect(
+    uri: str | StreamerUri | StreamUrl,
+    options: StreamerOptions | Mapping[str, object] | None = None,
+) -> Streamer:
+    """Return the streamer of an address; ``async with`` opens it and disconnects in the end.
+
+    Args:
+        uri: ``file://./events.ss``, ``stdio://``, ``ws://host:port`` and the like. Of the address
+            of streams, the place counts.
+        options: Options of the backend, or their names and values as texts.
+
+    Raises:
+        StreamUrlError: the address cannot be read, or has no protocol.
+        ProtocolUnknownError: there is no backend for the protocol.
+        OptionError: an option is out of bounds, or none of this backend's.
+    """
+    if isinstance(uri, StreamUrl):
+        uri = uri.streamer
+    elif isinstance(uri, str):
+        uri = StreamerUri.parse(uri)
+    backend = backend_of(uri)
+    if not isinstance(options, StreamerOptions):
+        options = from_mapping(backend.options_type, options or {})
+    elif not isinstance(options, backend.options_type):
+        raise TypeError(f"{uri} takes {backend.options_type.__name__}")
+    return backend(uri, options)
+
+
+def backend_of(uri: StreamerUri) -> type[Streamer]:
+    """Return the class that serves the protocol of an address."""
+    if uri.protocol is None:
+        raise PROTOCOL_REQUIRED(address=str(uri))
+    if place := _BACKENDS.get(uri.protocol):
+        module, _, name = place.partition(":")
+        found: Any = getattr(import_module(module), name)
+    else:
+        # It takes 20 ms to load, and only what others wrote needs it.
+        from importlib_metadata import entry_points
+
+        installed = entry_points(group=ENTRY_POINTS)
+        if uri.protocol not in installed.names:
+            known = sorted({*_BACKENDS, *installed.names})
+            raise ProtocolUnknownError(
+                address=str(uri), protocol=uri.protocol, known_text=", ".join(known)
+            )
+        found = installed[uri.protocol].load()
+    return found  # type: ignore[no-any-return]  # Whatever an entry point names, used as a backend.

@@ -1,0 +1,270 @@
+"""What reads messages: positions, batches and acknowledgments, the same for every backend.
+
+A backend subclasses ``Consumer`` and fills in the methods whose names begin with an underscore. A
+cancelled call loses nothing: the message is given to the next call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Self
+
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import (
+    CommitNotAllowedError,
+    ConsumerEndedError,
+    ConsumerGroupIsSetError,
+    ConsumerGroupNotSetError,
+    StreamEndedError,
+    StreamKeyEmptyError,
+    StreamKeyNotFoundError,
+    StreamUnsupportedError,
+)
+from bicycle_runtime.streams.messages import Message, SeqPos
+from bicycle_runtime.streams.options import Mode, Start, StreamerOptions
+
+__all__ = ["Consumer", "Subscription"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subscription:
+    """What one consumer asked for."""
+
+    keys: tuple[StreamKey, ...]
+    mode: Mode = option("real-time", doc="What the consumer keeps, and whether it shares.")
+    group: str | None = option(None, doc="Who shares messages, or whose position is kept.")
+    start: Start = option("latest", doc="Where to begin where no position is kept.")
+    is_live: bool = option(True, doc="Whether to wait for further messages at the end.")
+
+    def __post_init__(self) -> None:
+        check(self)
+        if self.mode == "real-time" and self.group is not None:
+            raise ConsumerGroupIsSetError(group=self.group)
+        if self.mode == "load-balanced" and self.group is None:
+            raise ConsumerGroupNotSetError()
+
+
+class Consumer(ABC):
+    """Reads messages of one or more streams; made by ``Streamer.create_consumer``.
+
+    Args:
+        address: What it reads, for messages of errors.
+        subscription: What was asked for.
+        options: Options of the streamer.
+    """
+
+    def __init__(self, address: str, subscription: Subscription, options: StreamerOptions) -> None:
+        self.address = address
+        self.subscription = subscription
+        self._prefetch_messages = options.prefetch_messages
+        self._ready: deque[Message] = deque()
+        self._reading = asyncio.Lock()
+        self._assigned: set[tuple[StreamKey, int]] = set()
+        self._is_ended = False
+
+    @abstractmethod
+    async def _fetch(self, count_max: int) -> list[Message]:
+        """Wait until there is a message, and return up to ``count_max`` of those that are there.
+
+        Called by one task at a time. A call that is cancelled must have taken nothing.
+
+        Raises:
+            StreamEndedError: there is no further message.
+        """
+
+    async def _seek(self, timestamp_ms: int) -> None:
+        """Move to the earliest message of each assigned shard with this time or a later one."""
+        raise self._unsupported("seek")
+
+    async def _rewind(self, position: SeqPos) -> None:
+        """Move each assigned shard to a position."""
+        raise self._unsupported("rewind")
+
+    def _ack(self, message: Message) -> None:
+        """Note that a message is done; ``_commit`` keeps it."""
+        raise self._unsupported("acknowledge messages")
+
+    async def _commit(self) -> None:
+        """Keep the position that follows from the acknowledged messages."""
+        raise self._unsupported("keep a position")
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Let go of what the consumer holds; called once."""
+
+    def _unsupported(self, action: str) -> StreamUnsupportedError:
+        return StreamUnsupportedError(
+            backend=self.address,
+            action=action,
+            reason="its messages are gone once they are read",
+            hint="use a backend that keeps messages: file, kafka, redis",
+        )
+
+    async def next(self) -> Message:
+        """Wait for the next message and return it.
+
+        Raises:
+            StreamEndedError: there is no further message.
+            ConsumerEndedError: the consumer was ended.
+        """
+        while not self._ready:
+            await self._fill(self._prefetch_messages)
+        return self._ready.popleft()
+
+    async def next_batch(self, count_max: int, *, wait_ms: int = 0) -> list[Message]:
+        """Return messages that follow, at least one: as many as there are, but no more than asked.
+
+        Args:
+            count_max: At least 1.
+            wait_ms: How long to wait for more once the first is there.
+        """
+        if count_max < 1:
+            raise ValueError("a batch has at least one message")
+        batch = await self._some(count_max)
+        if wait_ms and len(batch) < count_max:
+            try:
+                async with asyncio.timeout(wait_ms / 1_000):
+                    while len(batch) < count_max:
+                        batch += await self._some(count_max - len(batch))
+            except TimeoutError:
+                return batch
+            except StreamEndedError:
+                return batch
+            except asyncio.CancelledError:
+                self._ready.extendleft(reversed(batch))
+                raise
+        return batch
+
+    async def batches(self, count_max: int, *, wait_ms: int = 0) -> AsyncIterator[list[Message]]:
+        """Iterate over batches, each as ``next_batch`` gives it, to the end of the streams."""
+        while True:
+            try:
+                batch = await self.next_batch(count_max, wait_ms=wait_ms)
+            except StreamEndedError:
+                return
+            yield batch
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.next()
+        except StreamEndedError:
+            raise StopAsyncIteration from None
+
+    async def seek(self, timestamp_ms: int) -> None:
+        """Move to the earliest message whose time is ``timestamp_ms`` or later, in each shard.
+
+        Raises:
+            SeekError: there is none; the position is what it was.
+            StreamUnsupportedError: the backend keeps no messages.
+        """
+        self._refuse_ended()
+        async with self._reading:
+            await self._seek(int(timestamp_ms))
+            self._ready.clear()
+
+    async def rewind(self, position: SeqPos) -> None:
+        """Move to ``BEGINNING``, to ``END``, or to the message ``At(sequence)``, in each shard.
+
+        Raises:
+            SeekError: there is no message at or behind the position, which is what it was.
+            StreamUnsupportedError: the backend keeps no messages.
+        """
+        self._refuse_ended()
+        async with self._reading:
+            await self._rewind(position)
+            self._ready.clear()
+
+    def assign(self, key: str, shard_id: int) -> None:
+        """Limit the consumer to this shard, and to others that are assigned.
+
+        It takes effect at the next seek or rewind. Where nothing is assigned, all shards are read.
+
+        Raises:
+            StreamKeyNotFoundError: the consumer does not read this stream.
+        """
+        self._assigned.add((self._known(key), shard_id))
+
+    def unassign(self, key: str, shard_id: int) -> None:
+        """Take back what ``assign`` said, from the next seek or rewind on.
+
+        Raises:
+            StreamKeyNotFoundError: the consumer does not read this stream, or not this shard.
+            StreamKeyEmptyError: it is the last shard that is assigned.
+        """
+        place = (self._known(key), shard_id)
+        if place not in self._assigned:
+            raise self._not_found(f"{key}/{shard_id}")
+        if len(self._assigned) == 1:
+            raise StreamKeyEmptyError(address=self.address, problem="the last one was unassigned")
+        self._assigned.remove(place)
+
+    def ack(self, message: Message) -> None:
+        """Say that a message is done; ``commit`` keeps it.
+
+        In mode resumable this holds for all messages before it in its shard as well.
+
+        Raises:
+            CommitNotAllowedError: the mode is real-time.
+        """
+        self._refuse_real_time("acknowledge")
+        self._ack(message)
+
+    async def commit(self) -> None:
+        """Keep what was acknowledged: who comes next in the group goes on behind it.
+
+        Raises:
+            CommitNotAllowedError: the mode is real-time.
+        """
+        self._refuse_real_time("commit")
+        await self._commit()
+
+    async def end(self) -> None:
+        """Let go of the streams; what was not acknowledged goes to others of the group."""
+        if not self._is_ended:
+            self._is_ended = True
+            self._ready.clear()
+            await self._close()
+
+    async def _some(self, count_max: int) -> list[Message]:
+        ready = self._ready
+        if not ready:
+            self._refuse_ended()
+            async with self._reading:
+                if not ready:
+                    return await self._fetch(count_max)
+        return [ready.popleft() for _ in range(min(count_max, len(ready)))] or (
+            await self._some(count_max)
+        )
+
+    async def _fill(self, count_max: int) -> None:
+        self._refuse_ended()
+        async with self._reading:
+            if not self._ready:
+                self._ready.extend(await self._fetch(count_max))
+
+    def _known(self, key: str) -> StreamKey:
+        if key not in self.subscription.keys:
+            raise self._not_found(key)
+        return StreamKey(key)
+
+    def _not_found(self, key: str) -> StreamKeyNotFoundError:
+        return StreamKeyNotFoundError(
+            address=self.address, key=key, known_text=", ".join(self.subscription.keys)
+        )
+
+    def _refuse_ended(self) -> None:
+        if self._is_ended:
+            raise ConsumerEndedError(address=self.address)
+
+    def _refuse_real_time(self, action: str) -> None:
+        self._refuse_ended()
+        if self.subscription.mode == "real-time":
+            raise CommitNotAllowedError(action=action)

@@ -1,0 +1,187 @@
+"""The contract of streams: what a streamer is, and the rules that all backends keep.
+
+A backend subclasses ``Streamer``, ``Sender`` and ``Consumer`` and fills in the methods whose names
+begin with an underscore; the rules stand here and in ``producing`` and ``consuming``, once:
+
+- ``At(n)`` is inclusive: message n comes next. ``seek(t)`` goes to the earliest message whose time
+  is t or later. Where there is none, ``SeekError`` is raised and the position stays.
+- A send does not block. Its receipt may be awaited, or dropped.
+- A cancelled call loses nothing: the message is given to the next call.
+
+Queues are bounded by ``StreamerOptions``. Nothing here opens a file or a connection.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import ClassVar, Self
+
+from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
+from bicycle_runtime.streams.consuming import Consumer, Subscription
+from bicycle_runtime.streams.errors import StreamKeyEmptyError, StreamUnsupportedError
+from bicycle_runtime.streams.options import Durability, Mode, Start, StreamerOptions
+from bicycle_runtime.streams.producing import Producer, Sender
+
+__all__ = ["Capabilities", "Streamer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a backend can do; the conformance suite proves each, and that the rest is refused.
+
+    Args:
+        modes: In which modes its consumers may be created.
+        durabilities: What its producers may promise.
+        is_replayable: Whether consumers can seek and rewind.
+        has_shards: Whether a stream may have other shards than 0.
+        is_binary: Whether payloads may be any bytes; text without line ends otherwise.
+        first_sequence: The sequence number of the first message of a stream.
+    """
+
+    modes: frozenset[Mode] = frozenset({"real-time"})
+    durabilities: frozenset[Durability] = frozenset({"at-most-once", "at-least-once"})
+    is_replayable: bool = False
+    has_shards: bool = False
+    is_binary: bool = True
+    first_sequence: int = 0
+
+
+class Streamer(ABC):
+    """A place with streams, and what makes producers and consumers of them.
+
+    Used as ``async with connect(uri) as streamer``: entering opens it, leaving disconnects.
+
+    Args:
+        uri: Where the streams are.
+        options: Options of the backend.
+    """
+
+    capabilities: ClassVar[Capabilities]
+    options_type: ClassVar[type[StreamerOptions]] = StreamerOptions
+
+    def __init__(self, uri: StreamerUri, options: StreamerOptions) -> None:
+        self.uri = uri
+        self.options = options
+        self._senders: list[Sender] = []
+        self._consumers: list[Consumer] = []
+
+    @abstractmethod
+    async def _open(self) -> None:
+        """Open what is shared by all producers and consumers; raise StreamConnectError."""
+
+    @abstractmethod
+    async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
+        """Return what one producer sends through."""
+
+    @abstractmethod
+    async def _make_consumer(self, subscription: Subscription) -> Consumer:
+        """Return a consumer whose position is fixed before this returns."""
+
+    @abstractmethod
+    async def _close(self) -> None:
+        """Close what ``_open`` opened; all senders and consumers are closed by then."""
+
+    async def create_producer(
+        self, key: str, *, durability: Durability = "at-least-once", shard_count: int = 1
+    ) -> Producer:
+        """Return a producer that sends to one stream.
+
+        Args:
+            key: The stream.
+            durability: What a receipt is to promise.
+            shard_count: Over how many shards messages without a shard are spread, in turns.
+        """
+        return Producer(await self._sender(durability, shard_count), StreamKey(key))
+
+    async def create_generic_producer(
+        self, *, durability: Durability = "at-least-once", shard_count: int = 1
+    ) -> Producer:
+        """Return a producer that has no stream yet; like ``create_producer`` otherwise."""
+        return Producer(await self._sender(durability, shard_count))
+
+    async def create_consumer(
+        self,
+        keys: str | Iterable[str],
+        *,
+        mode: Mode = "real-time",
+        group: str | None = None,
+        start: Start = "latest",
+        is_live: bool = True,
+    ) -> Consumer:
+        """Return a consumer of one or more streams.
+
+        Args:
+            keys: The streams.
+            mode: ``real-time`` keeps nothing; ``resumable`` goes on behind the committed position;
+                in ``load-balanced`` the consumers of a group share the messages.
+            group: Whose position is kept, or who shares; not with ``real-time``.
+            start: Where to begin when no position is kept.
+            is_live: Whether to wait for further messages at the end.
+
+        Raises:
+            StreamKeyEmptyError: no stream is named.
+            ConsumerGroupIsSetError: a group is given in mode real-time.
+            ConsumerGroupNotSetError: none is given in mode load-balanced.
+            StreamUnsupportedError: the backend does not have this mode.
+        """
+        wanted = [keys] if isinstance(keys, str) else list(keys)
+        if not wanted:
+            raise StreamKeyEmptyError(address=str(self.uri), problem="none was named")
+        subscription = Subscription(
+            keys=tuple(dict.fromkeys(StreamKey(key) for key in wanted)),
+            mode=mode,
+            group=group,
+            start=start,
+            is_live=is_live,
+        )
+        if mode not in self.capabilities.modes:
+            raise self._cannot(f"consume in mode {mode!r}", "it keeps no positions")
+        consumer = await self._make_consumer(subscription)
+        self._consumers.append(consumer)
+        return consumer
+
+    async def disconnect(self) -> None:
+        """Flush and end all producers, end all consumers, and close the streamer."""
+        senders, self._senders = self._senders, []
+        consumers, self._consumers = self._consumers, []
+        try:
+            for sender in senders:
+                await sender.close()
+        finally:
+            for consumer in consumers:
+                await consumer.end()
+            await self._close()
+
+    async def __aenter__(self) -> Self:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.disconnect()
+
+    async def _sender(self, durability: Durability, shard_count: int) -> Sender:
+        if durability not in self.capabilities.durabilities:
+            raise self._cannot(
+                f"send {durability}", "it tells neither duplicates apart nor has transactions"
+            )
+        if shard_count < 1 or (shard_count > 1 and not self.capabilities.has_shards):
+            raise self._cannot(f"send to {shard_count} shards", "its streams have one")
+        sender = await self._make_sender(durability=durability, shard_count=shard_count)
+        self._senders.append(sender)
+        return sender
+
+    def _cannot(self, action: str, reason: str) -> StreamUnsupportedError:
+        return StreamUnsupportedError(
+            backend=str(self.uri),
+            action=action,
+            reason=reason,
+            hint="see docs/how-to/streams.md for what each backend can do",
+        )

@@ -1,0 +1,217 @@
+"""Errors of the client toolkit: addresses, what a caller may not do, and what a backend lost.
+
+Each class has a code of its own, since a program that produces and consumes catches them one by
+one. Rows of a class tell its cases apart. Errors of one backend stand in the folder of the backend.
+"""
+
+from __future__ import annotations
+
+from bicycle_sdk.errors import BicycleError
+
+
+class StreamError(BicycleError):
+    """A stream cannot be used as asked; the base of all errors of the toolkit."""
+
+    code = "BIC-2600"
+    message = "stream {address}: {problem}"
+    fix = "{hint}"
+
+
+class StreamUrlError(StreamError):
+    """An address cannot be read, or does not name what the call needs."""
+
+    code = "BIC-2601"
+    message = "{address!r} is no address of streams: {problem}"
+    fix = "write protocol://node/key, e.g. file://./events.ss/orders or stdio:///clicks"
+
+
+NO_ENDING_SLASH = StreamUrlError.row(
+    "BIC-2602",
+    "{address!r} has no slash between the streamer and its streams",
+    cause="The address of streams ends behind the host.",
+    fix="write {address}/ for no stream in particular, or {address}/KEY",
+)
+PROTOCOL_REQUIRED = StreamUrlError.row(
+    "BIC-2603",
+    "{address!r} names neither a protocol nor a node",
+    cause="An address without protocol has no node, either.",
+    fix="begin with the protocol: stdio://, file://, kafka://, redis://, ws://, socket://",
+)
+ZERO_NODE = StreamUrlError.row(
+    "BIC-2604",
+    "{address!r} names no node",
+    cause="Nothing stands where the nodes of the address should be.",
+    fix="name at least one node: protocol://host:port",
+)
+NOT_ONE_STREAM_KEY = StreamUrlError.row(
+    "BIC-2605",
+    "{address!r} names {key_count} streams, and one is needed here",
+    cause="A call for one stream got an address with none, or with several.",
+    fix="name one stream behind the last slash, or ask for all of them",
+)
+MIXED_PROTOCOLS = StreamUrlError.row(
+    "BIC-2606",
+    "{address!r} names nodes of the protocols {protocols}",
+    cause="The nodes of one address have different protocols.",
+    fix="use one protocol for all nodes of an address",
+)
+
+
+class StreamKeyError(StreamError):
+    """A text cannot be the key of a stream."""
+
+    code = "BIC-2607"
+    message = "{key!r} cannot be the key of a stream: {problem}"
+    fix = "use 1 to 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
+
+
+class ProtocolUnknownError(StreamError):
+    """No backend serves the protocol of an address."""
+
+    code = "BIC-2608"
+    message = "{address!r} has the protocol {protocol!r}, for which there is no backend"
+    fix = "use one of: {known_text}; or install a package that brings a backend for it"
+
+
+class StreamConnectError(StreamError):
+    """A streamer cannot be reached, or refuses us."""
+
+    code = "BIC-2609"
+    message = "cannot connect to {address}: {reason}"
+    fix = "check that it exists and runs, and the address; nothing was sent"
+
+
+class NotAnchoredError(StreamError):
+    """A producer without a stream was asked to send without one."""
+
+    code = "BIC-2610"
+    message = "this producer of {address} has no stream to send to"
+    fix = "use send_to(key, payload), or call anchor(key) once before send"
+
+
+class AlreadyAnchoredError(StreamError):
+    """A producer that has its stream was given another one."""
+
+    code = "BIC-2611"
+    message = "this producer of {address} sends to {key!r} already"
+    fix = "create another producer, or use send_to(key, payload)"
+
+
+class ConsumerGroupIsSetError(StreamError):
+    """A group was named in a mode that shares nothing."""
+
+    code = "BIC-2612"
+    message = "group {group!r} was given for mode 'real-time', in which each consumer is alone"
+    fix = "leave the group out, or use mode 'resumable' or 'load-balanced'"
+
+
+class ConsumerGroupNotSetError(StreamError):
+    """Consumers that share messages need the name of what they share."""
+
+    code = "BIC-2613"
+    message = "mode 'load-balanced' needs a group"
+    fix = "give group=NAME, the same for all consumers that share the messages"
+
+
+class StreamKeyEmptyError(StreamError):
+    """A consumer would be left without any stream."""
+
+    code = "BIC-2614"
+    message = "a consumer of {address} needs at least one stream, and {problem}"
+    fix = "name a stream; to stop consuming, end the consumer"
+
+
+class StreamKeyNotFoundError(StreamError):
+    """A stream is not among those that a consumer was created for."""
+
+    code = "BIC-2615"
+    message = "this consumer of {address} does not read stream {key!r}; it reads {known_text}"
+    fix = "create a consumer that names the stream"
+
+
+class CommitNotAllowedError(StreamError):
+    """A position was to be kept by a consumer that has none."""
+
+    code = "BIC-2616"
+    message = "a consumer in mode 'real-time' keeps no position, so there is nothing to {action}"
+    fix = "use mode 'resumable' or 'load-balanced'"
+
+
+class PayloadEncodingError(StreamError):
+    """A payload is not text, or not the JSON that it was asked to be."""
+
+    code = "BIC-2617"
+    message = "message {sequence} of stream {key!r} is not {expected}: {reason}"
+    fix = "read it with as_bytes(), or look at what produces it"
+
+
+class StreamUnsupportedError(StreamError):
+    """A backend cannot do what was asked, and does not pretend to."""
+
+    code = "BIC-2618"
+    message = "{backend} cannot {action}: {reason}"
+    fix = "{hint}"
+
+
+class StreamEndedError(StreamError):
+    """A stream is at its end: there will be no further message."""
+
+    code = "BIC-2619"
+    message = "the streams of {address} have ended"
+    fix = "stop reading; `async for` does so by itself"
+
+
+class ProducerEndedError(StreamError):
+    """A message was sent through a producer that had been ended."""
+
+    code = "BIC-2620"
+    message = "a producer of {address} has ended and takes no message"
+    fix = "send before end() and disconnect(), or create another producer"
+
+
+class SeekError(StreamError):
+    """A position lies beyond the end of a stream; the consumer stays where it was."""
+
+    code = "BIC-2621"
+    message = "nothing at or behind {target} in {address}; the position is what it was"
+    fix = "seek to an earlier position, or rewind to the end to wait for new messages"
+
+
+class SendQueueFullError(StreamError):
+    """A producer cannot keep what the other side does not take."""
+
+    code = "BIC-2622"
+    message = "{address} takes messages slower than they come: {waiting} wait already"
+    fix = "await flush() or a receipt from time to time, or raise send_queue_messages"
+
+
+class ConnectionLostError(StreamError):
+    """A connection broke, and with it what was not acknowledged."""
+
+    code = "BIC-2623"
+    message = "the connection to {address} is lost: {reason}"
+    fix = "connect again; messages without a receipt may or may not have arrived"
+
+
+class ConsumerEndedError(StreamError):
+    """A consumer was asked for messages after it had been ended."""
+
+    code = "BIC-2624"
+    message = "this consumer of {address} has ended"
+    fix = "read before end() and disconnect(), or create another consumer"
+
+
+EXTRA_MISSING = StreamConnectError.row(
+    "BIC-2625",
+    "{address} needs the library {library!r}, which is not installed",
+    cause="A backend needs a library that is an extra of the runtime.",
+    fix="pip install 'bicycle-runtime[{extra}]'",
+)
+
+
+class UnacknowledgedError(StreamError):
+    """A consumer took more messages than it may hold without saying that they are done."""
+
+    code = "BIC-2626"
+    message = "group {group!r} of {address} holds {waiting} messages that nobody acknowledged"
+    fix = "call ack(message) for each message that is done, or raise unacknowledged_max"

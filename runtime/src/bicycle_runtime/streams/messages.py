@@ -1,0 +1,175 @@
+"""Messages and where they stand: key, shard, sequence and time, the same for every backend.
+
+A message is known by its stream, its shard and its sequence number. ``Message`` is made once per
+message read, so it is a ``msgspec.Struct``: 0.15 µs against 0.9 µs for a frozen dataclass.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Self
+
+import msgspec
+
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import PayloadEncodingError, StreamError
+
+__all__ = [
+    "BEGINNING",
+    "END",
+    "At",
+    "Message",
+    "MessageHeader",
+    "Receipt",
+    "SeqPos",
+    "Timestamp",
+]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Timestamp(int):
+    """A moment: milliseconds since 1970-01-01 UTC, shown as ``YYYY-MM-DDThh:mm:ss.mmm``.
+
+    Example:
+        >>> str(Timestamp(1_694_767_177_437))
+        '2023-09-15T08:39:37.437'
+        >>> Timestamp.parse("2023-09-15T08:39:37.437") == 1_694_767_177_437
+        True
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the moment that a text in ISO 8601 means; without a zone it is UTC.
+
+        Raises:
+            StreamError: the text is no moment.
+        """
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise StreamError(
+                address=repr(text),
+                problem=f"it is no moment: {error}",
+                hint="write YYYY-MM-DDThh:mm:ss, with a fraction if you like",
+            ) from None
+        zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        return cls((zoned - _EPOCH) // timedelta(milliseconds=1))
+
+    def __str__(self) -> str:
+        moment = _EPOCH + timedelta(milliseconds=int(self))
+        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+
+    def __repr__(self) -> str:
+        return f"Timestamp({int(self)})"
+
+
+class _Edge(enum.Enum):
+    """The two positions that every stream has."""
+
+    BEGINNING = "beginning"
+    END = "end"
+
+
+BEGINNING = _Edge.BEGINNING
+END = _Edge.END
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """The position of the message with this sequence number: that message comes next."""
+
+    sequence: int
+
+
+SeqPos = _Edge | At
+
+
+class MessageHeader(msgspec.Struct, frozen=True, gc=False):
+    """What is known of a message besides its payload."""
+
+    stream_key: StreamKey
+    shard_id: int
+    sequence: int
+    timestamp_ms: int
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """When the message was sent."""
+        return Timestamp(self.timestamp_ms)
+
+
+class Receipt(MessageHeader, frozen=True, gc=False):
+    """What a backend says about a message that it has: where it stands."""
+
+
+class Message(msgspec.Struct, frozen=True, gc=False):
+    """A message as a consumer gets it.
+
+    Example:
+        >>> message = Message(StreamKey("orders"), 0, 1, 1_694_767_177_437, b'{"id": 7}')
+        >>> message.json()["id"], message.size, str(message.header.timestamp)
+        (7, 9, '2023-09-15T08:39:37.437')
+    """
+
+    stream_key: StreamKey
+    shard_id: int
+    sequence: int
+    timestamp_ms: int
+    payload: bytes
+
+    @property
+    def header(self) -> MessageHeader:
+        """What is known of the message besides its payload."""
+        return MessageHeader(self.stream_key, self.shard_id, self.sequence, self.timestamp_ms)
+
+    @property
+    def timestamp(self) -> Timestamp:
+        """When the message was sent."""
+        return Timestamp(self.timestamp_ms)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the payload."""
+        return len(self.payload)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the payload has no bytes."""
+        return not self.payload
+
+    def as_bytes(self) -> bytes:
+        """Return the payload as it is."""
+        return self.payload
+
+    def as_str(self) -> str:
+        """Return the payload as text.
+
+        Raises:
+            PayloadEncodingError: it is not UTF-8.
+        """
+        try:
+            return self.payload.decode()
+        except UnicodeDecodeError as error:
+            raise self._refusal("UTF-8", error) from None
+
+    def json(self) -> Any:
+        """Return the value that the payload means as JSON.
+
+        Raises:
+            PayloadEncodingError: it is no JSON.
+        """
+        try:
+            return json.loads(self.payload)
+        except ValueError as error:
+            raise self._refusal("JSON", error) from None
+
+    def _refusal(self, expected: str, error: ValueError) -> PayloadEncodingError:
+        return PayloadEncodingError(
+            sequence=self.sequence, key=self.stream_key, expected=expected, reason=str(error)
+        )

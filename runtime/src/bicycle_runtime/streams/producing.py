@@ -1,0 +1,167 @@
+"""What sends messages: the producer that a program holds, and the sender of a backend below it.
+
+A backend implements ``Sender``; ``Producer`` is the same for all of them. Nothing here waits for
+the other side but ``flush``, ``end`` and a receipt that is awaited.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Iterable, Sequence
+from typing import TypeAlias, final
+
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import AlreadyAnchoredError, NotAnchoredError
+from bicycle_runtime.streams.messages import Receipt
+
+__all__ = ["Producer", "Sender", "Sent"]
+
+Sent: TypeAlias = Awaitable[Receipt]
+Payload: TypeAlias = bytes | bytearray | memoryview | str
+
+
+class Sender(ABC):
+    """What messages go through; the producers of one stream of calls and their clones share it.
+
+    Args:
+        address: Where it sends to, for messages of errors.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    @abstractmethod
+    def send(
+        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
+    ) -> Sent:
+        """Take one message, without waiting; a shard of None means that the sender chooses.
+
+        Called once per message, on the event loop. What is returned may be awaited for the receipt,
+        once or never.
+
+        Raises:
+            ProducerEndedError: the sender was closed.
+            SendQueueFullError: too many messages wait already; this one was not taken.
+        """
+
+    def send_many(self, key: StreamKey, payloads: Sequence[bytes]) -> Sent:
+        """Take several messages of one stream; the receipt is that of the last one.
+
+        Overridden where a backend has a cheaper way than one ``send`` for each.
+        """
+        sent: list[Sent] = [
+            self.send(key, payload, shard_id=None, timestamp_ms=None) for payload in payloads
+        ]
+        return _last_of(sent)
+
+    @abstractmethod
+    async def flush(self) -> None:
+        """Return once all messages taken so far are acknowledged; raise what prevented it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Flush, and take no further message. Called once or more often."""
+
+
+async def _last_of(sent: list[Sent]) -> Receipt:
+    receipt: Receipt | None = None
+    for one in sent:
+        receipt = await one
+    assert receipt is not None, "a producer sends no empty batch"
+    return receipt
+
+
+@final
+class Producer:
+    """Sends messages to one stream (anchored), or to any stream of a streamer.
+
+    Made by ``Streamer.create_producer`` and ``create_generic_producer``. Clones share what they
+    send through; dropping a clone ends nothing.
+    """
+
+    __slots__ = ("_key", "_sender")
+
+    def __init__(self, sender: Sender, key: StreamKey | None = None) -> None:
+        self._sender = sender
+        self._key = key
+
+    @property
+    def anchored(self) -> StreamKey | None:
+        """The stream that ``send`` sends to; None when there is none yet."""
+        return self._key
+
+    def anchor(self, key: str) -> None:
+        """Choose the stream that ``send`` sends to, once.
+
+        Raises:
+            AlreadyAnchoredError: it was chosen before.
+        """
+        if self._key is not None:
+            raise AlreadyAnchoredError(address=self._sender.address, key=self._key)
+        self._key = StreamKey(key)
+
+    def send(
+        self, payload: Payload, *, shard_id: int | None = None, timestamp_ms: int | None = None
+    ) -> Sent:
+        """Send a message, without waiting for it to arrive.
+
+        Args:
+            payload: Bytes, or a text, which is sent as UTF-8.
+            shard_id: The shard; None lets the backend choose.
+            timestamp_ms: When it happened, in ms since 1970; None is now.
+
+        Returns:
+            The receipt, to be awaited or dropped.
+
+        Raises:
+            NotAnchoredError: the producer has no stream.
+            ProducerEndedError: the producer was ended.
+        """
+        if self._key is None:
+            raise NotAnchoredError(address=self._sender.address)
+        data = payload if isinstance(payload, bytes) else _bytes_of(payload)
+        return self._sender.send(self._key, data, shard_id=shard_id, timestamp_ms=timestamp_ms)
+
+    def send_to(
+        self,
+        key: str,
+        payload: Payload,
+        *,
+        shard_id: int | None = None,
+        timestamp_ms: int | None = None,
+    ) -> Sent:
+        """Send a message to a stream, whatever this producer is anchored to; like ``send``."""
+        data = payload if isinstance(payload, bytes) else _bytes_of(payload)
+        return self._sender.send(StreamKey(key), data, shard_id=shard_id, timestamp_ms=timestamp_ms)
+
+    def send_many(self, payloads: Iterable[Payload]) -> Sent:
+        """Send several messages at once, which costs less than one ``send`` for each.
+
+        Args:
+            payloads: At least one; they follow each other in one shard where order matters.
+
+        Returns:
+            The receipt of the last one, to be awaited or dropped.
+        """
+        if self._key is None:
+            raise NotAnchoredError(address=self._sender.address)
+        batch = [data if isinstance(data, bytes) else _bytes_of(data) for data in payloads]
+        if not batch:
+            raise ValueError("a batch has at least one payload")
+        return self._sender.send_many(self._key, batch)
+
+    def clone(self) -> Producer:
+        """Return a producer that shares what this one sends through."""
+        return Producer(self._sender, self._key)
+
+    async def flush(self) -> None:
+        """Return once all that was sent so far, by clones as well, is acknowledged."""
+        await self._sender.flush()
+
+    async def end(self) -> None:
+        """Flush, and take no further message; clones have ended, too."""
+        await self._sender.close()
+
+
+def _bytes_of(payload: Payload) -> bytes:
+    return payload.encode() if isinstance(payload, str) else bytes(payload)

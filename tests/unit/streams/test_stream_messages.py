@@ -1,0 +1,78 @@
+"""Messages: payloads as bytes, text and JSON, and moments as they are printed."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.streams import (
+    Message,
+    MessageHeader,
+    PayloadEncodingError,
+    Receipt,
+    StreamError,
+    StreamKey,
+    Timestamp,
+)
+
+
+def message(payload):
+    return Message(StreamKey("a"), 2, 7, 1_000, payload)
+
+
+def test_a_payload_is_read_as_bytes_text_and_json():
+    read = message(b'{"a": [1, "\xc3\xa9"]}')
+
+    assert read.as_bytes() == b'{"a": [1, "\xc3\xa9"]}'
+    assert read.as_str() == '{"a": [1, "é"]}'
+    assert read.json() == {"a": [1, "é"]}
+    assert (read.size, read.is_empty) == (16, False)
+
+
+def test_an_empty_payload_is_empty():
+    assert (message(b"").size, message(b"").is_empty) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("payload", "call", "expected"),
+    [
+        (b"\xff", Message.as_str, "UTF-8"),
+        (b"\xff", Message.json, "JSON"),
+        (b"{", Message.json, "JSON"),
+    ],
+)
+def test_a_payload_that_is_something_else_is_told(payload, call, expected):
+    with pytest.raises(PayloadEncodingError) as caught:
+        call(message(payload))
+
+    facts = caught.value.facts
+    assert (facts["expected"], facts["key"], facts["sequence"]) == (expected, "a", 7)
+
+
+def test_header_and_receipt_have_the_same_four_fields():
+    header = message(b"x").header
+
+    assert header == MessageHeader(StreamKey("a"), 2, 7, 1_000)
+    assert Receipt.__struct_fields__ == MessageHeader.__struct_fields__
+    assert str(header.timestamp) == str(message(b"").timestamp) == "1970-01-01T00:00:01.000"
+
+
+@given(st.integers(0, 253_402_300_799_999))
+def test_a_moment_survives_its_text(value):
+    assert Timestamp.parse(str(Timestamp(value))) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1970-01-01T00:00:00.500Z", 500),
+        ("1970-01-01T01:00:00+01:00", 0),
+        ("1970-01-01 00:00:01", 1_000),
+    ],
+)
+def test_moments_are_read_in_every_form_of_iso_8601(text, value):
+    assert Timestamp.parse(text) == value
+
+
+def test_what_is_no_moment_is_told():
+    with pytest.raises(StreamError, match="no moment"):
+        Timestamp.parse("Jan 1, 2022")
