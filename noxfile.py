@@ -29,8 +29,10 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
     if not info.name.endswith("__main__") and not info.name.startswith(tuple(sys.argv[2:])):
         importlib.import_module(info.name)
 """
-# What only an extra makes importable: bicycle-runtime[testing] and bicycle-runtime[service].
+# What only an extra makes importable: `testing`, `service`, `formats`.
 NEEDS_EXTRA = (
+    "bicycle_runtime.formats.avro",
+    "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.testing.connectors",
     "bicycle_runtime.api",
     "bicycle_runtime.serving",

@@ -10,6 +10,7 @@ import pytest
 
 from bicycle_runtime.connectors.hooks import RuntimeHooks
 from bicycle_runtime.connectors.registry import default_registry
+from bicycle_runtime.formats.contract import FormatHooks
 from tests.docs.scripts import DOCS
 from tests.plugin_zoo.zoo import install, whole
 from tests.unit.jobs.running.light_jobs import LightJob
@@ -82,5 +83,6 @@ def test_a_job_runs_with_every_part_of_the_extension(installed, tmp_path):
 
 
 def test_the_page_names_every_hook():
-    hooks = {name for name in vars(RuntimeHooks) if name.startswith("bicycle_")}
+    all_hooks = vars(RuntimeHooks) | vars(FormatHooks)
+    hooks = {name for name in all_hooks if name.startswith("bicycle_")}
     assert set(re.findall(r"^\| `(bicycle_\w+)` \|", PAGE, re.MULTILINE)) == hooks

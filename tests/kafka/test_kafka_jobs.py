@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from bicycle_runtime.connectors.kafka.errors import KAFKA_TOPIC_MISSING
+from bicycle_runtime.formats.registry import make_codec
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.operators.columnar.records import FieldRecords
@@ -22,11 +23,19 @@ from bicycle_sdk import (
     WatermarkStrategy,
     dead_letter,
 )
+from bicycle_sdk.formats import avro, csv
 from bicycle_sdk.windows import Count, Sum
-from tests.kafka.kafka_feeding import feed
+from tests.kafka.kafka_feeding import feed, values_now
 from tests.kafka_broker import create_topic
 from tests.raising import raises
 from tests.unit.jobs.job_samples import status_of
+
+
+@dataclass(frozen=True)
+class Warmth:
+    sensor: str
+    celsius: float
+
 
 ANY_POINT = ("read", "operator", "before_seal", "after_seal", "half_published", "after_publish")
 
@@ -298,3 +307,31 @@ def test_the_lag_is_unknown_while_the_broker_is_away(new_kafka_broker, tmp_path)
         feed(broker, "t", ["c"])
         eventually(lambda: harness.run() or harness.results("out") == ["a", "b", "c"])
         eventually(lambda: is_told(0, set()))
+
+
+def test_a_job_reads_avro_and_writes_rows_and_a_bad_message_is_named(kafka_broker, topic):
+    name = topic()
+    schema = {
+        "type": "record",
+        "name": "Warmth",
+        "fields": [{"name": "sensor", "type": "string"}, {"name": "celsius", "type": "double"}],
+    }
+    codec = make_codec("avro", Warmth, {"schema": schema})
+    good = [codec.encode(Warmth(f"s{n}", n / 2)) for n in range(4)]
+    feed(kafka_broker, name, [*good[:2], b"\xff", *good[2:]])
+
+    def job(env):
+        read = KafkaSourceBuilder[Warmth](kafka_broker.bootstrap, name).bounded()
+        write = KafkaSinkBuilder[Warmth](kafka_broker.bootstrap, f"{name}-rows")
+        write.create_topic(partitions=1).serializer(csv(delimiter=";"))
+        readings = env.add_source(read.deserializer(avro(schema))).uid("in")
+        readings.on_error(dead_letter()).sink_to(write).uid("out")
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        finish(harness)
+        [letter] = harness.dead_letters
+
+    rows = values_now(kafka_broker, f"{name}-rows")
+    assert rows == [b"s0;0.0", b"s1;0.5", b"s2;1.0", b"s3;1.5"]
+    assert (letter["offset"], base64.b64decode(letter["value"])) == (2, b"\xff")
+    assert "avro" in letter["message"]

@@ -20,7 +20,6 @@ from tests.raising import raises
 from tests.waiting import until
 
 QUICK = ExtractionLimits(wall_time_ms=20_000)
-_PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +60,7 @@ def cage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cage:
     work.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(work))
     yield Cage(tmp_path / "site")
-    until(
-        lambda: not _processes_of(work),
-        lambda: f"the end of {_processes_of(work)}",
-        patience_s=_PATIENCE_S,
-    )
+    until(lambda: not _processes_of(work), lambda: f"the end of {_processes_of(work)}")
     assert list(work.iterdir()) == []
 
 

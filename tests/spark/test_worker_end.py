@@ -107,4 +107,4 @@ def test_functions_are_closed_when_the_driver_is_killed(site: JobSite, diary: Pa
     site.wait_for_no_process()
 
     assert _names(diary, "opened")
-    until(lambda: _names(diary, "closed") == _names(diary, "opened"), "close", patience_s=5)
+    until(lambda: _names(diary, "closed") == _names(diary, "opened"), "close")

@@ -31,6 +31,7 @@ CODE_RANGES = {
     "bicycle_runtime.testing": "21",
     "bicycle_runtime.cli": "20",
     "bicycle_runtime.dev": "22",
+    "bicycle_runtime.formats": "29",
     "bicycle_runtime.service": "23",
     "bicycle_runtime.api": "24",
     "bicycle_runtime.serving": "25",

@@ -15,7 +15,15 @@ PLAIN = Path(__file__).with_name("plain_words.txt")
 REPLACED = {
     "agenda": ("time queue", ()),
     "book": ("schema registry", ()),
-    "cell": ("entry", ("cli/", "connectors/files/csv_writer.py", "engine/hosts/handshake.py")),
+    "cell": (
+        "entry",
+        (
+            "cli/",
+            "connectors/files/csv_writer.py",
+            "engine/hosts/handshake.py",
+            "formats/csv_values.py",
+        ),
+    ),
     "culprit": ("unpicklable", ("connectors/lines.py", "records/codecs.py")),
     "division": ("topology", ()),
     "parcel": ("shuffle block", ()),

@@ -14,6 +14,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from bicycle_sdk import connectors
 from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.formats import Format, as_format, avro, protobuf
 from bicycle_sdk.kafka import KafkaSourceBuilder
 
 __all__ = ["source_from_uri"]
@@ -130,11 +131,12 @@ def _kafka(parts: SplitResult, query: _Query, record_type: Any) -> SourceDescrip
     topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
     if not parts.netloc or not topics:
         raise _refused("brokers or topic are missing", "write kafka://host:9092/topic")
-    format = query.text("format")
+    format = _format(query)
     declared = str if record_type is None and format is None else record_type
     builder = KafkaSourceBuilder[Any](parts.netloc, topics=topics, record_type=declared)
+    if format is not None:
+        builder.deserializer(format)
     calls: Mapping[str, Callable[[Any], Any]] = {
-        "format": builder.deserializer,
         "group": builder.group_id,
         "start": builder.starting_offsets,
     }
@@ -145,6 +147,17 @@ def _kafka(parts: SplitResult, query: _Query, record_type: Any) -> SourceDescrip
     if query.flag("bounded"):
         builder.bounded()
     return builder.build_connector()
+
+
+def _format(query: _Query) -> Format | None:
+    """Return the format that a URI names; ``schema`` is what the format needs."""
+    name, schema = query.text("format"), query.text("schema")
+    make = _WITH_SCHEMA.get(name or "")
+    if schema is None:
+        return None if name is None else as_format(name, call="from_uri")
+    if make is None:
+        raise _refused(f"the format {name!r} takes no schema", "leave the option 'schema' out")
+    return make(schema)
 
 
 def _socket(parts: SplitResult, _query: _Query, _record_type: Any) -> SourceDescriptor[Any]:
@@ -164,6 +177,7 @@ def _generator(_parts: SplitResult, query: _Query, _record_type: Any) -> SourceD
     )
 
 
+_WITH_SCHEMA: Mapping[str, Callable[[str], Format]] = {"avro": avro, "protobuf": protobuf}
 _TYPED_FILES: Mapping[str, Callable[..., SourceDescriptor[Any]]] = {
     "jsonl": connectors.jsonl_file_source,
     "csv": connectors.csv_file_source,

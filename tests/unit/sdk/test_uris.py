@@ -54,6 +54,15 @@ def test_the_type_of_records_is_that_of_the_stream():
     assert source_from_uri("kafka://a:1/orders", Order).properties["value_format"] == "json"
 
 
+def test_a_schema_stands_beside_the_format(tmp_path):
+    (tmp_path / "order.avsc").write_text('{"type": "long"}', encoding="utf-8")
+    uri = f"kafka://a:1/orders?format=avro&schema={tmp_path}/order.avsc"
+    messages = source_from_uri("kafka://a:1/orders?format=protobuf&schema=shop_pb2:Order")
+
+    assert source_from_uri(uri).properties["value_format_options"] == {"schema": {"type": "long"}}
+    assert messages.properties["value_format_options"] == {"message": "shop_pb2:Order"}
+
+
 def test_an_environment_reads_from_a_uri():
     env = StreamEnvironment()
     env.from_uri("file:in.jsonl", type=Order).uid("in").print()
@@ -72,6 +81,9 @@ def test_an_environment_reads_from_a_uri():
         ("file:in.dat", "format"),
         ("file:in.dat?format=xml", "xml"),
         ("file:in.txt?folow=true", "folow"),
+        ("kafka://a:1/t?format=avro", "avro"),
+        ("kafka://a:1/t?format=avro&schema=missing.avsc", "missing.avsc"),
+        ("kafka://a:1/t?format=json&schema=order.avsc", "schema"),
         ("file:in.txt?follow=yes", "follow"),
         ("file:in.txt?follow=true&follow=true", "twice"),
         ("file:in.txt?timestamp_field=at", "timestamp_field"),

@@ -14,7 +14,6 @@ if typing.TYPE_CHECKING:
         DecodingSchema,
         EncodingSchema,
         KafkaBuilder,
-        KafkaFormat,
         is_secret_property,
     )
     from bicycle_sdk.kafka.sink import DeliveryGuarantee, KafkaSinkBuilder
@@ -27,7 +26,6 @@ else:
                 "DecodingSchema",
                 "EncodingSchema",
                 "KafkaBuilder",
-                "KafkaFormat",
                 "is_secret_property",
             ),
             "sink": ("DeliveryGuarantee", "KafkaSinkBuilder"),
@@ -40,7 +38,6 @@ __all__ = [
     "DeliveryGuarantee",
     "EncodingSchema",
     "KafkaBuilder",
-    "KafkaFormat",
     "KafkaSinkBuilder",
     "KafkaSourceBuilder",
     "is_secret_property",

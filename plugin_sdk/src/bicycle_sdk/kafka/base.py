@@ -6,9 +6,10 @@ import types
 import typing
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, ClassVar, Literal, NoReturn, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.formats import Format, as_format
 from bicycle_sdk.options import declared_options
 from bicycle_sdk.secrets import Secret
 
@@ -16,15 +17,9 @@ __all__ = [
     "DecodingSchema",
     "EncodingSchema",
     "KafkaBuilder",
-    "KafkaFormat",
     "format_of",
     "is_secret_property",
-    "type_given_by",
 ]
-
-KafkaFormat = Literal["json", "string", "bytes", "msgpack"]
-# What a format gives; None: whatever the record type says.
-_FORMATS: Mapping[str, Any] = {"json": None, "string": str, "bytes": bytes, "msgpack": None}
 
 _MILLISECOND = timedelta(milliseconds=1)
 _SECRET_ENDINGS = ("password", "secret", "passphrase", "key.pem")
@@ -58,8 +53,8 @@ def is_secret_property(name: str) -> bool:
     return name.lower().endswith(_SECRET_ENDINGS)
 
 
-def format_of(record_type: Any) -> KafkaFormat:
-    """Return the format that a type asks for: a new name, a note or ``| None`` changes nothing."""
+def format_of(record_type: Any) -> str:
+    """Return the name of the format of a type; a new name, a note or ``| None`` changes nothing."""
     while hasattr(record_type, "__supertype__"):
         record_type = record_type.__supertype__
     if typing.get_origin(record_type) is typing.Annotated:
@@ -70,11 +65,6 @@ def format_of(record_type: Any) -> KafkaFormat:
     if record_type is str:
         return "string"
     return "bytes" if record_type is bytes else "json"
-
-
-def type_given_by(format: str) -> Any:
-    """Return the type that a format gives, None when it depends on the record type."""
-    return _FORMATS.get(format)
 
 
 class KafkaBuilder:
@@ -173,13 +163,14 @@ class KafkaBuilder:
             return None
         return arguments[0]
 
-    def _set_format(self, call: str, format: str) -> Self:
-        if format not in _FORMATS:
-            hint = f"one of {', '.join(_FORMATS)}; anything else by a schema object"
-            self._refuse(call, f"format {format!r} is not known", hint)
+    def _set_format(self, call: str, given: str | Format) -> Self:
+        format = as_format(given, call=f"{type(self).__name__}.{call}")
         setting = self._setting(call)
         if self._settings.get(setting) != "schema":  # A schema object wins over a format.
-            self._settings[setting] = format
+            self._settings[setting] = format.name
+            self._settings.pop(f"{setting}_options", None)
+            if format.options:
+                self._settings[f"{setting}_options"] = dict(format.options)
         return self
 
     def _set_schema(self, call: str, side: str, schema: Any, method: str) -> Self:
@@ -187,6 +178,7 @@ class KafkaBuilder:
             found = type(schema).__name__
             self._refuse(call, f"{found} has no method {method}", f"give an object with {method}()")
         self._settings[f"{side}_format"] = "schema"
+        self._settings.pop(f"{side}_format_options", None)
         self._payloads[f"{side}_schema"] = schema
         return self
 

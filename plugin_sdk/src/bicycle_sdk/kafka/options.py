@@ -7,9 +7,7 @@ from typing import Literal
 
 from bicycle_sdk.options import option
 
-__all__ = ["FormatName", "KafkaSinkOptions", "KafkaSourceOptions"]
-
-FormatName = Literal["json", "string", "bytes", "msgpack", "schema"]
+__all__ = ["KafkaSinkOptions", "KafkaSourceOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,12 +31,15 @@ class KafkaSourceOptions:
         "{offsets: {topic: {partition: offset}}}.",
         call="starting_offsets",
     )
-    value_format: FormatName | None = option(
+    value_format: str | None = option(
         None,
-        doc="How values are decoded. Default: string for str, bytes for bytes, else json.",
+        doc="How values are decoded: the name of a format, or schema for an object of the job. "
+        "Default: string for str, bytes for bytes, else json.",
         call="deserializer",
     )
-    key_format: FormatName = option("bytes", doc="How keys are decoded.", call="key_deserializer")
+    value_format_options: object = option(None, doc="Options of that format, such as its schema.")
+    key_format: str = option("bytes", doc="How keys are decoded.", call="key_deserializer")
+    key_format_options: object = option(None, doc="Options of that format.")
     bounded: bool = option(
         default=False,
         doc="Read up to the offsets seen at the first start, then end.",
@@ -77,17 +78,20 @@ class KafkaSinkOptions:
 
     brokers: str = option(doc="Addresses to begin with: host:port, several with commas.")
     topic: str = option(doc="Name of the topic.")
-    value_format: FormatName | None = option(
+    value_format: str | None = option(
         None,
-        doc="How values are encoded. Default: string for str, bytes for bytes, json for other "
+        doc="How values are encoded: the name of a format, or schema for an object of the job. "
+        "Default: string for str, bytes for bytes, json for other "
         "declared types; each value by its own type when none is declared.",
         call="serializer",
     )
-    key_format: FormatName | None = option(
+    value_format_options: object = option(None, doc="Options of that format, such as its schema.")
+    key_format: str | None = option(
         None,
         doc="How keys are encoded. Default: text as UTF-8, bytes as they are, others as JSON.",
         call="key_serializer",
     )
+    key_format_options: object = option(None, doc="Options of that format.")
     guarantee: Literal["at-least-once", "exactly-once"] = option(
         "at-least-once",
         doc="at-least-once: tasks write at once, and an epoch that runs again writes again. "

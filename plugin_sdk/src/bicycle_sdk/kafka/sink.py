@@ -8,8 +8,9 @@ from enum import Enum
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from bicycle_sdk.connectors import SinkDescriptor
+from bicycle_sdk.formats import Format, FormatName
 from bicycle_sdk.functions import KeySelector
-from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder, KafkaFormat, format_of
+from bicycle_sdk.kafka.base import EncodingSchema, KafkaBuilder, format_of
 from bicycle_sdk.kafka.options import KafkaSinkOptions
 from bicycle_sdk.record_types import function_types
 
@@ -83,16 +84,19 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         """Set the partition; for None and otherwise the client chooses one by the key."""
         return self._set_function("partition", function)
 
-    def serializer(self, format: KafkaFormat) -> Self:
-        """Set the format of values: json, string, bytes or msgpack."""
+    def serializer(self, format: FormatName | Format) -> Self:
+        """Set the format of values: json, string, bytes, msgpack, csv, or one with options.
+
+        Those are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
+        """
         return self._set_format("serializer", format)
 
-    def key_serializer(self, format: KafkaFormat) -> Self:
+    def key_serializer(self, format: FormatName | Format) -> Self:
         """Set the format of keys; otherwise as they are: bytes, strings, anything else as JSON."""
         return self._set_format("key_serializer", format)
 
     def with_schema(self, schema: EncodingSchema) -> Self:
-        """Encode values with an object: Avro, Protobuf, a format of your own."""
+        """Encode values with an object of the job: a format that no extension has."""
         return self._set_schema("with_schema", "value", schema, "encode")
 
     def with_key_schema(self, schema: EncodingSchema) -> Self:

@@ -7,13 +7,8 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, Literal, Self, TypeVar
 
 from bicycle_sdk.connectors import SourceDescriptor
-from bicycle_sdk.kafka.base import (
-    DecodingSchema,
-    KafkaBuilder,
-    KafkaFormat,
-    format_of,
-    type_given_by,
-)
+from bicycle_sdk.formats import Format, FormatName, type_given_by
+from bicycle_sdk.kafka.base import DecodingSchema, KafkaBuilder, format_of
 from bicycle_sdk.kafka.options import KafkaSourceOptions
 from bicycle_sdk.record_types import clash, type_name
 
@@ -77,16 +72,19 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         self._settings["starting_offsets"] = self._starting_offsets(where)
         return self
 
-    def deserializer(self, format: KafkaFormat) -> Self:
-        """Set the format of values: json, string, bytes or msgpack."""
+    def deserializer(self, format: FormatName | Format) -> Self:
+        """Set the format of values: json, string, bytes, msgpack, csv, or one with options.
+
+        Those are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
+        """
         return self._set_format("deserializer", format)
 
-    def key_deserializer(self, format: KafkaFormat) -> Self:
+    def key_deserializer(self, format: FormatName | Format) -> Self:
         """Set the format of keys, as ``ctx.message`` shows them; bytes otherwise."""
         return self._set_format("key_deserializer", format)
 
     def with_schema(self, schema: DecodingSchema) -> Self:
-        """Decode values with an object: Avro, Protobuf, a format of your own."""
+        """Decode values with an object of the job: a format that no extension has."""
         return self._set_schema("with_schema", "value", schema, "decode")
 
     def with_key_schema(self, schema: DecodingSchema) -> Self:

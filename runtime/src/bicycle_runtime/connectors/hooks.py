@@ -12,17 +12,21 @@ from __future__ import annotations
 
 import pluggy
 
+from bicycle_runtime.formats.contract import (
+    EXTENSION_ENTRY_POINT_GROUP,
+    HOOK_PROJECT,
+    format_hook,
+)
+
 __all__ = [
     "EXTENSION_ENTRY_POINT_GROUP",
     "HOOK_PROJECT",
     "ConnectorHooks",
     "RuntimeHooks",
     "connector_hook",
+    "format_hook",
     "runtime_hook",
 ]
-
-HOOK_PROJECT = "bicycle"
-EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
 
 connector_hook = pluggy.HookimplMarker(HOOK_PROJECT)
 runtime_hook = pluggy.HookimplMarker(HOOK_PROJECT)

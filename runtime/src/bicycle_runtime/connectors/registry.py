@@ -26,6 +26,7 @@ from bicycle_runtime.connectors.hooks import (
     RuntimeHooks,
 )
 from bicycle_runtime.contract import ConnectorSpec, Sink, Source
+from bicycle_runtime.formats.contract import FormatHooks
 from bicycle_runtime.state.settings import OWN_BACKENDS
 from bicycle_sdk.errors import BicycleError
 
@@ -236,6 +237,7 @@ def _ask(extension: Extension) -> tuple[list[dict[str, str]], list[Offer]]:
     manager = pluggy.PluginManager(HOOK_PROJECT)
     manager.add_hookspecs(ConnectorHooks)
     manager.add_hookspecs(RuntimeHooks)
+    manager.add_hookspecs(FormatHooks)  # Asked by the registry of formats; known here, too.
     manager.register(extension.load(), extension.name)
     manager.check_pending()
     connectors = [_words(manager.hook.bicycle_sources()), _words(manager.hook.bicycle_sinks())]

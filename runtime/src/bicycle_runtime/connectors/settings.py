@@ -5,7 +5,7 @@ Beside properties the graph gives a connector payloads: here, the declared type 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from bicycle_runtime.base.errors import (
@@ -17,8 +17,11 @@ from bicycle_runtime.base.errors import (
 from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.formats.registry import make_codec
+from bicycle_sdk.errors import BicycleError
 
-__all__ = ["read_options", "require_decodable"]
+__all__ = ["codec_for", "read_options", "require_decodable"]
 
 _T = TypeVar("_T")
 
@@ -45,6 +48,36 @@ def require_decodable(
             role="output_type",
             found=f"{record_type!r}, which cannot be decoded ({error})",
             expected="a dataclass, TypedDict, NamedTuple, tuple, dict or list",
+        ) from error
+
+
+def codec_for(
+    spec: ConnectorSpec, role: str, name: str, *, record_type: Any, options: object
+) -> Codec:
+    """Return the codec of a format that a connector's options ask for.
+
+    Args:
+        spec: The connector.
+        role: What the format is of, as the option has it: ``value`` for ``value_format``.
+        name: Of the format.
+        record_type: Declared type of what it reads or writes; None when there is none.
+        options: Of the format, as they were given.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: there is no such format, or it cannot be used so.
+    """
+    try:
+        if not isinstance(options, Mapping | None):
+            problem = f"{role}_format_options is {options!r}"
+            raise ConfigError(problem=problem, hint="give a mapping from name to value")
+        return make_codec(name, record_type, options or {})
+    except BicycleError as error:
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name=f"{role}_format",
+            problem=error.summary,
+            hint=error.remedy,
         ) from error
 
 

@@ -12,6 +12,7 @@ from bicycle_runtime.contract import ConnectorSpec, Guarantee
 from bicycle_sdk import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder, Secret
 from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.formats import avro, csv
 from bicycle_sdk.kafka.options import KafkaSinkOptions, KafkaSourceOptions
 from bicycle_sdk.options import declared_options
 
@@ -33,11 +34,11 @@ def first(text):
 
 def full_source():
     return (
-        KafkaSourceBuilder[str]("b:1", topics=["t", "u"])
+        KafkaSourceBuilder[dict[str, str]]("b:1", topics=["t", "u"])
         .group_id("g")
         .starting_offsets({"t": {0: 5}})
-        .deserializer("string")
-        .key_deserializer("json")
+        .deserializer(csv(fields=["line"]))
+        .key_deserializer(csv(fields=["key"]))
         .bounded()
         .discovery_interval(MINUTE)
         .on_data_loss("latest")
@@ -55,8 +56,8 @@ def full_sink():
         .headers(first)
         .timestamp(first)
         .partition(first)
-        .serializer("string")
-        .key_serializer("string")
+        .serializer(avro('"string"'))
+        .key_serializer(csv(fields=["key"]))
         .delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
         .transactional_id_prefix("p")
         .marker_topic("m")
@@ -143,8 +144,9 @@ def test_every_call_that_an_option_names_is_there_and_sets_it(builder):
     declared = declared_options(builder._options)
     calls = {option.call: name for name, option in declared.items() if option.call}
     unset = {"brokers", "topic", "topics", "topic_pattern", "publish_threads_max"}
+    beside = {name for name in declared if name.endswith("_format_options")}
 
-    assert set(calls.values()) == set(declared) - unset
+    assert set(calls.values()) == set(declared) - unset - beside
     assert [call for call in calls if not callable(getattr(builder, call, None))] == []
 
 

@@ -10,8 +10,11 @@ from confluent_kafka import Message
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.formats.registry import make_codec
 from bicycle_runtime.operators.columnar.records import FieldRecords
 from tests.raising import raises
+
+AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
 
 
 @dataclass
@@ -194,3 +197,49 @@ def test_a_type_that_cannot_be_decoded_is_refused():
         value_format(spec(set[int] | list[int]), None)
 
     assert caught.value.facts["role"] == "output_type"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "raw"),
+    [
+        ("csv", {}, b"7"),
+        ("avro", {"schema": AVRO_ORDER}, b"\x0e"),
+        ("msgpack", {}, b"\x81\xa2id\x07"),
+    ],
+)
+def test_a_named_format_reads_what_it_writes_and_names_the_bad_message(name, options, raw):
+    source = ConnectorSpec(
+        vertex_id="v",
+        connector_type="kafka",
+        properties={},
+        payloads={},
+        record_type=Order,
+    )
+    decoder = MessageDecoder(value_format(source, name, options), key_format(source, "bytes"))
+    values, keys = cloudpickle.loads(cloudpickle.dumps((decoder.values, decoder.keys)))
+
+    batch = MessageDecoder(values, keys).batch(messages(raw, b"\xc1", raw, None), 99)
+
+    assert list(batch.values) == [Order(7), Order(7)]
+    assert [failure.offset for failure in batch.failures] == [11, 13]
+    assert name in batch.failures[0].reason
+    assert make_codec(name, Order, options).encode(Order(7)) == raw
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "problem"),
+    [
+        ("xml", None, "there is no format 'xml'"),
+        ("avro", None, "schema"),
+        ("csv", {"colour": 1}, "colour"),
+        ("csv", "fields", "value_format_options"),
+        ("json", {"colour": 1}, "colour"),
+    ],
+)
+def test_a_format_that_cannot_be_used_names_the_vertex_and_the_option(name, options, problem):
+    with raises(CONNECTOR_OPTION_WRONG) as caught:
+        value_format(spec(Order), name, options)
+
+    facts = caught.value.facts
+    assert (facts["vertex"], facts["name"]) == ("v", "value_format")
+    assert problem in facts["problem"]

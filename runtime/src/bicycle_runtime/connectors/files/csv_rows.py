@@ -17,7 +17,6 @@ import msgspec
 
 from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
-from bicycle_runtime.connectors.files.csv_writer import declared_names
 from bicycle_runtime.connectors.files.decoding import (
     in_field_order,
     is_named_tuple,
@@ -26,6 +25,7 @@ from bicycle_runtime.connectors.files.decoding import (
 from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.text import LineBlock
 from bicycle_runtime.contract import BadRecord, SourceBatch
+from bicycle_runtime.formats.csv_values import declared_names
 
 __all__ = ["CsvRows"]
 

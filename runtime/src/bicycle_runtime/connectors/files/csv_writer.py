@@ -7,10 +7,6 @@ fields can have one more.
 
 from __future__ import annotations
 
-import csv
-import dataclasses
-import io
-import typing
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 from typing import Any
@@ -20,8 +16,16 @@ import msgspec
 from bicycle_runtime.connectors.lines import UnencodableError
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import EventTimes, WriterTask
+from bicycle_runtime.formats.csv_values import (
+    CellError,
+    column_names,
+    csv_text,
+    declared_names,
+    named_cells,
+    row_of,
+)
 
-__all__ = ["CsvWriter", "TimedCsvWriter", "TimedJsonWriter", "declared_names", "named_cells"]
+__all__ = ["CsvWriter", "TimedCsvWriter", "TimedJsonWriter"]
 
 
 class CsvWriter(StagedWriter):
@@ -43,7 +47,7 @@ class CsvWriter(StagedWriter):
 
     def heading(self) -> bytes:
         """Return the header line."""
-        return _csv([self._names])
+        return csv_text([self._names]).encode()
 
     def details(self) -> Mapping[str, Any]:
         """Return the header line, which a part has once."""
@@ -52,80 +56,14 @@ class CsvWriter(StagedWriter):
     def _rows(self, values: list[Any]) -> bytes:
         if not values:
             return b""
-        names = self._names or _names(values[0])
+        names = self._names or column_names(values[0])
         try:
-            data = _csv([_row(value, names) for value in values])
-        except UnicodeEncodeError as error:
-            raise UnencodableError("CSV", values[0], error) from error
+            data = csv_text(row_of(value, names) for value in values).encode()
+        except (CellError, UnicodeEncodeError) as error:
+            culprit = error.value if isinstance(error, CellError) else values[0]
+            raise UnencodableError("CSV", culprit, error) from error
         self._names = names  # Only now: a record that cannot be written names no columns.
         return data
-
-
-def _csv(rows: list[list[Any]]) -> bytes:
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerows(rows)
-    return buffer.getvalue().encode()
-
-
-def _row(value: Any, names: list[str]) -> list[Any]:
-    cells = _cells(value)
-    if isinstance(cells, dict):
-        unknown = cells.keys() - set(names)
-        if unknown:
-            reason = f"it has fields that the header lacks: {sorted(map(str, unknown))}"
-            raise UnencodableError("CSV", value, reason)
-        return [_text(cells.get(name)) for name in names]
-    if len(cells) != len(names):
-        reason = f"it has {len(cells)} fields, the header {len(names)}"
-        raise UnencodableError("CSV", value, reason)
-    return [_text(cell) for cell in cells]
-
-
-def declared_names(record_type: Any) -> list[str]:
-    """Return the names of the fields that a type of records has, none where it tells none."""
-    if dataclasses.is_dataclass(record_type):
-        return [field.name for field in dataclasses.fields(record_type)]
-    if hasattr(record_type, "_fields"):
-        return list(record_type._fields)
-    if typing.is_typeddict(record_type):
-        return list(typing.get_type_hints(record_type))
-    return []
-
-
-def _names(value: Any) -> list[str]:
-    if hasattr(value, "_fields"):
-        return list(value._fields)
-    cells = _cells(value)
-    if isinstance(cells, dict):
-        return [str(name) for name in cells]
-    if isinstance(value, (tuple, list)):
-        return [f"field_{number}" for number in range(1, len(cells) + 1)]
-    return ["value"]
-
-
-def named_cells(value: Any) -> dict[str, Any]:
-    """Return the cells of a record by column."""
-    cells = _cells(value)
-    return cells if isinstance(cells, dict) else dict(zip(_names(value), cells, strict=True))
-
-
-def _cells(value: Any) -> dict[str, Any] | list[Any]:
-    if isinstance(value, dict):
-        return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    if isinstance(value, (tuple, list)):
-        return list(value)
-    return [value]
-
-
-def _text(cell: Any) -> Any:
-    if cell is None or isinstance(cell, (str, int, float)):
-        return cell
-    try:
-        return msgspec.json.encode(cell).decode().strip('"')
-    except (TypeError, ValueError, OverflowError) as error:
-        raise UnencodableError("CSV", cell, error) from error
 
 
 class TimedJsonWriter(StagedWriter):

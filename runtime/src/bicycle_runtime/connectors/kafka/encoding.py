@@ -13,7 +13,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -21,11 +21,11 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.contract import EventTimes
 
 __all__ = [
+    "ENCODED_HERE",
     "EncodingSchema",
     "Message",
     "MessageColumns",
     "MessageEncoder",
-    "MessageFormat",
     "MessagePlan",
     "TopicLimits",
     "UnencodableError",
@@ -34,7 +34,8 @@ __all__ = [
 
 Message = dict[str, Any]
 MessageColumns = dict[str, list[Any]]  # by field, as many values in each
-MessageFormat = Literal["json", "string", "bytes", "msgpack", "schema", "auto"]
+# Formats whose values are encoded by columns; ``auto`` goes by the type of each value.
+ENCODED_HERE = frozenset({"json", "string", "bytes", "msgpack", "auto"})
 _T = TypeVar("_T")
 _Column = Sequence[bytes | None]
 
@@ -49,7 +50,7 @@ class UnencodableError(Exception):
 
 
 class EncodingSchema(Protocol):
-    """Turns values into bytes: the hook for Avro, Protobuf and the like."""
+    """What turns values into bytes: an object of the job, or the codec of a format."""
 
     def encode(self, value: Any, /) -> bytes:
         """Return the bytes of one value. Called on a worker, once per record."""
@@ -78,8 +79,8 @@ class MessagePlan:
     ``has_event_times`` messages have the event times of their records.
     """
 
-    value_format: MessageFormat
-    key_format: MessageFormat
+    value_format: str
+    key_format: str
     functions: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
     schemas: Mapping[str, EncodingSchema] = field(default_factory=dict)
     limits: TopicLimits = TopicLimits()
@@ -233,9 +234,7 @@ class MessageEncoder:
         return None
 
 
-def _column_encoder(
-    name: MessageFormat, schema: EncodingSchema | None
-) -> Callable[[Sequence[Any]], _Column]:
+def _column_encoder(name: str, schema: EncodingSchema | None) -> Callable[[Sequence[Any]], _Column]:
     """Return what encodes a list of values; None, which is no value, stays None in every format."""
     if schema is not None:
         return _by_function(schema.encode)
@@ -307,7 +306,7 @@ def _auto_one(value: Any) -> bytes | None:
 
 
 def _one(
-    encode: Callable[[Sequence[Any]], _Column], value: Any, role: str, name: MessageFormat
+    encode: Callable[[Sequence[Any]], _Column], value: Any, role: str, name: str
 ) -> bytes | None:
     try:
         return encode([value])[0]

@@ -7,12 +7,13 @@ from typing import Any
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.kafka.encoding import (
+    ENCODED_HERE,
     EncodingSchema,
-    MessageFormat,
     MessagePlan,
     TopicLimits,
 )
 from bicycle_runtime.connectors.kafka.topics import TopicPlan
+from bicycle_runtime.connectors.settings import codec_for
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.errors import BicycleError
@@ -68,22 +69,28 @@ def message_plan(
         limits: What the topic takes.
 
     Raises:
+        CONNECTOR_OPTION_WRONG: there is no such format, or it cannot be used.
         CONNECTOR_PAYLOAD_WRONG: a payload is missing or of the wrong kind.
     """
-    schemas = {
+    schemas: dict[str, EncodingSchema] = {
         role: _schema(spec, f"{role}_schema")
         for role in ("key", "value")
         if f"{role}_schema" in spec.payloads
     }
-    formats: dict[str, MessageFormat] = {
+    formats: dict[str, str] = {
         "key": options.key_format or "auto",
         "value": options.value_format or _default_format(spec),
     }
+    given = {"key": options.key_format_options, "value": options.value_format_options}
     for role, found in formats.items():
         if role in schemas:
             formats[role] = "schema"  # It says more than a word.
         elif found == "schema":
             raise _payload_error(spec, f"{role}_schema", None, "an object with encode(value)")
+        elif found not in ENCODED_HERE or given[role]:
+            schemas[role] = codec_for(
+                spec, role, found, record_type=_written_type(spec, role), options=given[role]
+            )
     return MessagePlan(
         value_format=formats["value"],
         key_format=formats["key"],
@@ -101,7 +108,12 @@ def takes_times(options: KafkaSinkOptions, spec: ConnectorSpec) -> bool:
     return options.message_time == "event" and "timestamp" not in spec.payloads
 
 
-def _default_format(spec: ConnectorSpec) -> MessageFormat:
+def _written_type(spec: ConnectorSpec, role: str) -> Any:
+    """Return the type of what is encoded, where it is known: that of records, as they are."""
+    return spec.record_type if role == "value" and "value" not in spec.payloads else None
+
+
+def _default_format(spec: ConnectorSpec) -> str:
     if "value" in spec.payloads or spec.record_type in (None, Any):
         return "auto"
     if spec.record_type is str:

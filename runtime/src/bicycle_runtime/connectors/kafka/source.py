@@ -205,8 +205,9 @@ class KafkaSource(
         self._options = read_options(KafkaSourceOptions, spec)
         self._pattern = check_topics(self._options, spec)
         self._starting = starting_offsets(self._options, self._pattern, spec)
-        self._values = value_format(spec, self._options.value_format)
-        self._keys = key_format(spec, self._options.key_format)
+        options = self._options
+        self._values = value_format(spec, options.value_format, options.value_format_options)
+        self._keys = key_format(spec, options.key_format, options.key_format_options)
         self.gives_fields = MessageDecoder(self._values, self._keys).give_fields()
         self._properties = checked_properties(
             self._options.properties, vertex=spec.vertex_id, reserved=_RESERVED

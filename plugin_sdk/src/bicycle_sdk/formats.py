@@ -1,0 +1,155 @@
+"""Formats by name: how the values of a message, a line or a stream become bytes and come back.
+
+A format is plain data, a name with options; the runtime makes the codec. Five names need no options
+and may be given as text: ``json``, ``msgpack``, ``csv``, ``string`` and ``bytes``. Extensions of
+the runtime bring further ones, which ``Format("name", {...})`` asks for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from bicycle_sdk.errors import StreamDefinitionError
+
+__all__ = ["Format", "FormatName", "as_format", "avro", "csv", "protobuf", "type_given_by"]
+
+FormatName = Literal["json", "msgpack", "csv", "string", "bytes"]
+# What a format gives; None: whatever the record type says.
+_GIVEN: Mapping[str, type] = {"string": str, "bytes": bytes}
+# Names that say too little, and what to give in their place.
+_CALLS = {
+    "avro": "avro(schema) of bicycle_sdk.formats",
+    "protobuf": "protobuf(message) of bicycle_sdk.formats",
+    "schema": "the object, by with_schema or with_key_schema",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format with its options.
+
+    Args:
+        name: ``json``, ``msgpack``, ``csv``, ``string``, ``bytes``, ``avro``, ``protobuf``, or the
+            name that an extension of the runtime gives.
+        options: What the format takes; plain data, as it is stored in the graph.
+
+    Example:
+        >>> Format("json")
+        Format(name='json', options={})
+    """
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+def as_format(given: str | Format, *, call: str) -> Format:
+    """Return a format that was given as such, or by its name.
+
+    Args:
+        given: The format.
+        call: The call that takes it, for the error.
+
+    Raises:
+        StreamDefinitionError: it is something else, or a name that says too little.
+
+    Example:
+        >>> as_format("csv", call="deserializer")
+        Format(name='csv', options={})
+    """
+    if isinstance(given, Format):
+        return given
+    if given == "" or type(given) is not str:
+        _refuse(call, f"found {given!r}", "give the name of a format, or a Format")
+    if given in _CALLS:
+        hint = f"give {_CALLS[given]}"
+        _refuse(call, f"the format {given!r} needs more than its name", hint)
+    return Format(given)
+
+
+def type_given_by(name: str) -> Any:
+    """Return the type that a format gives by itself, None when it depends on the record type.
+
+    Example:
+        >>> type_given_by("string")
+        <class 'str'>
+    """
+    return _GIVEN.get(name)
+
+
+def csv(*, fields: Sequence[str] = (), delimiter: str = ",") -> Format:
+    """Return the format of one row of CSV for each value, without a header.
+
+    Args:
+        fields: Names of the columns in their order; empty for those of the declared record type.
+        delimiter: One character between two columns.
+
+    Raises:
+        StreamDefinitionError: the delimiter is no single character, or a field is named twice.
+    """
+    if len(delimiter) != 1 or delimiter in '"\r\n':
+        _refuse("csv", f"the delimiter is {delimiter!r}", "give one character, such as ';'")
+    if isinstance(fields, str) or len(set(fields)) != len(fields):
+        _refuse("csv", f"the fields are {fields!r}", "give a list of different names")
+    return Format("csv", {"fields": list(fields), "delimiter": delimiter})
+
+
+def avro(schema: str | Path | Mapping[str, Any] | Sequence[Any]) -> Format:
+    """Return the format of Avro values (binary, one datum each, without schema or container).
+
+    The schema becomes part of the graph: a file that changes later changes no running job.
+
+    Args:
+        schema: As JSON text, as plain data, or the path of a ``.avsc`` file.
+
+    Raises:
+        StreamDefinitionError: the file cannot be read, or it is no JSON.
+
+    Example:
+        >>> avro('{"type": "long"}').options
+        {'schema': {'type': 'long'}}
+    """
+    if not isinstance(schema, str | Path):
+        return Format("avro", {"schema": schema})
+    text = schema
+    if isinstance(schema, Path) or not schema.lstrip().startswith(("{", "[", '"')):
+        try:
+            text = Path(schema).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            _refuse("avro", f"{schema} cannot be read: {error}", "give the path of a schema file")
+    try:
+        return Format("avro", {"schema": json.loads(str(text))})
+    except ValueError as error:
+        _refuse("avro", f"the schema is no JSON: {error}", "give an Avro schema, as JSON")
+
+
+def protobuf(message: type | str) -> Format:
+    """Return the format of Protobuf messages.
+
+    Records are messages when their declared type is the message's class, else dicts, or what is
+    declared: made of the fields by their names.
+
+    Args:
+        message: A class that ``protoc`` made, or where it is found: ``"shop_pb2:Order"``.
+
+    Raises:
+        StreamDefinitionError: it is neither.
+    """
+    place = message if isinstance(message, str) else _place_of(message)
+    module, _, name = place.partition(":")
+    if not module or not name:
+        _refuse("protobuf", f"found {place!r}", "give a class, or 'module:Class'")
+    return Format("protobuf", {"message": place})
+
+
+def _place_of(message: type) -> str:
+    if not hasattr(message, "DESCRIPTOR"):
+        _refuse("protobuf", f"{message!r} is no class of messages", "give one that protoc made")
+    return f"{message.__module__}:{message.__qualname__}"
+
+
+def _refuse(call: str, problem: str, hint: str) -> NoReturn:
+    raise StreamDefinitionError(call=call, problem=problem, hint=hint)

@@ -1,0 +1,57 @@
+"""The contract of a format: what makes codecs, what a codec does, and the hook of extensions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import pluggy
+
+__all__ = [
+    "EXTENSION_ENTRY_POINT_GROUP",
+    "HOOK_PROJECT",
+    "Codec",
+    "CodecFactory",
+    "FormatHooks",
+    "format_hook",
+]
+
+HOOK_PROJECT = "bicycle"
+EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
+format_hook = pluggy.HookimplMarker(HOOK_PROJECT)
+_hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
+
+
+class Codec(Protocol):
+    """Turns values of one type into bytes and back; picklable, as it is sent to workers."""
+
+    def decode(self, data: bytes, /) -> Any:
+        """Return the value. Called once per value; may raise anything, which makes it a bad one."""
+
+    def encode(self, value: Any, /) -> bytes:
+        """Return the bytes. Called once per value; may raise anything."""
+
+
+class CodecFactory(Protocol):
+    """Makes a codec; a class whose constructor takes these arguments is one."""
+
+    def __call__(self, record_type: Any, options: Mapping[str, Any], /) -> Codec:
+        """Return the codec. Called on the driver, before a job starts.
+
+        Args:
+            record_type: The declared type of the values; None when there is none.
+            options: What the format takes; refuse what it does not.
+
+        Raises:
+            ValueError: an option is unknown or wrong, or the type has no form in the format.
+            ImportError: a library is missing.
+        """
+
+
+class FormatHooks:
+    """What an extension may implement. Called once, when a format is first looked up."""
+
+    @_hook_spec
+    def bicycle_formats(self) -> dict[str, str]:
+        """Return name of a format -> ``"module:factory"`` of a ``CodecFactory``."""
+        raise AssertionError("a hook specification is never called")

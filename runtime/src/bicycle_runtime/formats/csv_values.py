@@ -1,0 +1,182 @@
+"""CSV rows: the cells of a record by column, and a format of one row for each value.
+
+A row has no header: its columns are the declared ones. Nested values are written as JSON.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.formats.plain import refuse_options
+
+__all__ = ["CellError", "CsvCodec", "column_names", "csv_text", "declared_names", "named_cells",
+           "row_of"]  # fmt: skip
+
+_OPTIONS = frozenset({"fields", "delimiter"})
+
+
+class CellError(ValueError):
+    """A value has no form in CSV, or does not fit the columns.
+
+    Args:
+        value: The value.
+        reason: Why.
+    """
+
+    def __init__(self, value: object, reason: object) -> None:
+        super().__init__(str(reason))
+        self.value = value
+
+
+class CsvCodec:
+    """One row for each value.
+
+    Records are what is declared, by the names of fields, or by place for tuples; ``dict[str, str]``
+    when nothing is declared. An empty cell is None where the type has None and no text.
+
+    Args:
+        record_type: Declared type of the records, or None.
+        options: ``fields``: names of the columns; ``delimiter``.
+
+    Raises:
+        ValueError: nothing names the columns.
+    """
+
+    def __init__(self, record_type: Any, options: Mapping[str, Any]) -> None:
+        refuse_options(options, _OPTIONS)
+        self._delimiter = options.get("delimiter", ",")
+        self._is_by_place = typing.get_origin(record_type) is tuple
+        self._names = list(options.get("fields") or declared_names(record_type))
+        if not self._names and not self._is_by_place:
+            raise ValueError(
+                f"nothing names its columns; declare a dataclass, or give fields "
+                f"(the declared type is {record_type!r})"
+            )
+        self._is_plain = record_type in (None, Any, dict) or record_type == dict[str, str]
+        self._by_order = isinstance(record_type, type) and hasattr(record_type, "_fields")
+        self._type = record_type
+        self._nullable = frozenset() if self._is_plain else _nullable(record_type)
+        if not self._is_plain:
+            msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
+
+    def decode(self, data: bytes) -> Any:
+        """Return the record of a row.
+
+        Raises:
+            ValueError: the bytes are no UTF-8, not one row, or a cell is not of its type.
+        """
+        rows = list(csv.reader(io.StringIO(data.decode(), newline=""), delimiter=self._delimiter))
+        if len(rows) != 1:
+            raise ValueError(f"one row is expected, found {len(rows)}")
+        [cells] = rows
+        if self._names and len(cells) != len(self._names):
+            raise ValueError(f"the row has {len(cells)} cells for {len(self._names)} columns")
+        shaped: Any = cells
+        if not self._is_by_place:
+            shaped = dict(zip(self._names, cells, strict=True))
+            for name in self._nullable & shaped.keys():
+                shaped[name] = shaped[name] or None
+            if self._by_order:
+                shaped = [shaped.get(name) for name in self._type._fields]
+        return shaped if self._is_plain else msgspec.convert(shaped, self._type, strict=False)
+
+    def encode(self, value: Any) -> bytes:
+        """Return the row of a record, without an end of line.
+
+        Raises:
+            CellError: the record does not fit the columns, or holds what has no form in CSV.
+        """
+        cells = row_of(value, self._names or column_names(value))
+        return csv_text([cells], delimiter=self._delimiter).rstrip("\n").encode()
+
+
+def _nullable(record_type: Any) -> frozenset[str]:
+    """Return the fields whose empty cell is None: their type has None, and no text."""
+    if not declared_names(record_type):
+        return frozenset()
+    hints = typing.get_type_hints(record_type)
+    arms = {name: set(typing.get_args(hint)) for name, hint in hints.items()}
+    return frozenset(n for n, found in arms.items() if type(None) in found and str not in found)
+
+
+def csv_text(rows: Iterable[Sequence[Any]], *, delimiter: str = ",") -> str:
+    """Return rows as CSV, each ended by a newline."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n", delimiter=delimiter).writerows(rows)
+    return buffer.getvalue()
+
+
+def row_of(value: Any, names: list[str]) -> list[Any]:
+    """Return the cells of a record in the order of the columns.
+
+    Raises:
+        CellError: it has other fields, or a cell has no form in CSV.
+    """
+    cells = _cells(value)
+    if isinstance(cells, dict):
+        unknown = cells.keys() - set(names)
+        if unknown:
+            reason = f"it has fields that the header lacks: {sorted(map(str, unknown))}"
+            raise CellError(value, reason)
+        return [_text(cells.get(name)) for name in names]
+    if len(cells) != len(names):
+        raise CellError(value, f"it has {len(cells)} fields, the header {len(names)}")
+    return [_text(cell) for cell in cells]
+
+
+def declared_names(record_type: Any) -> list[str]:
+    """Return the names of the fields that a type of records has, none where it tells none."""
+    if dataclasses.is_dataclass(record_type):
+        return [field.name for field in dataclasses.fields(record_type)]
+    if hasattr(record_type, "_fields"):
+        return list(record_type._fields)
+    if typing.is_typeddict(record_type):
+        return list(typing.get_type_hints(record_type))
+    return []
+
+
+def column_names(value: Any) -> list[str]:
+    """Return the columns of a record whose type tells none.
+
+    They are names of a dict or dataclass, ``field_1`` … of a tuple or list, else ``value``.
+    """
+    if hasattr(value, "_fields"):
+        return list(value._fields)
+    cells = _cells(value)
+    if isinstance(cells, dict):
+        return [str(name) for name in cells]
+    if isinstance(value, (tuple, list)):
+        return [f"field_{number}" for number in range(1, len(cells) + 1)]
+    return ["value"]
+
+
+def named_cells(value: Any) -> dict[str, Any]:
+    """Return the cells of a record by column."""
+    cells = _cells(value)
+    return cells if isinstance(cells, dict) else dict(zip(column_names(value), cells, strict=True))
+
+
+def _cells(value: Any) -> dict[str, Any] | list[Any]:
+    if isinstance(value, dict):
+        return value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, (tuple, list)):
+        return list(value)
+    return [value]
+
+
+def _text(cell: Any) -> Any:
+    if cell is None or isinstance(cell, (str, int, float)):
+        return cell
+    try:
+        return msgspec.json.encode(cell).decode().strip('"')
+    except (TypeError, ValueError, OverflowError) as error:
+        raise CellError(cell, error) from error

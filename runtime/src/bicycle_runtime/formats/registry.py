@@ -1,0 +1,141 @@
+"""Formats found by name: ours, then those of extensions; each is imported when it is asked for.
+
+An extension that cannot be loaded, or that claims a name twice, stops no other: it is told in the
+error of a name that is not found.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import MappingProxyType
+from typing import Any
+
+import pluggy
+
+from bicycle_runtime.formats.contract import (
+    EXTENSION_ENTRY_POINT_GROUP,
+    HOOK_PROJECT,
+    Codec,
+    FormatHooks,
+)
+from bicycle_runtime.formats.errors import FORMAT_LIBRARY_MISSING, FORMAT_UNKNOWN, FORMAT_UNUSABLE
+
+__all__ = [
+    "OWN_FORMATS",
+    "FormatRegistry",
+    "default_formats",
+    "find_formats",
+    "make_codec",
+]
+
+_ROOM = "bicycle_runtime.formats"
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
+OWN_FORMATS: Mapping[str, str] = {
+    "json": f"{_ROOM}.plain:JsonCodec",
+    "msgpack": f"{_ROOM}.plain:MsgpackCodec",
+    "string": f"{_ROOM}.plain:TextCodec",
+    "bytes": f"{_ROOM}.plain:BytesCodec",
+    "csv": f"{_ROOM}.csv_values:CsvCodec",
+    "avro": f"{_ROOM}.avro:AvroCodec",
+    "protobuf": f"{_ROOM}.protobuf:ProtobufCodec",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormatRegistry:
+    """Known formats by name, each as ``"module:factory"``, and why others are not among them."""
+
+    places: Mapping[str, str] = field(default_factory=lambda: dict(OWN_FORMATS))
+    refusals: tuple[str, ...] = ()
+
+    def codec(
+        self, name: str, record_type: Any = None, options: Mapping[str, Any] = _NOTHING
+    ) -> Codec:
+        """Return the codec of a format for one type of values.
+
+        Args:
+            name: Of the format.
+            record_type: Declared type of the values; None for what the format gives by itself.
+            options: Of the format.
+
+        Raises:
+            FORMAT_UNKNOWN: there is none of that name.
+            FORMAT_UNUSABLE: an option or the type does not fit.
+            FORMAT_LIBRARY_MISSING: what it needs is not installed.
+        """
+        if name not in self.places:
+            raise self._unknown(name)
+        module, _, attribute = self.places[name].partition(":")
+        try:
+            factory = getattr(importlib.import_module(module), attribute)
+            codec: Codec = factory(record_type, options)
+        except ImportError as error:
+            raise FORMAT_LIBRARY_MISSING(name=name, reason=str(error)) from error
+        except (ValueError, TypeError, LookupError, AttributeError) as error:
+            raise FORMAT_UNUSABLE(name=name, problem=str(error)) from error
+        return codec
+
+    def _unknown(self, name: str) -> Exception:
+        known = sorted(self.places)
+        close = difflib.get_close_matches(name, known, n=1)
+        return FORMAT_UNKNOWN(
+            name=name,
+            known_text=", ".join(known),
+            refusal_text="".join(f"; refused: {reason}" for reason in self.refusals),
+            hint=f"write {close[0]!r}" if close else "install the extension that offers it",
+        )
+
+
+def find_formats(extensions: Iterable[tuple[str, Callable[[], object]]]) -> FormatRegistry:
+    """Return our formats and those of some extensions.
+
+    Args:
+        extensions: Name and loader of each.
+    """
+    places, refusals = dict(OWN_FORMATS), []
+    for name, load in sorted(extensions, key=lambda pair: pair[0]):
+        try:
+            offered = _ask(name, load)
+        except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything.
+            refusals.append(f"{name}: {type(error).__name__}: {error}")
+            continue
+        for word, place in sorted(offered.items()):
+            if places.setdefault(word, place) != place:
+                refusals.append(f"{name}: the name {word!r} belongs to {places[word]} already")
+    return FormatRegistry(places=places, refusals=tuple(refusals))
+
+
+@cache
+def default_formats() -> FormatRegistry:
+    """Return the formats of this installation; entry points are read once per process."""
+    from importlib_metadata import entry_points  # slow to import; needed once, not on workers
+
+    points = entry_points(group=EXTENSION_ENTRY_POINT_GROUP)
+    return find_formats((point.name, point.load) for point in points)
+
+
+def make_codec(name: str, record_type: Any = None, options: Mapping[str, Any] = _NOTHING) -> Codec:
+    """Return a codec of this installation; arguments and errors as of ``FormatRegistry.codec``.
+
+    Extensions are asked only for names that are not ours.
+    """
+    registry = FormatRegistry() if name in OWN_FORMATS else default_formats()
+    return registry.codec(name, record_type, options)
+
+
+def _ask(name: str, load: Callable[[], object]) -> dict[str, str]:
+    """Load one extension into a manager of its own; what else it implements is not looked at."""
+    manager = pluggy.PluginManager(HOOK_PROJECT)
+    manager.add_hookspecs(FormatHooks)
+    manager.register(load(), name)
+    words = {
+        word: place for answer in manager.hook.bicycle_formats() for word, place in answer.items()
+    }
+    for word, place in words.items():
+        if not (isinstance(word, str) and isinstance(place, str) and place.count(":") == 1):
+            raise TypeError(f"{word!r}: {place!r} is not a name and a 'module:factory'")
+    return words
