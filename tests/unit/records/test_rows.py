@@ -2,14 +2,14 @@
 
 import json
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, TypedDict
+from typing import Annotated, NamedTuple, NotRequired, TypedDict
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.records.rows import plain_fields, row_type_of
+from bicycle_runtime.records.rows import OpenRows, field_names, plain_fields, row_type_of
 
 
 @dataclass
@@ -113,6 +113,8 @@ class Listed(msgspec.Struct, array_like=True):
 
 class Document(TypedDict):
     at: int
+    share: NotRequired[float]
+    notes: list[str] | None
 
 
 class Pair(NamedTuple):
@@ -128,7 +130,7 @@ class Unresolved:
     "record_type",
     [
         Checking, CheckingStruct, Computing, Intercepting, Uninitialised, Renamed, Tagged, Strict,
-        Listed, Document, Pair, Unresolved, dict, int, dict[str, int], Plain | None, None,
+        Listed, Pair, Unresolved, dict, int, dict[str, int], Plain | None, None,
     ],
 )  # fmt: skip
 def test_types_that_could_show_something_else_have_none(record_type):
@@ -170,3 +172,46 @@ def test_rows_take_and_refuse_the_documents_that_records_do(document):
     text = json.dumps(document)
 
     assert decoded(text, row_type_of(Plain)) == decoded(text, Plain)
+
+
+def test_a_dict_with_declared_fields_has_rows_and_what_it_lacks_shows():
+    assert plain_fields(Document) == {"at": int}
+    assert field_names(Document) == {"at", "share", "notes"}
+    row = msgspec.json.decode(b'{"at":1,"notes":null,"more":2}', type=row_type_of(Document))
+    assert (row.at, row.share, row.notes) == (1, msgspec.UNSET, None)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.json.decode(b'{"at":1.5,"notes":null}', type=row_type_of(Document))
+
+
+LINES = st.dictionaries(
+    st.sampled_from(["a", "b-c", "d e", "ß", 'q"', ""]),
+    st.recursive(
+        st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
+        lambda parts: st.one_of(st.lists(parts), st.dictionaries(st.text(max_size=2), parts)),
+        max_leaves=3,
+    ),
+)
+
+
+@given(first=LINES, second=LINES, cut=st.integers(0, 60), noise=st.binary(max_size=3))
+def test_rows_of_any_fields_hold_what_dicts_hold(first, second, cut, noise):
+    document = json.dumps(second).encode()
+    document = document[:cut] + noise + document[cut:]
+    found = OpenRows().like(json.dumps(first).encode())
+    if found is None:
+        return
+    decoder, getter = found
+    try:
+        expected = msgspec.json.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
+            decoder.decode(document)
+        return
+    try:
+        row = decoder.decode(document)
+    except msgspec.ValidationError:
+        assert not isinstance(expected, dict) or set(expected) - set(first)
+        return
+    for name in first:
+        assert repr(getter(name)(row)) == repr(expected.get(name, msgspec.UNSET))
+    assert getter("other")(row) is msgspec.UNSET

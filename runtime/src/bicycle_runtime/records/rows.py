@@ -10,13 +10,34 @@ import dataclasses
 import inspect
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 import msgspec
-from msgspec.inspect import DataclassType, Field, FloatType, IntType, StrType, StructType
+from msgspec.inspect import (
+    AnyType,
+    BoolType,
+    DataclassType,
+    Field,
+    FloatType,
+    IntType,
+    StrType,
+    StructType,
+    TypedDictType,
+    UnionType,
+)
 
-__all__ = ["plain_fields", "row_type_of"]
+__all__ = [
+    "OpenRows",
+    "field_names",
+    "is_mapping",
+    "is_open_mapping",
+    "is_plain",
+    "other_fields",
+    "plain_fields",
+    "row_type_of",
+]
 
 _KINDS: tuple[tuple[type, type], ...] = ((IntType, int), (FloatType, float), (StrType, str))
 
@@ -40,7 +61,7 @@ def row_type_of(record_type: Any) -> type[msgspec.Struct] | None:
     if not fields:
         return None
     hints = typing.get_type_hints(record_type, include_extras=True)
-    parts = [(field.name, hints[field.name], _default(field)) for field in fields]
+    parts = [(field.name, _unmarked(hints[field.name]), _default(field)) for field in fields]
     # Decoded objects form no cycles, so the collector need not follow them.
     return msgspec.defstruct("Row", parts, kw_only=True, gc=False)
 
@@ -61,13 +82,111 @@ def plain_fields(record_type: Any) -> Mapping[str, type]:
         field.name: plain
         for field in _fields(record_type)
         for kind, plain in _KINDS
-        if type(field.type) is kind and (field.required or type(field.default) is plain)
+        if type(field.type) is kind
+        and (field.required or type(field.default) is plain)
+        and _keeps_names((field,))
     }
 
 
+def other_fields(record_type: Any) -> frozenset[str]:
+    """Return the fields that hold neither ints, floats, bools nor strings, whatever there is."""
+    return frozenset(field.name for field in _fields(record_type) if not _may_be_plain(field.type))
+
+
+def _may_be_plain(declared: Any) -> bool:
+    if isinstance(declared, UnionType):
+        return any(map(_may_be_plain, declared.types))
+    return isinstance(declared, AnyType | BoolType | FloatType | IntType | StrType)
+
+
+def field_names(record_type: Any) -> frozenset[str] | None:
+    """Return the names of the fields of a type with rows, or of a ``TypedDict``; else None."""
+    fields = _fields(record_type)
+    return frozenset(field.name for field in fields) if fields else None
+
+
+def is_mapping(record_type: Any) -> bool:
+    """Tell whether records of a type are dicts, or would be if they had fields.
+
+    Example:
+        >>> is_mapping(None), is_mapping(dict[str, int]), is_mapping(str)
+        (True, True, False)
+    """
+    found = typing.get_origin(record_type) or record_type
+    return record_type in (None, Any) or found is dict or typing.is_typeddict(record_type)
+
+
+def is_open_mapping(record_type: Any) -> bool:
+    """Tell whether any document is a record, with whatever fields and values."""
+    return record_type in (None, Any, dict, dict[str, Any])
+
+
+class OpenRows:
+    """Decodes JSON objects to rows, whose fields are those that one of them has.
+
+    A row is quicker to make than a dict. Documents with another field, or without any, have none:
+    so what is good and what is bad is the same as for dicts.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, ...], tuple[msgspec.json.Decoder[Any], RowGetter]] = {}
+
+    def like(self, document: bytes) -> tuple[msgspec.json.Decoder[Any], RowGetter] | None:
+        """Return a decoder for documents with the fields of one; None when it has no such fields.
+
+        With it comes what looks fields up in a row.
+        """
+        try:
+            first = msgspec.json.decode(document)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        if not isinstance(first, dict) or not 0 < len(first) <= _OPEN_FIELDS_MAX:
+            return None
+        names = tuple(first)
+        found = self._known.get(names)
+        if found is None:
+            if len(self._known) >= _OPEN_TYPES_MAX:
+                return None
+            places = {name: f"f{number}" for number, name in enumerate(names)}
+            parts = [(place, Any, msgspec.UNSET) for place in places.values()]
+            by_place = {place: name for name, place in places.items()}
+            try:
+                row_type = msgspec.defstruct(
+                    "Row", parts, rename=by_place, forbid_unknown_fields=True, gc=False
+                )
+            except ValueError:  # a name that needs an escape
+                return None
+            found = self._known[names] = msgspec.json.Decoder(row_type), RowGetter(places)
+        return found
+
+
+class RowGetter:
+    """Gives what looks a field up in a row whose places have names of their own.
+
+    Args:
+        places: By field.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+
+    def __call__(self, name: str) -> Callable[[Any], Any]:
+        place = self._places.get(name)
+        return (lambda _: msgspec.UNSET) if place is None else attrgetter(place)
+
+
+_OPEN_FIELDS_MAX, _OPEN_TYPES_MAX = 64, 32
+
+
 def _fields(record_type: Any) -> tuple[Field, ...]:
-    if not isinstance(record_type, type) or not _is_plain(record_type):
+    if typing.is_typeddict(record_type):
+        return _fields_of(record_type)
+    if not isinstance(record_type, type) or not is_plain(record_type):
         return ()
+    return _fields_of(record_type)
+
+
+def _fields_of(record_type: Any) -> tuple[Field, ...]:
     try:
         typing.get_type_hints(record_type)
         info = msgspec.inspect.type_info(record_type)
@@ -76,10 +195,10 @@ def _fields(record_type: Any) -> tuple[Field, ...]:
     if isinstance(info, StructType):
         is_told = info.tag is None and not info.array_like and not info.forbid_unknown_fields
         return info.fields if is_told and _keeps_names(info.fields) else ()
-    return info.fields if isinstance(info, DataclassType) else ()
+    return info.fields if isinstance(info, DataclassType | TypedDictType) else ()
 
 
-def _is_plain(record_type: type) -> bool:
+def is_plain(record_type: type) -> bool:
     """Tell whether no code of the type runs when a record is made, or a field is looked up."""
     if hasattr(record_type, "__post_init__"):
         return False
@@ -102,7 +221,16 @@ def _keeps_names(fields: tuple[Field, ...]) -> bool:
     return all(field.encode_name == field.name for field in fields)
 
 
+def _unmarked(hint: Any) -> Any:
+    """Return the type of a field without the word that a dict need not have it."""
+    if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+        return typing.get_args(hint)[0]
+    return hint
+
+
 def _default(field: Field) -> Any:
+    if not field.required and field.default is field.default_factory is msgspec.NODEFAULT:
+        return msgspec.UNSET  # what a TypedDict need not have
     if field.default_factory is not msgspec.NODEFAULT:
         return msgspec.field(default_factory=field.default_factory)
     return msgspec.field(default=field.default)

@@ -1,5 +1,6 @@
 """From messages to records: formats, types, null values, and one bad message among good ones."""
 
+import json
 from dataclasses import dataclass
 
 import cloudpickle
@@ -11,7 +12,7 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.registry import make_codec
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from tests.raising import raises
 
 AVRO_ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
@@ -139,7 +140,7 @@ def test_records_of_json_are_given_by_field_and_made_only_when_somebody_asks():
     batch = by_field(Order, [b'{"id":1}', b'{"id":2}'])
 
     assert isinstance(batch.values, FieldRecords)
-    assert batch.values.column("id") == [1, 2]
+    assert list(map(batch.values.getter("id"), batch.values.rows)) == [1, 2]
     assert "records" not in vars(batch.values)
     assert list(batch.values) == [Order(1), Order(2)]
     assert (list(batch.offsets), list(batch.timestamps)) == ([10, 11], [1_000, 1_001])
@@ -157,13 +158,37 @@ def test_a_bad_message_among_fields_costs_no_other(bad):
     ("record_type", "raw", "name"),
     [
         (str, b"x", None),
-        (dict, b"{}", None),
-        (None, b"{}", None),
         (Order, b"\x81\xa2id\x07", "msgpack"),
     ],
 )
 def test_what_has_no_fields_in_json_is_given_as_records(record_type, raw, name):
     assert isinstance(by_field(record_type, [raw], name=name).values, list)
+
+
+@pytest.mark.parametrize("record_type", [None, dict, dict[str, int]])
+@pytest.mark.parametrize(
+    "raws",
+    [
+        [b'{"id":1}', b'{"id":2}'],
+        [b'{"id":1}', b'{"more":2}', b"{}"],
+        [b"{}", b'{"id":1}'],
+    ],
+)
+def test_dicts_are_given_by_field_whatever_fields_they_have(record_type, raws):
+    values = by_field(record_type, raws).values
+
+    assert isinstance(values, FieldRecords)
+    expected = [json.loads(raw) for raw in raws]
+    found = list(map(values.getter("id"), values.rows))
+    assert found == [document.get("id", MISSING) for document in expected]
+    assert list(values) == expected
+
+
+def test_bad_messages_and_tombstones_among_dicts_are_told_apart():
+    batch = by_field(None, [b'{"id":1}', b"{", None, b"[3]"])
+
+    assert batch.values == [{"id": 1}, None, [3]]
+    assert [failure.offset for failure in batch.failures] == [11]
 
 
 def test_keys_are_decoded_by_their_own_format_and_a_bad_key_makes_a_bad_record():

@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import dataclass
-from operator import attrgetter
+from operator import attrgetter, itemgetter
+from typing import TypedDict
 
 import pytest
 
@@ -22,6 +23,12 @@ class Reading:
     value: int
     share: float = 0.5
     code: int = 1
+
+
+@dataclass
+class Computed(Reading):
+    def __post_init__(self) -> None:
+        self.code += 1
 
 
 class Own(Sum):
@@ -74,6 +81,47 @@ def test_tumbling_windows_over_fields_work_on_columns_from_source_to_sink(aggreg
     assert found(*aggregates, **settings) == dict.fromkeys(WHOLE)
 
 
+class Document(TypedDict):
+    sensor: str
+    at: int
+    value: int
+
+
+def large(stream):
+    return stream.filter(lambda reading: reading["value"] > 3 and reading["sensor"] != "x").uid("f")
+
+
+def doubled(stream):
+    made = stream.map(lambda r: {"sensor": r["sensor"], "at": r["at"], "value": r["value"] * 2})
+    return made.uid("m")
+
+
+def replaced(stream):
+    return stream.map(lambda r: Reading(r.sensor.lower(), r.at, r.value, code=r.value % 7)).uid("m")
+
+
+@pytest.mark.parametrize(
+    ("aggregate", "settings"),
+    [
+        (Sum(lambda reading: round(reading.share * 2, 1) + reading.value), {}),
+        (Sum(value_of), {"key": lambda reading: (reading.sensor, reading.code // 10)}),
+        (Sum(value_of), {"key": lambda reading: f"{reading.sensor}-{reading.code:03d}"}),
+        (Sum(value_of), {"key": lambda reading: reading.sensor.lower()}),
+        (Sum(value_of), {"time": lambda reading: reading.at * 1000}),
+        (Sum(value_of), {"between": replaced}),
+        (Sum(itemgetter("value")), {"record_type": None, "key": itemgetter("sensor"),
+            "time": lambda reading: reading["at"], "between": large}),
+        (Sum(itemgetter("value")), {"record_type": Document, "key": itemgetter("sensor"),
+            "time": lambda reading: reading["at"], "between": doubled}),
+    ],
+)  # fmt: skip
+def test_what_computes_filters_and_maps_works_on_columns_too(aggregate, settings):
+    because = found(aggregate, **settings)
+
+    assert because == dict.fromkeys(because)
+    assert set(because) >= set(WHOLE)
+
+
 def test_overlapping_windows_are_folded_in_columns_and_kept_key_by_key():
     because = found(size=20)
 
@@ -85,19 +133,23 @@ def test_overlapping_windows_are_folded_in_columns_and_kept_key_by_key():
 @pytest.mark.parametrize(
     ("blocker", "reason", "settings"),
     [
-        ("by", "does more than look up a field", {"key": lambda reading: reading.sensor.lower()}),
+        ("by", "does more than pick", {"key": lambda reading: reading.sensor.split()}),
+        ("by", "what its records do not have", {"key": lambda reading: reading["sensor"]}),
         ("by", "'share' is not declared as int or str", {"key": attrgetter("share")}),
-        ("times", "does more than look up a field", {"time": lambda reading: reading.at + 1}),
+        ("times", "does more than pick", {"time": lambda reading: reading.at ** 2}),
         ("times", "'sensor' is not declared as int", {"time": attrgetter("sensor")}),
         ("w-combine", "no multiple", {"size": 25}),
         ("w-combine", "no multiple", {"slide": 30}),
         ("w-combine", "sessions", {"cut": lambda keyed: keyed.session_window(5)}),
-        ("readings", "no type with plain fields", {"record_type": None}),
+        ("readings", "no type with plain fields", {"record_type": Computed}),
         ("w-combine", "through an exchange", {
             "between": lambda readings: readings.rebalance(),
         }),
-        ("m", "filter works record by record", {
-            "between": lambda readings: readings.filter(lambda reading: reading.at > 0).uid("m"),
+        ("m", "flatmap works record by record", {
+            "between": lambda readings: readings.flat_map(lambda reading: [reading]).uid("m"),
+        }),
+        ("m", "does more than pick", {
+            "between": lambda readings: readings.filter(bool).uid("m"),
         }),
         ("times", "told from each record", {
             "time": WatermarkStrategy.punctuated(lambda reading, at: reading.code == at)
@@ -119,7 +171,7 @@ def test_what_needs_records_says_why_and_the_others_name_it(blocker, reason, set
     ("aggregate", "reason"),
     [
         (Maximum(attrgetter("sensor")), "'sensor' is not declared as int or float"),
-        (Sum(lambda reading: reading.value * 2), "more than count"),
+        (Sum(lambda reading: reading.value**2), "more than count"),
         (Distinct(value_of), "more than count"),
         (Own(value_of), "more than count"),
     ],
@@ -151,7 +203,7 @@ def test_the_report_says_it_in_words_and_in_json():
     assert {"operator": "out", "because": None} in made.to_json()["columns"]
 
 
-@pytest.mark.parametrize("key", [attrgetter("sensor"), lambda reading: str(reading.sensor)])
+@pytest.mark.parametrize("key", [attrgetter("sensor"), lambda reading: "".join(reading.sensor)])
 def test_workers_do_what_plan_says(tmp_path, key):
     path = tmp_path / "readings.jsonl"
     lines = [json.dumps({"sensor": "a", "at": at, "value": at}) for at in range(9)]
@@ -169,3 +221,23 @@ def test_workers_do_what_plan_says(tmp_path, key):
     taken = {uid: counts[uid].on_columns for uid in ("times", "by", "w-combine")}
     assert taken == {uid: 9 * said[uid] for uid in taken}
     assert [counts[uid].records_in for uid in taken] == [9, 9, 9]
+
+
+def test_workers_count_what_a_filter_on_columns_lets_through(tmp_path):
+    path = tmp_path / "readings.jsonl"
+    path.write_text("".join(f'{{"sensor":"a","at":{at},"value":{at}}}\n' for at in range(9)))
+
+    def build(env):
+        readings = large(env.read_jsonl(path).uid("readings"))
+        timed = readings.assign_timestamps(itemgetter("at")).uid("times")
+        windows = timed.key_by(itemgetter("sensor")).uid("by").tumbling_window(4)
+        windows.sum(itemgetter("value")).uid("w").collect("out")
+
+    with Harness(build, parallelism=1) as harness:
+        counts = harness.run_epoch().counts
+        harness.run()
+        results = list(map(tuple, harness.results("out")))
+
+    assert results == [("a", 4, 8, 22), ("a", 8, 12, 8)]
+    assert [counts[uid].on_columns for uid in ("f", "times", "by", "w-combine")] == [9, 5, 5, 5]
+    assert [counts[uid].records_out for uid in ("f", "times", "by")] == [5, 5, 5]

@@ -1,82 +1,16 @@
-"""Records by column, and which functions do nothing but look a field up."""
-
-from operator import attrgetter, itemgetter
+"""Records by column."""
 
 import pytest
 
-from bicycle_runtime.operators.columnar.choice import field_of
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.frames import SourceFrame
+from bicycle_runtime.operators.columnar.kernel import mask_of
+from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
+from bicycle_runtime.operators.columnar.vectors import Refused, Vector
 
 
 class Row:
     def __init__(self, key, value):
         self.key, self.value = key, value
-
-
-def documented(record):
-    """Return the key, as the line below says."""
-    return record.key
-
-
-def annotated(record: Row) -> int:
-    return record.value
-
-
-def with_default(record, other=1):  # the default is the point
-    return record.key
-
-
-def closing_over(name):
-    return lambda record: name.key
-
-
-async def awaited(record):
-    return record.key
-
-
-def yielded(record):
-    yield record.key
-
-
-class Selecting:
-    def __call__(self, record):
-        return record.key
-
-    def method(self, record):
-        return record.key
-
-
-@pytest.mark.parametrize(
-    ("function", "field"),
-    [
-        (lambda record: record.key, "key"),
-        (lambda name: name.value, "value"),
-        (documented, "key"),
-        (annotated, "value"),
-        (attrgetter("key"), "key"),
-        (attrgetter("key.value"), None),
-        (attrgetter("key", "value"), None),
-        (itemgetter("key"), None),
-        (lambda record: record, None),
-        (lambda record: record.key.value, None),
-        (lambda record: record.key(), None),
-        (lambda record: record.key + 0, None),
-        (lambda record: Row.key, None),
-        (lambda *records: records.key, None),
-        (lambda **records: records.key, None),
-        (lambda: Row.key, None),
-        (with_default, None),
-        (closing_over(Row("a", 1)), None),
-        (awaited, None),
-        (yielded, None),
-        (Selecting(), None),
-        (Selecting().method, None),
-        (str.lower, None),
-        (None, None),
-    ],
-)
-def test_only_what_looks_up_an_attribute_of_its_argument_is_by_field(function, field):
-    assert field_of(function) == field
 
 
 def records_of(*rows):
@@ -92,8 +26,10 @@ def records_of(*rows):
 def test_columns_make_no_record():
     records, made = records_of(Row("a", 1), Row("b", -2))
 
-    assert (len(records), records.column("key")) == (2, ["a", "b"])
-    assert records.numbers("value").tolist() == [1, -2]
+    frame = SourceFrame(records.rows, records, {"key": str})
+
+    assert (frame.count, frame.field("key").items) == (2, ["a", "b"])
+    assert frame.field("value").numbers.tolist() == [1, -2]
     assert bool(records)
     assert made == []
 
@@ -108,14 +44,25 @@ def test_records_are_made_once_and_are_a_sequence_like_any_other():
 
 @pytest.mark.parametrize("value", [2**63, -(2**63) - 1, 10**30])
 def test_an_int_that_64_bits_do_not_hold_gives_no_array(value):
-    records, _ = records_of(Row("a", 1), Row("b", value))
+    vector = Vector(2, [1, value])
 
-    assert records.numbers("value") is None
-    assert records.column("value") == [1, value]
+    assert vector.numbers is None
+    assert vector.items == [1, value]
 
 
 @pytest.mark.parametrize("value", [2**63 - 1, -(2**63)])
 def test_the_least_and_greatest_ints_of_64_bits_are_kept(value):
-    records, _ = records_of(Row("a", value))
+    assert Vector(1, [value]).numbers.tolist() == [value]
 
-    assert records.numbers("value").tolist() == [value]
+
+def test_a_field_that_one_record_lacks_is_refused_unless_it_lies_outside():
+    records = DictRecords([{"kind": "a", "value": 1}, {"kind": "b"}])
+    frame = SourceFrame(records.rows, records, {})
+
+    with pytest.raises(Refused):
+        frame.field("value")
+
+    assert frame.field_or("value", Vector.constant(0, 2)).items == [1, 0]
+    chosen = frame.picked(mask_of(Vector(2, [True, False])))
+    assert chosen.field("value").items == [1]
+    assert chosen.field("kind").items == ["a"]

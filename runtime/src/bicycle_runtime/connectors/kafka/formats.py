@@ -7,6 +7,7 @@ when somebody asks.
 
 from __future__ import annotations
 
+import contextlib
 import types
 import typing
 from collections.abc import Callable, Sequence
@@ -19,8 +20,8 @@ from confluent_kafka import Message
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
-from bicycle_runtime.operators.columnar.records import FieldRecords
-from bicycle_runtime.records.rows import row_type_of
+from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
+from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
 from bicycle_sdk.formats import type_given_by
 from bicycle_sdk.record_types import clash, type_name
 
@@ -124,13 +125,21 @@ class MessageDecoder:
         self.values = values
         self.keys = keys
         self._rows: Format | None = None
+        self._open: OpenRows | None = None
+        self._gives_dicts = False
 
     def give_fields(self) -> bool:
         """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
-        row_type = row_type_of(self.values.record_type) if self.values.name == "json" else None
-        if row_type is not None:
+        record_type = self.values.record_type
+        if self.values.name != "json":
+            return False
+        row_type = row_type_of(record_type)
+        if is_open_mapping(record_type):
+            self._open = OpenRows()
+        elif row_type is not None:
             self._rows = Format("json", row_type)
-        return row_type is not None
+        self._gives_dicts = row_type is None and is_mapping(record_type)
+        return self._gives_dicts or row_type is not None
 
     def batch(self, messages: list[Message], next_offset: int) -> SourceBatch:
         """Return the records of messages that carry no error."""
@@ -153,9 +162,18 @@ class MessageDecoder:
     def _values(self, raws: list[bytes | None]) -> Sequence[Any]:
         # hot path: windows over fields take 2.4 us a message with all that the client does, and
         # 4.5 over records.
-        if self._rows is None:
-            return self.values.decode_all(raws)
-        return FieldRecords(self._rows.decode_all(raws), partial(self.values.decode_all, raws))
+        if self._rows is not None:
+            return FieldRecords(self._rows.decode_all(raws), partial(self.values.decode_all, raws))
+        if self._open is not None and raws and raws[0] is not None:
+            found = self._open.like(raws[0])
+            # Where one has other fields, or none, all are decoded below.
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
+                if found is not None:
+                    rows = list(map(found[0].decode, raws))  # type: ignore[arg-type]  # a None among them raises.
+                    made = partial(self.values.decode_all, raws)
+                    return FieldRecords(rows, made, getter=found[1])
+        values = self.values.decode_all(raws)
+        return DictRecords(values) if self._gives_dicts else values
 
     def _apart(self, messages: list[Message], next_offset: int) -> SourceBatch:
         good: list[Message] = []

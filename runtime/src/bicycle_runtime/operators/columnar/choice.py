@@ -13,26 +13,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
-from types import FunctionType
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.columnar.folded import Folded
+from bicycle_runtime.operators.columnar.reading import Reading, read
+from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
-from bicycle_runtime.records.rows import plain_fields
+from bicycle_sdk.expressions import Expression
+from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import AlignedWindows, Count, Maximum, Minimum, Sum, WindowPlan
 from bicycle_sdk.windows.aggregates import sums_of_floats, sums_of_ints
 
 __all__ = [
     "ChainChoice",
+    "ColumnStep",
     "ColumnSteps",
     "FieldColumn",
     "choose",
     "choose_all",
     "field_columns",
-    "field_of",
     "fires_from_columns",
 ]
 
@@ -42,11 +43,11 @@ Load = Callable[[str], Any]
 class FieldColumn(NamedTuple):
     """The accumulators of one aggregate as a column of numbers.
 
-    ``field`` is what it folds, None for the number of records; ``ufunc`` names the function that
+    ``value`` is what it folds, None for the number of records; ``ufunc`` names the function that
     joins two of them; ``accumulators`` makes those that are kept.
     """
 
-    field: str | None
+    value: Expression | None
     ufunc: str
     accumulators: Callable[[Folded], Sequence[Any]]
 
@@ -56,17 +57,24 @@ class FieldColumn(NamedTuple):
         return self.ufunc == "add"
 
 
+class ColumnStep(NamedTuple):
+    """What one operator between source and fold does: the value that it computes of each record."""
+
+    kind: OperatorKind
+    value: Expression
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSteps:
     """What a chain does with columns.
 
-    ``times`` are the fields of event times, one for each step that assigns them; the last one
-    counts. Windows begin at multiples of ``slide_ms`` from ``offset_ms``.
+    ``steps`` are those behind the source, ``key_by`` last. ``kinds`` has the types of fields that
+    the source checks. Windows begin at multiples of ``slide_ms`` from ``offset_ms``.
     """
 
-    times: tuple[str, ...]
-    key: str
+    steps: tuple[ColumnStep, ...]
     columns: tuple[FieldColumn, ...]
+    kinds: Mapping[str, type]
     slide_ms: int
     offset_ms: int
 
@@ -144,100 +152,147 @@ def fires_from_columns(plan: WindowPlan) -> bool:
 
 
 def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
-    """Return the columns of aggregates; None when one of them does more than fold a field.
+    """Return the columns of aggregates; None when one of them does more than fold a value.
 
     Args:
         functions: Aggregates as they are carried out; an average is a sum and a count.
     """
     columns = []
     for function in functions:
-        kind = type(function)
-        field = None if kind is Count else field_of(getattr(function, "selector", None))
-        if kind not in _COLUMNS or (field is None and kind is not Count):
+        found = _COLUMNS.get(type(function))
+        if found is None:
             return None
-        columns.append(FieldColumn(field, *_COLUMNS[kind]))
+        value = None
+        if type(function) is not Count:
+            try:
+                value = read(function.selector)
+            except Reading:
+                return None
+        columns.append(FieldColumn(value, *found))
     return columns
+
+
+class _Choosing:
+    """Goes through a chain that folds a window, step by step.
+
+    Args:
+        chain: The chain.
+        load: Returns the object of a payload id.
+    """
+
+    def __init__(self, chain: ChainSpec, load: Load) -> None:
+        self._load = load
+        self.source, *self.steps = chain.operators
+        self.because: dict[str, str | None] = {}
+        self.found: list[ColumnStep] = []
+        declared = "output_type" in self.source.vertex.payloads
+        payload = self.source.vertex.payload_id("output_type") if declared else None
+        self.shape: Shape | None = shape_of(None if payload is None else load(payload))
+        known = {} if self.shape is None else self.shape.kinds
+        self.kinds = {name: kind for name, kind in known.items() if kind is not object}
+        self.columns: list[FieldColumn] = []
+
+    def go(self) -> None:
+        """Note for each operator why it needs records, None where it does not."""
+        no_fields = "its records have no type with plain fields"
+        self.because[self.source.uid] = no_fields if self.shape is None else None
+        for spec in self.steps:
+            self.because[spec.uid] = self._reason(spec)
+
+    def _reason(self, spec: OperatorSpec) -> str | None:
+        kind = spec.vertex.kind
+        if kind is OperatorKind.WINDOW_COMBINE:
+            return self._fold_reason(self._load(spec.vertex.payload_id("function")))
+        if kind not in _STEPS:
+            return f"{kind.value.lower()} works record by record"
+        follows = spec.watermarks if kind is OperatorKind.ASSIGN_TIMESTAMPS else None
+        if follows is not None and follows.kind not in ("ascending", "bounded"):
+            return "its watermarks are told from each record"
+        return None if self.shape is None else self._step_reason(spec, self.shape)
+
+    def _step_reason(self, spec: OperatorSpec, shape: Shape) -> str | None:
+        kind = spec.vertex.kind
+        if "function" not in spec.vertex.payloads:
+            return "event times are the source's own"
+        try:
+            value = read(as_callable(self._load(spec.vertex.payload_id("function")), _STEPS[kind]))
+        except Reading as reason:
+            return str(reason)
+        self.found.append(ColumnStep(kind, value))
+        if kind is OperatorKind.MAP:
+            self.shape, problem = mapped_shape(value, shape)
+            return problem
+        return shape.problem(value) or _kind_reason(shape, value, _KINDS.get(kind))
+
+    def _fold_reason(self, plan: WindowPlan) -> str | None:
+        windows = plan.assigner
+        if not isinstance(windows, AlignedWindows):
+            return "sessions are folded record by record"
+        if windows.size_ms % windows.slide_ms:
+            return "the size of its windows is no multiple of their slide"
+        columns = field_columns(Folding(plan).functions)
+        if columns is None:
+            return "it has an aggregate that does more than count, or join a value of fields"
+        self.columns = columns
+        if self.shape is None:
+            return None
+        values = [column.value for column in columns if column.value is not None]
+        problems = (
+            self.shape.problem(value) or _kind_reason(self.shape, value, (int, float))
+            for value in values
+        )
+        return next((problem for problem in problems if problem is not None), None)
+
+
+_STEPS: dict[OperatorKind, str] = {
+    OperatorKind.ASSIGN_TIMESTAMPS: "__call__",
+    OperatorKind.FILTER: "filter",
+    OperatorKind.MAP: "map",
+    OperatorKind.KEY_BY: "get_key",
+}
+# What types of field there may be; other values than those of fields are looked at as they come.
+_KINDS: dict[OperatorKind, tuple[type, ...]] = {
+    OperatorKind.ASSIGN_TIMESTAMPS: (int,),
+    OperatorKind.KEY_BY: (int, str),
+}
+
+
+def _kind_reason(shape: Shape, value: Expression, kinds: tuple[type, ...] | None) -> str | None:
+    if kinds is None or shape.kind_of(value) in (None, *kinds):
+        return None
+    words = " or ".join(kind.__name__ for kind in kinds)
+    name = f"field {value.arguments[0]!r}" if value.arguments else "its record"
+    return f"{name} is not declared as {words}"
 
 
 def _choose_folding(
     chain: ChainSpec, load: Load, gives_fields: Callable[[str], bool]
 ) -> ChainChoice:
     """Choose for a chain whose last step folds a window before the shuffle."""
-    source, *steps = chain.operators
-    record_type = steps[-1].input_type
-    fields = plain_fields(load(record_type) if record_type is not None else None)
-    assigns, ends = (
-        OperatorKind.ASSIGN_TIMESTAMPS,
-        [OperatorKind.KEY_BY, OperatorKind.WINDOW_COMBINE],
-    )
-    kinds = [*[assigns] * (len(steps) - 2), *ends][-len(steps) :]
-    because = {
-        spec.uid: _step_reason(spec, kind, fields, load)
-        for spec, kind in zip(steps, kinds, strict=True)
-    }
-    if len(steps) < 3:
-        because[source.uid] = "event times are the source's own"
-    else:
-        because[source.uid] = None if fields else "its records have no type with plain fields"
+    choosing = _Choosing(chain, load)
+    choosing.go()
+    because, source = choosing.because, choosing.source.uid
     blocker = next((uid for uid, reason in because.items() if reason is not None), None)
-    if blocker is None and not gives_fields(source.uid):
-        blocker, because[source.uid] = source.uid, "its connector gives records"
+    if blocker is None and OperatorKind.ASSIGN_TIMESTAMPS not in [
+        step.kind for step in choosing.found
+    ]:
+        blocker, because[source] = source, "event times are the source's own"
+    if blocker is None and not gives_fields(source):
+        blocker, because[source] = source, "its connector gives records"
     if blocker is not None:
         behind = f"{blocker!r} works on records"
         return ChainChoice(because={uid: reason or behind for uid, reason in because.items()})
-    *between, key_by, combine = steps
-    plan = load(combine.vertex.payload_id("function"))
+    plan = load(chain.operators[-1].vertex.payload_id("function"))
     return ChainChoice(
         because=because,
         steps=ColumnSteps(
-            times=tuple(str(_field(spec, load)) for spec in between),
-            key=str(_field(key_by, load)),
-            columns=tuple(field_columns(Folding(plan).functions) or ()),
+            steps=tuple(choosing.found),
+            columns=tuple(choosing.columns),
+            kinds=choosing.kinds,
             slide_ms=plan.assigner.slide_ms,
             offset_ms=plan.assigner.offset_ms,
         ),
     )
-
-
-def _step_reason(
-    spec: OperatorSpec, kind: OperatorKind, fields: Mapping[str, type], load: Load
-) -> str | None:
-    """Return why a step behind the source must see records; only ``kind`` need not at its place."""
-    if spec.vertex.kind is not kind:
-        return f"{spec.vertex.kind.value.lower()} works record by record"
-    if kind is OperatorKind.WINDOW_COMBINE:
-        return _fold_reason(load(spec.vertex.payload_id("function")), fields)
-    if kind is OperatorKind.KEY_BY:
-        return _field_reason(spec, load, fields, (int, str))
-    follows = spec.watermarks
-    if follows is not None and follows.kind not in ("ascending", "bounded"):
-        return "its watermarks are told from each record"
-    return _field_reason(spec, load, fields, (int,))
-
-
-def _field_reason(
-    spec: OperatorSpec, load: Load, fields: Mapping[str, type], kinds: tuple[type, ...]
-) -> str | None:
-    name = _field(spec, load)
-    if name is None:
-        return "its function does more than look up a field"
-    if fields.get(name) in kinds:
-        return None
-    return f"field {name!r} is not declared as {' or '.join(kind.__name__ for kind in kinds)}"
-
-
-def _fold_reason(plan: WindowPlan, fields: Mapping[str, type]) -> str | None:
-    windows = plan.assigner
-    if not isinstance(windows, AlignedWindows):
-        return "sessions are folded record by record"
-    if windows.size_ms % windows.slide_ms:
-        return "the size of its windows is no multiple of their slide"
-    columns = field_columns(Folding(plan).functions)
-    if columns is None:
-        return "it has an aggregate that does more than count, or join a field"
-    named = (column.field for column in columns if column.field is not None)
-    other = next((name for name in named if fields.get(name) not in (int, float)), None)
-    return None if other is None else f"field {other!r} is not declared as int or float"
 
 
 def _window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
@@ -247,7 +302,7 @@ def _window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
     if not isinstance(plan.assigner, AlignedWindows):
         return "sessions are joined key by key"
     if field_columns(Folding(plan).functions) is None:
-        return "it has an aggregate that does more than count, or join a field"
+        return "it has an aggregate that does more than count, or join a value of fields"
     if not plan.assigner.is_tumbling:
         return "its windows overlap, so that what they hold is kept"
     return None if fires_from_columns(plan) else "late records may come, so that all is kept"
@@ -257,38 +312,6 @@ def _gives_rows(plan: WindowPlan) -> bool:
     """Tell whether results are there as rows before anybody makes records of them."""
     is_folded = isinstance(plan.assigner, AlignedWindows) and not plan.is_triggered
     return is_folded and not plan.keeps_records
-
-
-def _field(spec: OperatorSpec, load: Load) -> str | None:
-    """Return the field that the function of a step looks up, None when it does anything else."""
-    if "function" not in spec.vertex.payloads:
-        return None
-    return field_of(load(spec.vertex.payload_id("function")))
-
-
-def field_of(function: Any) -> str | None:
-    """Return the attribute that a function looks up in its argument, if that is all that it does.
-
-    Example:
-        >>> field_of(lambda reading: reading.sensor), field_of(attrgetter("sensor"))
-        ('sensor', 'sensor')
-        >>> field_of(lambda reading: reading.sensor.lower()), field_of(attrgetter("a", "b"))
-        (None, None)
-    """
-    if type(function) is attrgetter:
-        names = function.__reduce__()[1]
-        return names[0] if len(names) == 1 and names[0].isidentifier() else None
-    if not isinstance(function, FunctionType):
-        return None
-    code, model = function.__code__, _look_up.__code__
-    shape = (code.co_code, code.co_argcount, code.co_kwonlyargcount, len(code.co_names))
-    if shape != (model.co_code, 1, 0, 1) or code.co_cellvars or code.co_exceptiontable:
-        return None
-    return code.co_names[0]
-
-
-def _look_up(record: Any) -> Any:
-    return record.name
 
 
 def _sums(folded: Folded) -> list[Any]:

@@ -27,14 +27,16 @@ from bicycle_runtime.operators.columnar.folded import (
     digits_of,
     joined_folded,
 )
+from bicycle_runtime.operators.columnar.frames import Frame
+from bicycle_runtime.operators.columnar.kernel import evaluate
 from bicycle_runtime.operators.columnar.keys import (
     KeyCodes,
+    Keys,
     PackedKeys,
-    key_array,
+    key_column,
     packed_keys,
-    picked,
 )
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.vectors import Refused, Vector
 
 __all__ = ["ColumnFold", "ColumnPartials"]
 
@@ -61,13 +63,12 @@ class ColumnFold:
     """Folds the records of an epoch.
 
     Args:
-        chosen: Key, event time, windows, and what contents are made of.
+        chosen: Windows, and what contents are made of.
         group_count: Key groups.
     """
 
     def __init__(self, chosen: ColumnSteps, *, group_count: int) -> None:
-        self._key, self._time = chosen.key, chosen.times[-1]
-        self._columns = chosen.columns
+        self._columns = [(column, repr(column.value)) for column in chosen.columns]
         self._slide_ms, self._offset_ms = chosen.slide_ms, chosen.offset_ms
         self._group_count = group_count
         self._codes = KeyCodes(group_count)
@@ -77,7 +78,7 @@ class ColumnFold:
         """Forget everything that was added."""
         if len(self._codes) > _KEYS_MAX:
             self._codes = KeyCodes(self._group_count)
-        self._keys: list[Any] = []
+        self._keys: list[Keys] = []
         self._starts: list[Any] = []
         self._held: list[_Selected] = []
         self._count = 0
@@ -88,32 +89,35 @@ class ColumnFold:
         """Whether what was folded should travel now."""
         return self._count >= _ROWS_MAX
 
-    def add(self, records: FieldRecords, least_open: int) -> int | None:
-        """Take records in; return the time of the last one.
+    def add(self, key: Vector, times: Any, frame: Frame, *, least_open: int) -> bool:
+        """Take records in; tell whether they were taken.
 
-        None when they must be folded one by one: an int has more than 64 bits or a sum might have,
-        or a window may be closed. Then none of them was taken.
+        They must be folded one by one when an int has more than 64 bits or a sum might have, when
+        what is to be folded is no number, or when a window may be closed.
 
         Args:
-            records: At least one.
+            key: Of each record.
+            times: Of each, as an array of ints.
+            frame: The records, at least one.
             least_open: The start of the earliest window that may be open.
         """
-        times, keys = records.numbers(self._time), key_array(records, self._key)
-        selected = self._selected(records)
-        if times is None or keys is None or selected is None:
-            return None
+        keys, selected = key_column(key), self._selected(frame)
+        if keys is None or selected is None:
+            return False
+        if self._keys and not self._keys[0].is_like(keys):
+            return False
         starts = times - (times - self._offset_ms) % self._slide_ms
-        total_max = self._total_max + len(records) * max(
+        total_max = self._total_max + frame.count * max(
             (one.magnitude() for one in selected.values() if one.kind == "int"), default=0
         )
         if starts.min() < least_open or total_max > TOTAL_MAX:
-            return None
+            return False
         self._total_max = total_max
         self._keys.append(keys)
         self._starts.append(starts)
         self._held.append(selected)
-        self._count += len(records)
-        return int(times[-1])
+        self._count += frame.count
+        return True
 
     def take(self) -> list[tuple[int, ColumnPartials]]:
         """Return what was folded, a block per key group, and forget it."""
@@ -126,21 +130,25 @@ class ColumnFold:
         runs = Runs((groups * len(self._codes) + codes) * window_count + windows)
         codes, starts = runs.of(codes), runs.of(starts)
         selected = {key: joined_folded([one[key] for one in self._held]) for key in self._held[0]}
-        contents = [self._content(column, selected, runs) for column in self._columns]
+        contents = [self._content(column, name, selected, runs) for column, name in self._columns]
         bounds = np.array(steps(codes))  # of the contents of a key
-        keys = picked(self._codes.keys, codes[bounds[:-1]])
+        assert self._codes.keys is not None
+        keys = self._codes.keys.picked(codes[bounds[:-1]])
         self.clear()
         groups = runs.of(groups)[bounds[:-1]]
         return list(_blocks(keys, groups, bounds, starts=starts, contents=contents))
 
-    def _selected(self, records: FieldRecords) -> _Selected | None:
+    def _selected(self, frame: Frame) -> _Selected | None:
         """Return what aggregates fold of records; None when they must be folded one by one."""
         found: _Selected = {}
-        for column in self._columns:
-            key = column.field, column.is_sum
-            if column.field is None or key in found:
+        for column, name in self._columns:
+            key = name, column.is_sum
+            if column.value is None or key in found:
                 continue
-            numbers = records.numbers(column.field)
+            try:
+                numbers = evaluate(column.value, frame).numbers
+            except Refused:
+                return None
             folded = None if numbers is None else _folded(numbers, is_sum=column.is_sum)
             if folded is None or (self._held and self._held[0][key].kind != folded.kind):
                 return None
@@ -148,13 +156,13 @@ class ColumnFold:
         return found
 
     @staticmethod
-    def _content(column: FieldColumn, selected: _Selected, runs: Runs) -> Folded:
-        if column.field is None:
+    def _content(column: FieldColumn, name: str, selected: _Selected, runs: Runs) -> Folded:
+        if column.value is None:
             return Folded("int", {0: runs.lengths()})
-        return selected[column.field, column.is_sum].joined(runs, column.ufunc)
+        return selected[name, column.is_sum].joined(runs, column.ufunc)
 
 
-_Selected = dict[tuple[str | None, bool], Folded]  # by field, and whether it is to be summed up
+_Selected = dict[tuple[str, bool], Folded]  # by value, and whether it is to be summed up
 
 
 def _folded(numbers: Any, *, is_sum: bool) -> Folded | None:
@@ -170,7 +178,7 @@ def _folded(numbers: Any, *, is_sum: bool) -> Folded | None:
 
 
 def _blocks(
-    keys: Any, groups: Any, bounds: Any, *, starts: Any, contents: Sequence[Folded]
+    keys: Keys, groups: Any, bounds: Any, *, starts: Any, contents: Sequence[Folded]
 ) -> Iterator[tuple[int, ColumnPartials]]:
     """Yield what belongs to each key group.
 

@@ -1,24 +1,28 @@
-"""Columns of keys: strings, or ints of 64 bits, that are looked up, ordered and sent as arrays.
+"""Columns of keys: strings, ints of 64 bits, or tuples of them; looked up, ordered and sent.
 
 They are Arrow's, which keeps strings one behind the other and looks them up without making objects.
+A column of tuples is an array for each of their parts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 from bicycle_runtime.operators.columnar.arrays import NarrowInts, PackedInts, numpy, unpacked
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
 __all__ = [
-    "KeyCodes", "PackedKeys", "are_alike", "key_array", "listed", "ordered", "packed_keys",
-    "picked", "unpacked_keys",
+    "KeyCodes", "Keys", "PackedKeys", "are_alike", "key_column", "ordered", "packed_keys",
+    "unpacked_keys",
 ]  # fmt: skip
 
-PackedKeys = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
+_PackedPart = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
+PackedKeys = tuple[bool, list[_PackedPart]]  # whether they are tuples, and each part of them
+_CODE_BITS = 31
 
 
 def _arrow() -> Any:
@@ -29,34 +33,89 @@ def _arrow() -> Any:
     return pa
 
 
-def key_array(records: FieldRecords, field: str) -> Any:
-    """Return a field of records as an array of keys; None when one of them cannot be in one.
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """A column of keys.
 
-    That is an int of more than 64 bits, or a string that is no Unicode text.
-
-    Args:
-        records: At least one.
-        field: Holds strings in all of them, or ints.
+    Shape: ``parts`` has one array, or one for each part where keys are tuples.
     """
-    pa, column = _arrow(), records.column(field)
-    if isinstance(column[0], int):
-        ints = records.numbers(field)
+
+    parts: tuple[Any, ...]
+    is_tuple: bool = False
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def is_like(self, other: Keys) -> bool:
+        """Tell whether the keys of another column are of the same types."""
+        return self.is_tuple == other.is_tuple and [part.type for part in self.parts] == [
+            part.type for part in other.parts
+        ]
+
+    def picked(self, places: Any) -> Keys:
+        """Return the keys that stand at some places."""
+        taken = _arrow().array(places)
+        return Keys(tuple(part.take(taken) for part in self.parts), self.is_tuple)
+
+    def followed_by(self, others: Keys) -> Keys:
+        """Return the keys of both."""
+        pairs = zip(self.parts, others.parts, strict=True)
+        return Keys(tuple(_arrow().concat_arrays(pair) for pair in pairs), self.is_tuple)
+
+    def listed(self) -> list[Any]:
+        """Return the keys as objects."""
+        columns = [part.to_numpy(zero_copy_only=False).tolist() for part in self.parts]
+        return list(zip(*columns, strict=True)) if self.is_tuple else columns[0]
+
+
+def key_column(values: Vector) -> Keys | None:
+    """Return values as keys; None when one of them cannot be in an array.
+
+    That is what is neither int nor string, an int of more than 64 bits, or a string that is no
+    Unicode text.
+    """
+    is_tuple = isinstance(values, TupleVector)
+    vectors = values.parts if isinstance(values, TupleVector) else (values,)
+    parts = [_key_array(vector) for vector in vectors]
+    if not parts or any(part is None for part in parts):
+        return None
+    return Keys(tuple(parts), is_tuple)
+
+
+def _key_array(vector: Vector) -> Any:
+    pa = _arrow()
+    if vector.kinds == {int}:
+        ints = vector.numbers
         return None if ints is None else pa.array(ints)
+    if vector.kinds != {str}:
+        return None
     try:
-        return pa.array(column, pa.large_string())
+        return pa.array(vector.items, pa.large_string())
     except UnicodeEncodeError:
         return None
 
 
-def picked(keys: Any, namespaces: Any) -> Any:
-    """Return the keys of an array that stand at some places, as an array."""
-    return keys.take(_arrow().array(namespaces))
+class _Codes:
+    """Gives each value that comes a small number; it is known by it from then on."""
 
+    def __init__(self) -> None:
+        self.known: Any = None  # by number
 
-def listed(keys: Any) -> list[Any]:
-    """Return the keys of an array as objects."""
-    found: list[Any] = keys.to_numpy(zero_copy_only=False).tolist()
-    return found
+    def of(self, parts: Sequence[Any]) -> Any:
+        """Return the numbers of the values of several arrays, in order."""
+        pa = _arrow()
+        values = pa.chunked_array(parts)
+        if self.known is None:
+            self.known = parts[0].slice(0, 0)
+        # hot path: 50 to 80 ns a key, of 100,000; looking them up in a dict takes 230 to 450.
+        found = pa.compute.index_in(values, value_set=self.known)
+        if not found.null_count:
+            return found.to_numpy()
+        is_new, codes = found.is_null(), found.fill_null(0).to_numpy().copy()
+        new = values.filter(is_new).combine_chunks().dictionary_encode()
+        codes[is_new.to_numpy()] = new.indices.to_numpy() + len(self.known)
+        self.known = pa.concat_arrays([self.known, new.dictionary])
+        return codes
 
 
 class KeyCodes:
@@ -68,37 +127,67 @@ class KeyCodes:
 
     def __init__(self, group_count: int) -> None:
         self._group_count = group_count
-        self.keys: Any = None  # by number
+        self._parts: list[_Codes] = []
+        self._pairs: list[_Codes] = []  # of the parts up to one, and the next
+        self.keys: Keys | None = None  # by number
         self.groups = numpy().empty(0, numpy().int64)  # by number
 
     def __len__(self) -> int:
         return len(self.groups)
 
-    def of(self, parts: Sequence[Any]) -> Any:
-        """Return the numbers of the keys of several arrays, in order."""
-        pa = _arrow()
-        keys = pa.chunked_array(parts)
-        if self.keys is None:
-            self.keys = parts[0].slice(0, 0)
-        # hot path: 50 to 80 ns a key, of 100,000; looking them up in a dict takes 230 to 450.
-        found = pa.compute.index_in(keys, value_set=self.keys)
-        if not found.null_count:
-            return found.to_numpy()
-        is_new, codes = found.is_null(), found.fill_null(0).to_numpy().copy()
-        new = keys.filter(is_new).combine_chunks().dictionary_encode()
-        codes[is_new.to_numpy()] = new.indices.to_numpy() + len(self)
-        self._add(new.dictionary)
+    def of(self, several: Sequence[Keys]) -> Any:
+        """Return the numbers of the keys of several columns, in order."""
+        if self.keys is None or not self.keys.is_like(several[0]):
+            self.__init__(self._group_count)  # type: ignore[misc]  # it begins again
+            count = len(several[0].parts)
+            self._parts = [_Codes() for _ in range(count)]
+            self._pairs = [_Codes() for _ in range(count - 1)]
+            self.keys = Keys(
+                tuple(part.slice(0, 0) for part in several[0].parts), several[0].is_tuple
+            )
+        codes, *others = [
+            one.of([keys.parts[place] for keys in several]) for place, one in enumerate(self._parts)
+        ]
+        pa, np = _arrow(), numpy()
+        for pairs, other in zip(self._pairs, others, strict=True):
+            pair = (codes.astype(np.int64) << _CODE_BITS) | other
+            codes = pairs.of([pa.array(pair)])
+        self._know()
         return codes
 
-    def _add(self, new: Any) -> None:
-        np, count = numpy(), self._group_count
-        groups = [key_group(encode_key(key), group_count=count) for key in listed(new)]
-        self.groups = np.concatenate((self.groups, np.array(groups, np.int64)))
-        self.keys = _arrow().concat_arrays([self.keys, new])
+    def _know(self) -> None:
+        """Find out keys and key groups of the numbers that are new."""
+        np = numpy()
+        coder = self._pairs[-1] if self._pairs else self._parts[0]
+        first, count = len(self), len(coder.known)
+        if first == count:
+            return
+        codes = np.arange(first, count)
+        places: list[Any] = []
+        for pairs in reversed(self._pairs):
+            pair = pairs.known.to_numpy()[codes]
+            places.append(pair & ((1 << _CODE_BITS) - 1))
+            codes = pair >> _CODE_BITS
+        places.append(codes)
+        taken = zip(self._parts, reversed(places), strict=True)
+        assert self.keys is not None
+        new = Keys(
+            tuple(one.known.take(_arrow().array(place)) for one, place in taken),
+            self.keys.is_tuple,
+        )
+        listed, groups = new.listed(), self._group_count
+        found = [key_group(encode_key(key), group_count=groups) for key in listed]
+        self.groups = np.concatenate((self.groups, np.array(found, np.int64)))
+        self.keys = self.keys.followed_by(new)
 
 
-def packed_keys(keys: Any, bounds: Sequence[int]) -> list[PackedKeys]:
-    """Return an array of keys as plain data, cut at ``bounds``, which begin with 0."""
+def packed_keys(keys: Keys, bounds: Sequence[int]) -> list[PackedKeys]:
+    """Return a column of keys as plain data, cut at ``bounds``, which begin with 0."""
+    parts = [_packed_part(part, bounds) for part in keys.parts]
+    return [(keys.is_tuple, list(block)) for block in zip(*parts, strict=True)]
+
+
+def _packed_part(keys: Any, bounds: Sequence[int]) -> list[_PackedPart]:
     np = numpy()
     if _arrow().types.is_integer(keys.type):
         ints = NarrowInts(keys.to_numpy())
@@ -114,12 +203,18 @@ def packed_keys(keys: Any, bounds: Sequence[int]) -> list[PackedKeys]:
 
 
 def are_alike(several: Iterable[PackedKeys]) -> bool:
-    """Tell whether all are strings, or all are ints."""
-    return len({text is None for _, text in several}) == 1
+    """Tell whether all are strings, or all are ints, or tuples of the same."""
+    shapes = {(is_tuple, *(text is None for _, text in parts)) for is_tuple, parts in several}
+    return len(shapes) == 1
 
 
-def unpacked_keys(several: Sequence[PackedKeys]) -> Any:
-    """Return in one array what ``packed_keys`` made; all of it strings, or all of it ints."""
+def unpacked_keys(several: Sequence[PackedKeys]) -> Keys:
+    """Return in one column what ``packed_keys`` made; all of it alike."""
+    by_part = zip(*(parts for _, parts in several), strict=True)
+    return Keys(tuple(map(_unpacked_part, by_part)), several[0][0])
+
+
+def _unpacked_part(several: Sequence[_PackedPart]) -> Any:
     pa, np = _arrow(), numpy()
     ints = unpacked(ints for ints, _ in several)
     texts = [text for _, text in several if text is not None]
@@ -130,7 +225,7 @@ def unpacked_keys(several: Sequence[PackedKeys]) -> Any:
     return pa.LargeStringArray.from_buffers(len(ints), *buffers)
 
 
-def ordered(keys: Any, groups: Any) -> tuple[Any, Any, Any]:
+def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
     """Return the keys without repetition, the group of each, and where among them each row's is.
 
     Keys stand by key group, and within one in the order in which windows fire.
@@ -140,12 +235,26 @@ def ordered(keys: Any, groups: Any) -> tuple[Any, Any, Any]:
         groups: The key group of each row.
     """
     np = numpy()
-    coded = keys.dictionary_encode()
-    codes, known = coded.indices.to_numpy(), coded.dictionary
-    group_of = np.empty(len(known), np.int64)
+    ranks = [_ranks(part) for part in keys.parts]
+    codes, _ = ranks[0]
+    for more, count in ranks[1:]:
+        _, codes = np.unique(codes * count + more, return_inverse=True)
+    found = int(codes.max()) + 1
+    # In the order of the keys, which is that of their numbers.
+    firsts, group_of = np.empty(found, np.int64), np.empty(found, np.int64)
+    firsts[codes] = np.arange(len(codes))
     group_of[codes] = groups
-    order = _arrow().compute.sort_indices(known).to_numpy()
-    order = order[group_of[order].argsort(kind="stable")]
-    namespaces = np.empty(len(known), np.int64)
-    namespaces[order] = np.arange(len(known))
-    return picked(known, order), group_of[order], namespaces[codes]
+    order = group_of.argsort(kind="stable")
+    places = np.empty(found, np.int64)
+    places[order] = np.arange(found)
+    return keys.picked(firsts[order]), group_of[order], places[codes]
+
+
+def _ranks(part: Any) -> tuple[Any, int]:
+    """Return the place of each value among the different ones in order, and how many these are."""
+    np = numpy()
+    coded = part.dictionary_encode()
+    order = _arrow().compute.sort_indices(coded.dictionary).to_numpy()
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = np.arange(len(order))
+    return ranks[coded.indices.to_numpy()], len(order)

@@ -18,13 +18,7 @@ from bicycle_runtime.operators.columnar.arrays import (
 from bicycle_runtime.operators.columnar.choice import FieldColumn
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.columnar.folded import Folded, unpacked_folded
-from bicycle_runtime.operators.columnar.keys import (
-    are_alike,
-    listed,
-    ordered,
-    picked,
-    unpacked_keys,
-)
+from bicycle_runtime.operators.columnar.keys import Keys, are_alike, ordered, unpacked_keys
 from bicycle_runtime.operators.preaggregation.accumulators import Part
 
 __all__ = ["ColumnMerge", "ColumnWindow"]
@@ -36,20 +30,20 @@ class ColumnWindow:
 
     Shape: ``groups``, ``codes`` and each of the ``contents`` have an item for each key, by key
     group and within one in the order in which windows fire. ``names`` has the key of each code,
-    as an array.
+    in a column.
     """
 
     start: int
     groups: Any
     codes: Any
     contents: list[Folded]
-    names: Any
+    names: Keys
     is_whole: bool
 
     def keys(self) -> list[Any]:
         """Return the keys."""
         # hot path: 50 ns a key; strings that are there by now lie far from each other, and cost 90.
-        return listed(picked(self.names, self.codes))
+        return self.names.picked(self.codes).listed()
 
     def columns(self) -> list[list[Any]]:
         """Return the number that each aggregate comes to, by key."""

@@ -11,13 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property, partial
 from itertools import chain
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, Protocol, overload, runtime_checkable
 
-from bicycle_runtime.contract import SourceReader
-from bicycle_runtime.operators.columnar.arrays import number_array
+import msgspec
 
-__all__ = ["FieldReader", "FieldRecords", "LazyRecords", "TupleRecords", "joined"]
+from bicycle_runtime.contract import SourceReader
+
+__all__ = [
+    "MISSING",
+    "DictRecords",
+    "FieldReader",
+    "FieldRecords",
+    "LazyRecords",
+    "TupleRecords",
+    "joined",
+]
 
 
 class LazyRecords(Sequence[Any]):
@@ -57,26 +66,34 @@ class FieldRecords(LazyRecords):
     Args:
         rows: An object for each record that has its fields.
         make: Makes the records themselves, as many as there are rows.
+        getter: Gives what looks a field up in a row, by its name; a row without it has ``missing``
+            there, or the look-up raises.
     """
 
-    def __init__(self, rows: list[Any], make: Callable[[], list[Any]]) -> None:
+    def __init__(
+        self, rows: list[Any], make: Callable[[], list[Any]],
+        *, getter: Callable[[str], Callable[[Any], Any]] = attrgetter,
+    ) -> None:  # fmt: skip
         super().__init__(len(rows), make)
-        self._rows = rows
-        self._columns: dict[str, list[Any]] = {}
-        self._arrays: dict[str, Any] = {}
+        self.rows = rows
+        self.getter = getter
 
-    def column(self, name: str) -> list[Any]:
-        """Return a field of every record."""
-        found = self._columns.get(name)
-        if found is None:
-            found = self._columns[name] = list(map(attrgetter(name), self._rows))
-        return found
 
-    def numbers(self, name: str) -> Any:
-        """Return a field of ints, or of floats, as an array; None when an int has over 64 bits."""
-        if name not in self._arrays:
-            self._arrays[name] = number_array(self.column(name))
-        return self._arrays[name]
+class DictRecords(FieldRecords):
+    """Records that are there already: dicts, as a rule.
+
+    Args:
+        records: The records.
+    """
+
+    def __init__(self, records: list[Any]) -> None:
+        super().__init__(
+            records, lambda: records, getter=lambda name: methodcaller("get", name, MISSING)
+        )
+
+
+# What a row has for a field that its record lacks.
+MISSING = msgspec.UNSET
 
 
 @runtime_checkable

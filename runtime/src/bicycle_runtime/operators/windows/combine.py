@@ -11,7 +11,8 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.fold import ColumnFold
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.frames import Frame
+from bicycle_runtime.operators.columnar.vectors import Vector
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -84,13 +85,13 @@ class CombineOperator(Operator, Timed):
             sent += self._placement.blocks()
         return self._batch(sent)
 
-    def fold_columns(self, records: FieldRecords) -> Batch | None:
+    def fold_columns(self, key: Vector, times: Any, frame: Frame) -> Batch | None:
         """Fold records by field; None when these must be folded one by one: none was taken."""
         assert self._columns is not None
-        last_ms = self._columns.add(records, self._placement.least_open(self._closed))
-        if last_ms is None:
+        least_open = self._placement.least_open(self._closed)
+        if not self._columns.add(key, times, frame, least_open=least_open):
             return None
-        self._last_ms = last_ms
+        self._last_ms = int(times[-1])
         return self._batch(self._columns.take() if self._columns.is_full else [])
 
     def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # what is held back travels whatever the time

@@ -1,0 +1,125 @@
+"""Frames: records as columns, on their way through the steps of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import compress
+from typing import Any
+
+from bicycle_runtime.operators.columnar.kernel import evaluate
+from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
+from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
+from bicycle_sdk.expressions import Expression
+
+__all__ = ["Frame", "MappedFrame", "SourceFrame", "mapped"]
+
+Name = str | int | None  # of a field, a place in a tuple, or of a record that is a plain value
+_MISSING = type(MISSING)
+
+
+class SourceFrame:
+    """Records as a source gave them; a field is looked up when it is asked for first.
+
+    Args:
+        rows: An object for each.
+        records: Which these are: it knows how fields are looked up.
+        kinds: The types of fields that were declared, and checked by the source.
+        known: Fields that were looked up before.
+    """
+
+    def __init__(
+        self, rows: Sequence[Any], records: FieldRecords, kinds: Mapping[str, type],
+        known: Mapping[str, Vector] | None = None,
+    ) -> None:  # fmt: skip
+        self._rows, self._records, self._kinds = rows, records, kinds
+        self._known = dict(known or {})
+        self.count = len(rows)
+
+    def field(self, name: str) -> Vector:
+        """Return a field of each."""
+        found = self._looked_up(name)
+        if _MISSING in found.kinds:
+            raise Refused
+        return found
+
+    def field_or(self, name: str, default: Vector) -> Vector:
+        """Return a field of each; what ``default`` has where there is none."""
+        found = self._looked_up(name)
+        if _MISSING not in found.kinds:
+            return found
+        pairs = zip(found.items, default.each(), strict=True)
+        return Vector(self.count, [other if item is MISSING else item for item, other in pairs])
+
+    def picked(self, mask: Mask) -> SourceFrame:
+        """Return some of them."""
+        known = {name: vector.picked(mask) for name, vector in self._known.items()}
+        rows = list(compress(self._rows, mask.listed))
+        return SourceFrame(rows, self._records, self._kinds, known)
+
+    def _looked_up(self, name: str) -> Vector:
+        found = self._known.get(name)
+        if found is None:
+            kind = self._kinds.get(name)
+            try:
+                items = list(map(self._records.getter(name), self._rows))
+            except (AttributeError, KeyError, TypeError) as error:
+                raise Refused from error
+            kinds = None if kind is None else frozenset({kind})
+            found = self._known[name] = Vector(self.count, items, kinds=kinds)
+        return found
+
+
+class MappedFrame:
+    """Records that a map made.
+
+    Args:
+        count: How many they are.
+        columns: By the names of their fields.
+    """
+
+    def __init__(self, count: int, columns: Mapping[Name, Vector]) -> None:
+        self.count = count
+        self.columns = columns
+
+    def field(self, name: Name) -> Vector:
+        """Return a field of each."""
+        try:
+            return self.columns[name]
+        except KeyError as error:
+            raise Refused from error
+
+    def field_or(self, name: Name, default: Vector) -> Vector:
+        """Return a field of each; all have the same ones."""
+        return self.columns.get(name, default)
+
+    def picked(self, mask: Mask) -> MappedFrame:
+        """Return some of them."""
+        columns = {name: vector.picked(mask) for name, vector in self.columns.items()}
+        return MappedFrame(mask.count, columns)
+
+
+Frame = SourceFrame | MappedFrame
+
+
+def mapped(expression: Expression, frame: Frame) -> MappedFrame:
+    """Return the records that a map makes of others.
+
+    Raises:
+        Refused: they must be made one by one.
+    """
+    match expression.operation:
+        case "given":
+            if not expression.arguments[0]():
+                raise Refused
+            return mapped(expression.arguments[1], frame)
+        case "record":
+            names, *values = expression.arguments
+        case "make":
+            _, names, *values = expression.arguments
+        case _:
+            found = evaluate(expression, frame)
+            if isinstance(found, TupleVector):
+                return MappedFrame(frame.count, dict(enumerate(found.parts)))
+            return MappedFrame(frame.count, {None: found})
+    columns = {name: evaluate(value, frame) for name, value in zip(names, values, strict=True)}
+    return MappedFrame(frame.count, columns)

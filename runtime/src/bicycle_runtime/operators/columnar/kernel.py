@@ -1,0 +1,325 @@
+"""The kernel: expressions over columns of records, with exactly what Python gives for each record.
+
+Arrays compute where they come to the same: ints as long as 64 bits hold every result, floats by the
+rules of IEEE 754, which are Python's. Everything else is done value by value with Python's own
+functions, in one sweep. Where a record would fail, or values have types whose operators may be
+anybody's code, the kernel refuses all of them, and they go one by one: so errors meet ``on_error``
+with the record in hand.
+
+What computes columns from columns is a ``Step``: an expression here, and whatever else gives the
+same for each record, or refuses.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from bicycle_runtime.operators.columnar.arrays import numpy
+from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
+from bicycle_sdk.expressions import OPERATIONS, Expression
+
+__all__ = ["Columns", "evaluate", "mask_of"]
+
+_PLAIN = frozenset({int, float, str, bool, type(None)})
+_CONTAINERS = frozenset({list, dict, tuple})
+_INT_MAX = (1 << 63) - 1
+_EXACT_MAX = 1 << 53  # ints up to here are floats
+_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
+_NUMBERS = frozenset({"i", "f"})
+_DIGITS_MAX = 15
+_SCALED_MAX = float(1 << 40)  # so that scaling is wrong by less than 0.0001
+_TIE_NEAR = 1e-3
+
+
+class Columns(Protocol):
+    """Records as columns."""
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+
+    def field(self, name: Any) -> Vector:
+        """Return a field of each.
+
+        Raises:
+            Refused: a record has none of that name.
+        """
+
+    def field_or(self, name: Any, default: Vector) -> Vector:
+        """Return a field of each; what ``default`` has where there is none."""
+
+    def picked(self, mask: Mask) -> Columns:
+        """Return some of them."""
+
+
+def evaluate(expression: Expression, columns: Columns) -> Vector:
+    """Return the value of an expression for each record.
+
+    Raises:
+        Refused: it must be asked record by record.
+    """
+    special = _SPECIAL.get(expression.operation)
+    if special is not None:
+        return special(expression.arguments, columns)
+    values = [
+        evaluate(one, columns)
+        if isinstance(one, Expression)
+        else Vector.constant(one, columns.count)
+        for one in expression.arguments
+    ]
+    return _computed(expression.operation, values, columns.count)
+
+
+def mask_of(condition: Vector) -> Mask:
+    """Return for which records a value counts as true.
+
+    Raises:
+        Refused: that is for code of its type to tell.
+    """
+    np = numpy()
+    array = condition.array
+    if array is None:
+        if not condition.kinds <= _PLAIN:
+            raise Refused
+        array = np.array(list(map(bool, condition.each())), np.bool_)
+    elif array.dtype.kind != "b":
+        array = array != 0
+    return Mask(np.broadcast_to(array, condition.count))
+
+
+def _computed(operation: str, values: list[Vector], count: int) -> Vector:
+    if all(value.is_constant for value in values):
+        return _by_items(OPERATIONS[operation], values, count)
+    rule = _RULES.get(operation)
+    if rule is not None:
+        arrays = [value.array for value in values]
+        if all(array is not None for array in arrays):
+            found = rule(operation, *arrays)
+            if found is not None:
+                return Vector(count, None, found)
+    if operation == "is_null":
+        return _are_null(values[0])
+    if operation == "round":
+        rounded = _rounded(*values)
+        if rounded is not None:
+            return Vector(count, None, rounded)
+    return _by_items(OPERATIONS[operation], values, count)
+
+
+def _by_items(function: Callable[..., Any], values: list[Vector], count: int) -> Vector:
+    """Return what a function of Python gives for the values of each record."""
+    if not all(_is_plain(value) for value in values):
+        raise Refused
+    try:
+        if all(value.is_constant for value in values):
+            return Vector.constant(function(*(value.value for value in values)), count)
+        # hot path: 25 to 60 ns a value, without a call of Python code.
+        return Vector(count, list(map(function, *(value.each() for value in values))))
+    except Exception as error:  # Which record failed is found out one by one.
+        raise Refused from error
+
+
+def _is_plain(value: Vector) -> bool:
+    """Tell whether operators of the values run no code but Python's."""
+    if value.kinds <= _PLAIN:
+        return True
+    return value.is_constant and _is_plain_constant(value.value)
+
+
+def _is_plain_constant(value: Any) -> bool:
+    return type(value) in (tuple, frozenset, list, set) and set(map(type, value)) <= _PLAIN
+
+
+def _are_null(value: Vector) -> Vector:
+    np = numpy()
+    if type(None) not in value.kinds:
+        return Vector(value.count, None, np.zeros(value.count, np.bool_))
+    nulls = [item is None for item in value.items]
+    return Vector(value.count, None, np.array(nulls, np.bool_))
+
+
+def _tuple(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    return TupleVector(columns.count, [evaluate(one, columns) for one in arguments])
+
+
+def _given(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return a value that holds while what a name stands for is the same."""
+    is_same, value = arguments
+    if not is_same():
+        raise Refused
+    return evaluate(value, columns)
+
+
+def _applied(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    function, *values = arguments
+    if function is operator.not_:
+        return Vector(columns.count, None, ~mask_of(evaluate(values[0], columns)).array)
+    return _by_items(function, [evaluate(one, columns) for one in values], columns.count)
+
+
+def _chosen(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return one of two values for each record; either is computed only where it counts."""
+    condition, first, second = arguments
+    mask = mask_of(evaluate(condition, columns))
+    if mask.count == columns.count:
+        return evaluate(first, columns)
+    if not mask.count:
+        return evaluate(second, columns)
+    others = mask.others()
+    return _merged(
+        mask, evaluate(first, columns.picked(mask)), evaluate(second, columns.picked(others))
+    )
+
+
+def _merged(mask: Mask, first: Vector, second: Vector) -> Vector:
+    np, count = numpy(), len(mask.array)
+    arrays = first.array, second.array
+    if all(array is not None for array in arrays) and arrays[0].dtype == arrays[1].dtype:
+        merged = np.empty(count, arrays[0].dtype)
+        merged[mask.array], merged[~mask.array] = arrays
+        return Vector(count, None, merged)
+    rest = iter(first.each()), iter(second.each())
+    return Vector(count, [next(rest[0] if is_first else rest[1]) for is_first in mask.listed])
+
+
+def _item(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    base, index = (evaluate(one, columns) for one in arguments)
+    if isinstance(base, TupleVector):
+        if not index.is_constant or type(index.value) is not int:
+            raise Refused
+        try:
+            return base.parts[index.value]
+        except IndexError as error:
+            raise Refused from error
+    if not (base.kinds <= _PLAIN | _CONTAINERS and index.kinds <= _PLAIN):
+        raise Refused
+    try:
+        return Vector(columns.count, list(map(operator.getitem, base.each(), index.each())))
+    except Exception as error:  # Which record failed is found out one by one.
+        raise Refused from error
+
+
+# What is more than a function of values.
+_SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
+    "field": lambda arguments, columns: columns.field(arguments[0]),
+    "field_or": lambda arguments, columns: columns.field_or(
+        arguments[0], evaluate(arguments[1], columns)
+    ),
+    "itself": lambda _, columns: columns.field(None),
+    "literal": lambda arguments, columns: Vector.constant(arguments[0], columns.count),
+    "free": lambda arguments, columns: Vector.constant(arguments[0](), columns.count),
+    "if": _chosen,
+    "tuple": _tuple,
+    "item": _item,
+    "given": _given,
+    "apply": _applied,
+}
+
+
+# Rules for arrays. Each returns None where Python's own operators must compute, value by value.
+
+
+def _arithmetic(operation: str, a: Any, b: Any) -> Any:
+    kinds = a.dtype.kind + b.dtype.kind
+    if not set(kinds) <= _NUMBERS:
+        return None
+    np = numpy()
+    if kinds == "ii":
+        far = _magnitude(a), _magnitude(b)
+        if (far[0] * far[1] if operation == "*" else far[0] + far[1]) > _INT_MAX:
+            return None
+    with np.errstate(all="ignore"):
+        return _FUNCTIONS[operation](a, b)
+
+
+def _divided(_: str, a: Any, b: Any) -> Any:
+    kinds = a.dtype.kind + b.dtype.kind
+    if not set(kinds) <= _NUMBERS:
+        return None
+    if (b == 0).any():
+        raise Refused
+    if kinds == "ii" and max(_magnitude(a), _magnitude(b)) > _EXACT_MAX:
+        return None
+    with numpy().errstate(all="ignore"):
+        return numpy().true_divide(a, b)
+
+
+def _floored(operation: str, a: Any, b: Any) -> Any:
+    if a.dtype.kind + b.dtype.kind != "ii" or _magnitude(a) > _INT_MAX:
+        return None
+    if (b == 0).any():
+        raise Refused
+    np = numpy()
+    return np.floor_divide(a, b) if operation == "//" else np.remainder(a, b)
+
+
+def _comparison(operation: str, a: Any, b: Any) -> Any:
+    if a.dtype.kind != b.dtype.kind:
+        if not {a.dtype.kind, b.dtype.kind} <= _NUMBERS:
+            return None
+        # Python compares an int with a float exactly.
+        if _magnitude(a if a.dtype.kind == "i" else b) > _EXACT_MAX:
+            return None
+    return _FUNCTIONS[operation](a, b)
+
+
+def _logical(operation: str, a: Any, b: Any) -> Any:
+    if a.dtype.kind + b.dtype.kind != "bb":
+        return None
+    return _FUNCTIONS[operation](a, b)
+
+
+def _negation(_: str, a: Any) -> Any:
+    return ~a if a.dtype.kind == "b" else None
+
+
+def _sign(operation: str, a: Any) -> Any:
+    if a.dtype.kind == "b" or (a.dtype.kind == "i" and _magnitude(a) > _INT_MAX):
+        return None
+    return -a if operation == "negative" else abs(a)
+
+
+def _rounded(value: Vector, digits: Vector) -> Any:
+    """Return rounded numbers; what lies near the middle of two is rounded by Python."""
+    array, places = value.array, digits.value
+    if array is None or array.dtype.kind == "b":
+        return None
+    if array.dtype.kind == "i":
+        return array if places is None or (type(places) is int and places >= 0) else None
+    np = numpy()
+    if places is not None and not (type(places) is int and 0 <= places <= _DIGITS_MAX):
+        return None
+    scale = 10.0 ** (places or 0)
+    scaled = array * scale
+    if not (np.abs(scaled) < _SCALED_MAX).all():
+        return None
+    whole = np.rint(scaled)
+    if places is None:
+        return whole.astype(np.int64)
+    rounded = whole / scale
+    unsure = np.flatnonzero(np.abs(np.abs(scaled - whole) - 0.5) < _TIE_NEAR)
+    if len(unsure):
+        rounded[unsure] = [round(number, places) for number in array[unsure].tolist()]
+    return rounded
+
+
+def _magnitude(array: Any) -> int:
+    return max(-int(array.min()), int(array.max()))
+
+
+_FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul,
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge, "&": operator.and_, "|": operator.or_,
+}  # fmt: skip
+_RULES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(("+", "-", "*"), _arithmetic),
+    "/": _divided,
+    **dict.fromkeys(("//", "%"), _floored),
+    **dict.fromkeys(_COMPARISONS, _comparison),
+    **dict.fromkeys(("&", "|"), _logical),
+    "~": _negation,
+    **dict.fromkeys(("negative", "absolute"), _sign),
+}

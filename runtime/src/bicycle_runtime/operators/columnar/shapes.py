@@ -1,0 +1,105 @@
+"""Shapes: what is known of records before any is there, and which expressions fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from bicycle_runtime.records.rows import field_names, is_mapping, other_fields, plain_fields
+from bicycle_sdk.expressions import Expression
+
+__all__ = ["Shape", "mapped_shape", "shape_of"]
+
+_RECORDS = frozenset({"record", "make"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """How fields are looked up in records, and which they have.
+
+    ``names`` are all of them, None where any may be there; ``kinds`` has the types of those that
+    are known: object for what holds neither numbers nor texts.
+    """
+
+    form: Literal["object", "mapping", "tuple", "value"]
+    names: frozenset[Any] | None
+    kinds: Mapping[Any, type] = field(default_factory=dict)
+
+    def problem(self, expression: Expression) -> str | None:
+        """Return why an expression cannot be computed of such records; None when it can."""
+        for part in _parts(expression):
+            if part.operation in _RECORDS:
+                return "it makes records within a value"
+            if not self._has(part):
+                return "it looks up what its records do not have"
+        return None
+
+    def fields_of(self, expression: Expression) -> set[str]:
+        """Return the names of the fields that an expression looks up."""
+        looked_up = ("field", "field_or")
+        return {part.arguments[0] for part in _parts(expression) if part.operation in looked_up}
+
+    def kind_of(self, expression: Expression) -> type | None:
+        """Return the type of what a field holds; None when unknown, or it is no field."""
+        if expression.operation == "itself":
+            return self.kinds.get(None)
+        return self.kinds.get(expression.arguments[0]) if expression.operation == "field" else None
+
+    def _has(self, part: Expression) -> bool:
+        if part.operation == "itself":
+            return self.form == "value"
+        if part.operation == "field_or":
+            return self.form == "mapping"
+        if part.operation != "field":
+            return True
+        name, *way = part.arguments
+        forms = {"attribute": ("object",), "item": ("mapping", "tuple")}
+        fits = self.form in (forms[way[0]] if way else ("object", "mapping"))
+        return fits and (self.names is None or name in self.names)
+
+
+def shape_of(record_type: Any) -> Shape | None:
+    """Return the shape of what a source reads as a type; None when its fields may be code."""
+    names = field_names(record_type)
+    kinds = {**dict.fromkeys(other_fields(record_type), object), **plain_fields(record_type)}
+    if is_mapping(record_type):
+        return Shape(form="mapping", names=names, kinds=kinds)
+    return None if names is None else Shape(form="object", names=names, kinds=kinds)
+
+
+def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, str | None]:
+    """Return the shape of what a map gives; None, and why, when it must be called.
+
+    Args:
+        expression: What the map computes.
+        shape: Of its input.
+    """
+    values: list[Any]
+    match expression.operation:
+        case "given":
+            return mapped_shape(expression.arguments[1], shape)
+        case "record":
+            form: Literal["object", "mapping", "tuple", "value"] = "mapping"
+            names, *values = expression.arguments
+        case "make":
+            form = "object"
+            _, names, *values = expression.arguments
+        case "tuple":
+            form, names, values = "tuple", range(len(expression.arguments)), [*expression.arguments]
+        case _:
+            form, names, values = "value", (None,), [expression]
+    for value in values:
+        problem = shape.problem(value)
+        if problem is not None:
+            return None, problem
+    kinds = {name: shape.kind_of(value) for name, value in zip(names, values, strict=True)}
+    known = {name: kind for name, kind in kinds.items() if kind is not None}
+    return Shape(form=form, names=frozenset(names), kinds=known), None
+
+
+def _parts(expression: Expression) -> Iterator[Expression]:
+    yield expression
+    for argument in expression.arguments:
+        if isinstance(argument, Expression):
+            yield from _parts(argument)

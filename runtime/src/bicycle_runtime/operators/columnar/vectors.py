@@ -1,0 +1,176 @@
+"""Vectors: a value for each of many records, as an array of numbers or as Python's objects.
+
+Which of the two there is shows in nothing but the pace. A vector knows the types of its values, and
+those exactly: a bool is no int here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import compress, repeat
+from typing import Any
+
+from bicycle_runtime.operators.columnar.arrays import magnitude, number_array, numpy
+
+__all__ = ["Refused", "TupleVector", "Vector"]
+
+_KINDS: dict[str, frozenset[type]] = {
+    "i": frozenset({int}),
+    "f": frozenset({float}),
+    "b": frozenset({bool}),
+}
+_NONE_YET = object()
+
+
+class Refused(Exception):  # nothing is wrong: these records go one by one
+    """Columns cannot tell what Python would give for each record, or a record may fail."""
+
+
+class Vector:
+    """A value for each record.
+
+    Args:
+        count: How many they are.
+        items: The values as Python's; None where there is an array.
+        array: The values as an array of int64, float64 or bool.
+        kinds: Their types, when known.
+        is_constant: All values are the one that ``items`` or ``array`` has.
+    """
+
+    __slots__ = ("_array", "_items", "_kinds", "count", "is_constant")
+
+    def __init__(
+        self, count: int, items: list[Any] | None = None, array: Any = _NONE_YET,
+        *, kinds: frozenset[type] | None = None, is_constant: bool = False,
+    ) -> None:  # fmt: skip
+        self.count = count
+        self.is_constant = is_constant
+        self._items = items
+        self._array = array
+        self._kinds = kinds
+
+    @classmethod
+    def constant(cls, value: Any, count: int) -> Vector:
+        """Return the same value for each record."""
+        return cls(count, [value], is_constant=True)
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The types of the values."""
+        if self._kinds is None:
+            if self._items is None:
+                self._kinds = _KINDS[self._array.dtype.kind]
+            else:
+                # hot path: 12 ns a value.
+                self._kinds = frozenset(map(type, self._items))
+        return self._kinds
+
+    @property
+    def array(self) -> Any:
+        """The values as an array, of one item where they are constant; None where none holds them.
+
+        That is so unless all are ints of 64 bits, all floats, or all bools.
+        """
+        if self._array is _NONE_YET:
+            assert self._items is not None
+            self._array = None
+            if len(self.kinds) == 1:
+                [kind] = self.kinds
+                if kind in (int, float):
+                    self._array = number_array(self._items)
+                elif kind is bool:
+                    self._array = numpy().array(self._items, numpy().bool_)
+        return self._array
+
+    @property
+    def numbers(self) -> Any:
+        """The values as an array of ints or floats, one for each; None where none holds them."""
+        array = self.array
+        if array is None or array.dtype.kind == "b":
+            return None
+        return numpy().broadcast_to(array, self.count) if self.is_constant else array
+
+    @property
+    def items(self) -> list[Any]:
+        """The values as Python's."""
+        if self.is_constant:
+            return [self.value] * self.count
+        if self._items is None:
+            self._items = self._array.tolist()
+        return self._items
+
+    @property
+    def value(self) -> Any:
+        """The value that all have, where they are constant."""
+        assert self._items is not None
+        return self._items[0]
+
+    def each(self) -> Any:
+        """Return what gives the values one after another."""
+        return repeat(self.value, self.count) if self.is_constant else self.items
+
+    def picked(self, mask: Mask) -> Vector:
+        """Return the values of some of the records."""
+        if self.is_constant:
+            return Vector(mask.count, self._items, kinds=self._kinds, is_constant=True)
+        if self._array is not _NONE_YET and self._array is not None:
+            return Vector(mask.count, None, self._array[mask.array], kinds=self._kinds)
+        return Vector(mask.count, list(compress(self.items, mask.listed)), kinds=self._smaller())
+
+    def magnitude(self) -> int:
+        """Return the greatest distance from zero, of an array of ints."""
+        return magnitude(self.array)
+
+    def _smaller(self) -> frozenset[type] | None:
+        """Return the types that some of the values have, as far as it is known without a look."""
+        return self._kinds if self._kinds is not None and len(self._kinds) == 1 else None
+
+
+class TupleVector(Vector):
+    """A tuple for each record, whose parts are vectors.
+
+    Args:
+        count: How many they are.
+        parts: At least one.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self, count: int, parts: Sequence[Vector]) -> None:
+        super().__init__(count, None, None, kinds=frozenset({tuple}))
+        self.parts = tuple(parts)
+
+    @property
+    def items(self) -> list[Any]:
+        if self._items is None:
+            self._items = list(zip(*(part.each() for part in self.parts), strict=True))
+        return self._items
+
+    def picked(self, mask: Mask) -> Vector:
+        return TupleVector(mask.count, [part.picked(mask) for part in self.parts])
+
+
+class Mask:
+    """Which records are meant.
+
+    Args:
+        array: A bool for each.
+    """
+
+    __slots__ = ("_listed", "array", "count")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+        self.count = int(array.sum())
+        self._listed: list[bool] | None = None
+
+    @property
+    def listed(self) -> list[bool]:
+        """The same as a list."""
+        if self._listed is None:
+            self._listed = self.array.tolist()
+        return self._listed
+
+    def others(self) -> Mask:
+        """Return the records that are not meant."""
+        return Mask(~self.array)

@@ -1,0 +1,176 @@
+"""Functions that are read: what they compute as an expression, and which cannot be read."""
+
+from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
+
+import pytest
+
+from bicycle_runtime.operators.columnar.reading import Reading, read
+from bicycle_sdk.expressions import col
+
+LIMIT = 3
+_SHOWN: list[object] = []
+
+
+@dataclass
+class Order:
+    user: str
+    total: int
+    note: str = ""
+
+
+@dataclass
+class Checked:
+    total: int
+
+    def __post_init__(self) -> None:
+        self.total += 1
+
+
+@dataclass
+class Listing:
+    items: list[int] = field(default_factory=list)
+
+
+def documented(record):
+    """Return the key, as the line below says."""
+    return record.key
+
+
+def with_default(record, other=1):  # the default is the point
+    return record.key
+
+
+def closing_over(name):
+    return lambda record: name.key
+
+
+async def awaited(record):
+    return record.key
+
+
+def yielded(record):
+    yield record.key
+
+
+def branches(record):
+    doubled = record.value * 2
+    if doubled > LIMIT and record.kind in ("a", "b"):
+        return doubled
+    return 0 if record.other is None else -doubled
+
+
+def loops(record):
+    total = 0
+    for value in record.values:
+        total += value
+    return total
+
+
+def guarded(record):
+    try:
+        return record.value
+    except KeyError:
+        return 0
+
+
+def is_large(record):
+    return record["value"] > LIMIT
+
+
+def forever(record):
+    return forever(record)
+
+
+class Selecting:
+    def __call__(self, record):
+        return record.key
+
+    def method(self, record):
+        return record.key
+
+
+@pytest.mark.parametrize(
+    ("function", "shown"),
+    [
+        (lambda record: record.key, "col('key')"),
+        (lambda name: name["value"], "col('value')"),
+        (documented, "col('key')"),
+        (attrgetter("key"), "col('key')"),
+        (itemgetter("a", "b"), "(col('a'), col('b'))"),
+        (col("key") * 2, "col('key') * 2"),
+        (lambda r: r.a + 1 > 2 * r.b, "(col('a') + 1) > (2 * col('b'))"),
+        (lambda r: (r.a, r.b), "(col('a'), col('b'))"),
+        (lambda r: {"a": r["b"], "c": r["d"] - 1}, "a=col('b'), c=col('d') - 1"),
+        (lambda r: r.a is None, "col('a').is_null()"),
+        (lambda r: r.a is not None, "~col('a').is_null()"),
+        (lambda r: 1 < r.x < 5, "if(1 < col('x'), col('x') < 5, 1 < col('x'))"),
+        (lambda r: r.x or 0, "if(col('x'), col('x'), 0)"),
+        (lambda r: -r.a // 10, "(-col('a')) // 10"),
+        (lambda r: r.get("a"), "field_or('a', None)"),
+        (lambda r: r.get("a", 7), "field_or('a', 7)"),
+    ],
+)
+def test_what_picks_compares_and_computes_is_read(function, shown):
+    assert repr(read(function)) == shown
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        branches,
+        is_large,
+        lambda r: not is_large(r),
+        lambda r: round(r.x, 2),
+        lambda r: abs(r.x),
+        lambda r: f"{r.a}:{r.b:>3}-{r.c!r}",
+        lambda r: r.name.lower().strip(),
+        lambda r: "a" in r.name,
+        lambda r: r.name not in {"x", "y"},
+        lambda r: r["user"]["id"],
+        lambda r: max(r.a, 3),
+        lambda r: Order(r.user, r.cents * 2),
+        lambda r: Order(total=r.cents, user=r.user),
+        lambda record: record,
+    ],
+)
+def test_more_that_is_read(function):
+    assert read(function) is not None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        attrgetter("key.value"),
+        itemgetter(slice(3)),
+        lambda record: record.key(),
+        lambda record: record.key.value,
+        lambda record: record.key**2,
+        lambda record: [record.key],
+        lambda record: _SHOWN.append(record.key),
+        lambda record: vars(record.key),
+        lambda record: Checked(record.key),
+        lambda record: Listing(),
+        lambda record: {record.key: 1},
+        lambda record: record.key is record.other,
+        lambda record: record.keys(),
+        lambda record: round(record.key, record.other),
+        lambda *records: records.key,
+        lambda **records: records.key,
+        lambda: LIMIT,
+        loops,
+        guarded,
+        forever,
+        with_default,
+        awaited,
+        yielded,
+        Selecting(),
+        Selecting().method,
+        closing_over(Order("a", 1)),
+        str.lower,
+        None,
+    ],
+)
+def test_whatever_else_a_function_does_ends_the_reading(function):
+    with pytest.raises(Reading):
+        read(function)
