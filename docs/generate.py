@@ -223,6 +223,7 @@ SDK_MODULES = (
     "bicycle_sdk.environment",
     "bicycle_sdk.streams",
     "bicycle_sdk.functions",
+    "bicycle_sdk.expressions",
     "bicycle_sdk.connected",
     "bicycle_sdk.contexts",
     "bicycle_sdk.state",

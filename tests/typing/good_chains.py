@@ -26,6 +26,7 @@ from bicycle_sdk import (
     RuntimeContext,
     Secret,
     StreamEnvironment,
+    col,
     dead_letter,
     file_sink,
     retry,
@@ -196,3 +197,14 @@ assert_type(env.kafka_sink("localhost:9092", "clicks", type=Click), KafkaSinkBui
 read.sink_to(written).uid("written")
 read.sink_to(env.kafka_sink("localhost:9092", "clicks").partition(lambda _: 0))
 read.kafka_sink("localhost:9092", "clicks").name("plain")
+
+
+def expressions(env: StreamEnvironment) -> None:
+    clicks = env.read_jsonl("clicks", type=Click).filter((col("cents") > 1) & ~(col("user") == "x"))
+    assert_type(clicks, DataStream[Click])
+    assert_type(
+        clicks.map(user=col("user"), twice=col("cents") * 2, one=1), DataStream[dict[str, Any]]
+    )
+    assert_type(
+        clicks.key_by(col("user"), col("cents")).count(), DataStream[tuple[tuple[Any, ...], int]]
+    )

@@ -44,6 +44,10 @@ if typing.TYPE_CHECKING:
         PluginDefinitionError,
         StreamDefinitionError,
     )
+    from bicycle_sdk.expressions import (
+        col,
+        lit,
+    )
     from bicycle_sdk.failures import (
         dead_letter,
         fail,
@@ -155,6 +159,10 @@ else:
                 "ParameterError",
                 "PluginDefinitionError",
                 "StreamDefinitionError",
+            ),
+            "expressions": (
+                "col",
+                "lit",
             ),
             "failures": (
                 "dead_letter",
@@ -303,9 +311,11 @@ __all__ = [
     "WindowResult",
     "WindowedStream",
     "bicycle_plugin",
+    "col",
     "dead_letter",
     "fail",
     "file_sink",
+    "lit",
     "retry",
     "skip",
 ]

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 from bicycle_sdk.errors import StreamDefinitionError
 
-__all__ = ["Expression", "col", "field_value", "lit", "named", "together"]
+__all__ = ["Expression", "col", "field_value", "is_expression", "lit", "named", "together"]
 
 _SYMBOLS = frozenset({"+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">", ">=", "&", "|"})
 
@@ -215,6 +215,11 @@ def together(*parts: Any) -> Expression:
     return Expression("tuple", *map(lit, parts))
 
 
+def is_expression(function: object) -> TypeGuard[Expression]:
+    """Tell whether a function is an expression."""
+    return isinstance(function, Expression)
+
+
 def field_value(record: Any, name: str) -> Any:
     """Return a field of a record."""
     return record[name] if isinstance(record, Mapping) else getattr(record, name)
@@ -273,7 +278,7 @@ def _text(expression: Expression) -> str:
     if shown is not None:
         return shown(*arguments)
     if operation in _SYMBOLS:
-        left, right = map(_inner, arguments)
+        left, right = (_inner(part, binds=_SYMBOLS) for part in arguments)
         return f"{left} {operation} {right}"
     if operation not in OPERATIONS:
         return f"{operation}({', '.join(map(repr, arguments))})"
@@ -297,6 +302,6 @@ _TEXTS: Mapping[str, Callable[..., str]] = {
 }
 
 
-def _inner(part: Expression) -> str:
-    is_atom = part.operation not in {*_SYMBOLS, "negative", "~"}
-    return repr(part) if is_atom else f"({part!r})"
+def _inner(part: Expression, *, binds: frozenset[str] = _SYMBOLS | {"negative", "~"}) -> str:
+    """Return a part as text, in parentheses where its operation binds less than what follows."""
+    return f"({part!r})" if part.operation in binds else repr(part)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bicycle_sdk.arguments import require_timedelta, require_whole
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import FunctionResultError, StreamDefinitionError
+from bicycle_sdk.expressions import is_expression
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.functions import (
     AsyncFunction,
@@ -67,6 +68,9 @@ def function_vertex(kind: OperatorKind, function: object, *, input_type: Any) ->
     if gives_many:
         check_result(function, method)
     takes, gives = function_types(function, method, gives_many=gives_many)
+    shown = full_name(function)
+    if is_expression(function):
+        shown = _checked_text(method, function, input_type)
     if descriptor.keeps_type:
         gives = input_type
     if kind is OperatorKind.MAP_BATCHES:
@@ -75,8 +79,8 @@ def function_vertex(kind: OperatorKind, function: object, *, input_type: Any) ->
     return VertexDraft(
         kind=kind,
         name=_short_name(function, kind.value),
-        plugin_function=full_name(function),
-        details={"key_selector": full_name(function)} if is_key else {},
+        plugin_function=shown,
+        details={"key_selector": shown} if is_key else {},
         payloads={"function": function},
         input_type=takes,
         output_type=gives,
@@ -228,6 +232,8 @@ def timestamps_vertex(
         _check_callable("assign_timestamps", strategy, "__call__")
         strategy = WatermarkStrategy.bounded_out_of_orderness().with_timestamps(strategy)
     parts = {"function": strategy.timestamps, "generator": strategy.generator}
+    if is_expression(strategy.timestamps):
+        _checked_text("assign_timestamps", strategy.timestamps, record_type)
     return VertexDraft(
         kind=OperatorKind.ASSIGN_TIMESTAMPS,
         name="assign_timestamps",
@@ -235,6 +241,15 @@ def timestamps_vertex(
         payloads={role: part for role, part in parts.items() if part is not None},
         output_type=record_type,
     )
+
+
+def _checked_text(call: str, expression: Any, record_type: Any) -> str:
+    """Return an expression as people read it, if records of a type have what it names."""
+    # Slow on the start path: only jobs with expressions need it.
+    from bicycle_sdk.expression_types import check_expression
+
+    check_expression({"get_key": "key_by"}.get(call, call), expression, record_type)
+    return repr(expression)
 
 
 def concurrency(*, ordered: bool, timeout: timedelta, capacity: int) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from bicycle_sdk import aggregations, connectors, kafka
 from bicycle_sdk.connectors import SinkBuilder, SinkDescriptor
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import PreviewError, StreamDefinitionError
+from bicycle_sdk.expressions import Expression, is_expression, together
 from bicycle_sdk.function_vertices import (
     function_vertex,
     order_by_event_time,
@@ -64,15 +65,38 @@ class DataStream(Connecting[T]):
 
     # --- keys and totals ---------------------------------------------------------------------
 
+    @overload
     def key_by(
         self, selector: Callable[[T], K_new] | KeySelector[T, K_new]
-    ) -> KeyedStream[K_new, T]:
-        """Give each record a key; records of one key meet in one subtask, in order."""
+    ) -> KeyedStream[K_new, T]: ...
+    @overload
+    def key_by(
+        self, selector: Expression, second: Expression, /, *more: Expression
+    ) -> KeyedStream[tuple[Any, ...], T]: ...
+    def key_by(self, selector: Any, *more: Any) -> KeyedStream[Any, T]:
+        """Give each record a key; records of one key meet in one subtask, in order.
+
+        Args:
+            selector: A function of a record, or an expression.
+            more: Further expressions; then the key is a tuple.
+
+        Raises:
+            StreamDefinitionError: there are several, and one is no expression.
+        """
+        if more:
+            other = next((one for one in (selector, *more) if not is_expression(one)), None)
+            if other is not None:
+                raise StreamDefinitionError(
+                    call="key_by",
+                    problem=f"{full_name(other)} is no expression, and there are several",
+                    hint="give one function, or several of col(...)",
+                )
+            selector = together(selector, *more)
         vertex = function_vertex(OperatorKind.KEY_BY, selector, input_type=self._vertex.output_type)
         vertex.follows = self._vertex
         self._draft.add_vertex(vertex)
         self._connect_to(vertex, partitioning=self._partitioning)
-        keyed: KeyedStream[K_new, T] = self._made("KeyedStream", vertex)
+        keyed: KeyedStream[Any, T] = self._made("KeyedStream", vertex)
         return keyed
 
     def count(self) -> DataStream[int]:

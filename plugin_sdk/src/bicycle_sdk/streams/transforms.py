@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from bicycle_sdk.arguments import require_whole
 from bicycle_sdk.drafts import VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.expressions import Expression, named
 from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import (
     async_io_vertex,
@@ -49,9 +50,32 @@ class Transforms(Stream[T]):
     def map(self, function: Callable[[T], Awaitable[R]]) -> DataStream[R]: ...
     @overload
     def map(self, function: Callable[[T], R] | MapFunction[T, R]) -> DataStream[R]: ...
-    def map(self, function: Any) -> DataStream[Any]:
-        """Replace each record by what the function returns."""
-        return self._then_function(OperatorKind.MAP, function)
+    @overload
+    def map(
+        self, function: None = None, **columns: Expression | float | str | None
+    ) -> DataStream[dict[str, Any]]: ...
+    def map(self, function: Any = None, **columns: Any) -> DataStream[Any]:
+        """Replace each record by what the function returns, or by a dict of named columns.
+
+        Args:
+            function: A callable, or an expression.
+            columns: Expressions by name, and values that are the same for each record.
+
+        Raises:
+            StreamDefinitionError: there is neither, or both.
+
+        Example:
+            >>> from bicycle_sdk import StreamEnvironment, col
+            >>> readings = StreamEnvironment().from_collection([{"celsius": 20.0}])
+            >>> _ = readings.map(fahrenheit=col("celsius") * 1.8 + 32).print()
+        """
+        if (function is None) is not bool(columns):
+            raise StreamDefinitionError(
+                call="map",
+                problem="a function and named columns" if columns else "nothing to map to",
+                hint="give a function, or columns by name: map(total=col('price') * 2)",
+            )
+        return self._then_function(OperatorKind.MAP, named(columns) if columns else function)
 
     @overload
     def flat_map(self, function: Callable[[T], Awaitable[Iterable[R]]]) -> DataStream[R]: ...

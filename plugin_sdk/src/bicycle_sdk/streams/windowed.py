@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar, overload
 
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.expression_types import check_expression
+from bicycle_sdk.expressions import is_expression
 from bicycle_sdk.function_vertices import check_result
 from bicycle_sdk.functions import FunctionObject, ReduceFunction, full_name
 from bicycle_sdk.graph import Partitioning
@@ -275,6 +277,10 @@ class WindowedStream(Generic[K, T]):
     def _built(
         self, plan: WindowPlan, *, name: str, function: object, output_type: Any
     ) -> DataStream[Any]:
+        for aggregate in plan.aggregates:
+            selector = getattr(aggregate, "selector", None)
+            if is_expression(selector):
+                check_expression(name, selector, self._key_by.output_type)
         window = window_vertex(plan, name=name, function=function, output_type=output_type)
         self._draft.add_vertex(window)
         sender, partitioning = self._key_by, Partitioning.HASH

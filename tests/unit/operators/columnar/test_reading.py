@@ -106,7 +106,7 @@ class Selecting:
         (lambda r: r.a is not None, "~col('a').is_null()"),
         (lambda r: 1 < r.x < 5, "if(1 < col('x'), col('x') < 5, 1 < col('x'))"),
         (lambda r: r.x or 0, "if(col('x'), col('x'), 0)"),
-        (lambda r: -r.a // 10, "(-col('a')) // 10"),
+        (lambda r: -r.a // 10, "-col('a') // 10"),
         (lambda r: r.get("a"), "field_or('a', None)"),
         (lambda r: r.get("a", 7), "field_or('a', 7)"),
     ],

@@ -11,16 +11,17 @@ Source: ADR-0030 (one way through windows).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
 from bicycle_runtime.operators.columnar.folded import Folded
 from bicycle_runtime.operators.columnar.reading import Reading, read
 from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
-from bicycle_sdk.expressions import Expression
+from bicycle_sdk.expressions import Expression, is_expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import AlignedWindows, Count, Maximum, Minimum, Sum, WindowPlan
@@ -137,11 +138,21 @@ def choose_all(
     found: dict[str, str | None] = {}
     for chain in plan.chains:
         found |= choose(chain, load, gives_fields=gives_fields, takes_rows=takes_rows).because
+        found |= dict.fromkeys(_expressions(chain, load))
     for uid in found:
         folding = f"{uid}-combine"
         if found[uid] is None and found.get(folding) is not None:
             found[uid] = f"{folding!r} works on records"
     return found
+
+
+def _expressions(chain: ChainSpec, load: Load) -> Iterator[str]:
+    """Yield the operators that compute an expression: they make columns where there are none."""
+    for spec in chain.operators:
+        if spec.vertex.kind in EXPRESSION_OPERATORS and is_expression(
+            load(spec.vertex.payload_id("function"))
+        ):
+            yield spec.uid
 
 
 def fires_from_columns(plan: WindowPlan) -> bool:

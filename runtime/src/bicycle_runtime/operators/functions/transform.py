@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import compress
 from operator import index
 from types import FunctionType
@@ -160,7 +160,7 @@ class KeyByOperator(_FunctionOperator):
             # failure.
             if not self.awaits:
                 values = batch.values
-                keys = values if self._is_own_key else map(self.call, values)
+                keys = values if self._is_own_key else self.keys_of(values)
                 handed = list(keys) if self.hands_on_keys else None
                 column = self._column(map(group_of, keys if handed is None else handed))
                 refuse_stop(column, values)
@@ -172,6 +172,10 @@ class KeyByOperator(_FunctionOperator):
         ]
         output = kept(batch, groups, has_drops=self.policy.failed != failed)
         return Batch(values, output.lineage, self._column(output.values))
+
+    def keys_of(self, values: Sequence[Any]) -> Iterable[Any]:
+        """Return the keys of records; raises when one of them has none."""
+        return map(self.call, values)
 
     def _group(self, value: Any) -> Any:
         key = self.call(value)

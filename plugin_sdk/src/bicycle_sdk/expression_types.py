@@ -1,0 +1,143 @@
+"""Types of expressions, as far as declared types of records tell: a wrong name is found at once.
+
+A type that is not known is None, and fits everything. What can be told is told when the graph is
+built, at the user's line; everything else is an error of its record.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.expressions import Expression
+from bicycle_sdk.record_types import type_name
+
+__all__ = ["check_expression"]
+
+_PLAIN: tuple[type | None, ...] = (int, float, str, bool)
+_NUMBERS = (int, float, bool)
+_ORDERED = frozenset({"<", "<=", ">", ">="})
+_CONDITIONS = frozenset({"&", "|", "~"})
+_TESTS = frozenset({"==", "!=", "is_null", "is_in", *_ORDERED, *_CONDITIONS})
+
+
+def check_expression(call: str, expression: Expression, record_type: Any) -> None:
+    """Refuse an expression that no record of a type can have a value of.
+
+    Args:
+        call: The call that it is given to.
+        expression: Over the fields of a record.
+        record_type: Declared type of the records, None when unknown.
+
+    Raises:
+        StreamDefinitionError: a field is not there, or an operation does not take its values.
+    """
+    _Checking(call, record_type).type_of(expression)
+
+
+class _Checking:
+    """Finds out types from the leaves up.
+
+    Args: as of ``check_expression``.
+    """
+
+    def __init__(self, call: str, record_type: Any) -> None:
+        self._call, self._record_type = call, record_type
+        self._fields = _field_types(record_type)
+
+    def type_of(self, expression: Expression) -> type | None:
+        """Return the type of what an expression gives, None when unknown."""
+        operation, arguments = expression.operation, expression.arguments
+        if operation == "field":
+            return self._field_type(expression)
+        if operation == "literal":
+            return type(arguments[0])
+        parts = [self.type_of(one) for one in arguments if isinstance(one, Expression)]
+        known = {part for part in parts if part is not None and part in _PLAIN}
+        problem = _problem(operation, known)
+        if problem is not None:
+            raise StreamDefinitionError(
+                call=self._call,
+                problem=f"{expression!r} {problem}",
+                hint="compare and compute values of one kind; .text() makes any of them a text",
+            )
+        return _result(operation, known) if len(known) == len(set(parts)) else _fixed(operation)
+
+    def _field_type(self, expression: Expression) -> type | None:
+        name, fields = expression.arguments[0], self._fields
+        if fields is None or name in fields:
+            found = None if fields is None else fields[name]
+            return found if found in _PLAIN else None
+        near = get_close_matches(name, fields, 1)
+        said = type_name(self._record_type)
+        known = ", ".join(fields) if fields else "none"
+        raise StreamDefinitionError(
+            call=self._call,
+            problem=f"{expression!r}: records of {said} have no field {name!r}; they have {known}",
+            hint=f"write col({near[0]!r})" if near else "name one of their fields",
+        )
+
+
+def _problem(operation: str, known: set[type]) -> str | None:
+    is_mixed = str in known and bool(known & set(_NUMBERS))
+    if operation in _ORDERED and is_mixed:
+        return "compares a text with a number"
+    if operation == "+" and is_mixed:
+        return "adds a number to a text"
+    computes = operation in ("-", "/", "//", "negative", "absolute", "round") and str in known
+    if computes or (operation == "*" and {str, float} <= known):
+        return "computes with a text"
+    if operation in _CONDITIONS and known - {bool}:
+        return "joins values that are no conditions; put comparisons in parentheses"
+    if operation in ("lower", "upper") and known - {str}:
+        return "asks a number for its letters"
+    return None
+
+
+def _fixed(operation: str) -> type | None:
+    """Return the type that an operation gives whatever it takes."""
+    if operation in _TESTS:
+        return bool
+    return {"lower": str, "upper": str, "text": str, "tuple": tuple}.get(operation)
+
+
+def _result(operation: str, known: set[type]) -> type | None:
+    if operation in ("+", "-", "*", "//", "%") and known <= set(_NUMBERS):
+        return float if float in known else int
+    if operation == "/" and known <= set(_NUMBERS):
+        return float
+    if operation == "+" and known == {str}:
+        return str
+    return _fixed(operation)
+
+
+def _field_types(record_type: Any) -> Mapping[str, Any] | None:
+    """Return the declared type of each field; None when any may be there."""
+    if record_type in (str, int, float, bool, bytes):
+        return {}
+    origin = typing.get_origin(record_type) or record_type
+    is_closed = isinstance(origin, type) and (
+        dataclasses.is_dataclass(origin)
+        or typing.is_typeddict(origin)
+        or hasattr(origin, "__struct_fields__")
+        or (issubclass(origin, tuple) and hasattr(origin, "_fields"))
+    )
+    if not is_closed:
+        return None
+    try:
+        hints = typing.get_type_hints(origin)
+    except Exception:  # noqa: BLE001  # annotations are the user's code; unknown is fine.
+        return None
+    # A class may have properties beside its fields, and those are attributes, too.
+    others = {
+        name: None
+        for kind in origin.__mro__[:-1]
+        for name, value in vars(kind).items()
+        if isinstance(value, property | types.MemberDescriptorType) and name not in hints
+    }
+    return {**hints, **others}

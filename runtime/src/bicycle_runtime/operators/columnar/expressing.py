@@ -1,0 +1,85 @@
+"""Operators whose function is an expression: they compute it over the columns of each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any
+
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.columnar.frames import SourceFrame
+from bicycle_runtime.operators.columnar.kernel import evaluate
+from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.operators.functions.operator import Operator
+from bicycle_runtime.operators.functions.transform import (
+    FilterOperator,
+    KeyByOperator,
+    MapOperator,
+)
+from bicycle_runtime.records.rows import is_plain
+from bicycle_sdk.expressions import Expression
+from bicycle_sdk.graph import OperatorKind
+
+__all__ = ["EXPRESSION_OPERATORS"]
+
+
+def _values(operator: Operator, expression: Expression, records: Sequence[Any]) -> list[Any] | None:
+    """Return what an expression gives for each record; None when they must be asked one by one."""
+    getter = _getter(set(map(type, records)))
+    if getter is None or not records:
+        return None
+    listed = list(records)
+    frame = SourceFrame(listed, FieldRecords(listed, lambda: listed, getter=getter), {})
+    try:
+        found = _computed(expression, frame)
+    except Refused:
+        return None
+    operator.on_columns += len(listed)
+    return found
+
+
+def _computed(expression: Expression, frame: SourceFrame) -> list[Any]:
+    if expression.operation != "record":
+        return evaluate(expression, frame).items
+    names, *values = expression.arguments
+    columns = [evaluate(value, frame).each() for value in values]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def _getter(kinds: set[type]) -> Callable[[str], Callable[[Any], Any]] | None:
+    """Return what looks fields up in records of some types; None where that may be code."""
+    if kinds == {dict}:
+        return itemgetter
+    return attrgetter if len(kinds) == 1 and is_plain(*kinds) else None
+
+
+class _MapColumns(MapOperator):
+    """A map to the value of an expression."""
+
+    def results(self, batch: Batch) -> list[Any]:
+        found = _values(self, self.function, batch.values)
+        return super().results(batch) if found is None else found
+
+
+class _FilterColumns(FilterOperator):
+    """A filter by an expression."""
+
+    def results(self, batch: Batch) -> list[Any]:
+        found = _values(self, self.function, batch.values)
+        return super().results(batch) if found is None else found
+
+
+class _KeyByColumns(KeyByOperator):
+    """A key that is the value of an expression."""
+
+    def keys_of(self, values: Sequence[Any]) -> Iterable[Any]:
+        found = _values(self, self.function, values)
+        return super().keys_of(values) if found is None else found
+
+
+EXPRESSION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
+    OperatorKind.MAP: _MapColumns,
+    OperatorKind.FILTER: _FilterColumns,
+    OperatorKind.KEY_BY: _KeyByColumns,
+}
