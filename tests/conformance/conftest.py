@@ -27,6 +27,7 @@ WITH_STATE = {
     "test_live_rescale",
     "test_local_classes",
     "test_operator_lists",
+    "test_replayed_letters",
     "test_restarts",
     "test_shared_records",
     "test_time_order",

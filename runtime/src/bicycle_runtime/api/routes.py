@@ -97,6 +97,8 @@ ROUTES: tuple[Route, ...] = (
     _acting("/savepoints", "Take a savepoint of a job.", "savepoint"),
     _acting("/suspend", "Stop a job, and take a savepoint of where it stopped.", "suspend"),
     _acting("/rescale", "Change the parallelism of a running job.", "rescale"),
+    _acting("/dead-letters/replay", "Give dead letters to their operators once more.",
+            "replay_letters"),
     _acting("/upgrade", "Go on with another version of the plugin.", "upgrade"),
     Route(method="GET", path="/operations", summary="List what was asked of jobs.",
           handler=acting.operations, query=shapes.LimitQuery, answer=shapes.OperationList),

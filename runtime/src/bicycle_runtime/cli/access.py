@@ -8,7 +8,7 @@ nobody is locked out of files that are his own. Both ways answer the same object
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,6 +27,12 @@ from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
 from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
+from bicycle_runtime.jobs.control.letter_replay import (
+    LetterReplay,
+    LetterReplayOptions,
+    ask_for_replay,
+    chosen_letters,
+)
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
@@ -89,6 +95,12 @@ class JobAccess(Protocol):
 
     def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
         """Return one dead letter."""
+
+    def replay_letters(
+        self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
+        operator: str | None,
+    ) -> LetterReplay:  # fmt: skip
+        """Replay dead letters; without names all that were not yet, of an operator or of all."""
 
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
         """Yield the text of a job's log: the last lines, and with ``follow`` what is added."""
@@ -162,6 +174,13 @@ class LocalJobs:
 
     def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
         return dead_letter(self._home, job, letter, is_revealed=is_revealed)
+
+    def replay_letters(
+        self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
+        operator: str | None,
+    ) -> LetterReplay:  # fmt: skip
+        chosen = chosen_letters(self._home, job, letters, operator=operator)
+        return ask_for_replay(self._home, job, chosen, options, clock=self._clock)
 
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
         return local_pieces(self._home, job, line_count=line_count, follow=follow)
@@ -245,6 +264,14 @@ class RemoteJobs:
         path = job_path(job, "dead-letters", letter)
         found: dict[str, Any] = self._remote.get(path, **query)
         return found
+
+    def replay_letters(
+        self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
+        operator: str | None,
+    ) -> LetterReplay:  # fmt: skip
+        facts = {**dataclasses.asdict(options), "letters": [*letters], "operator": operator}
+        path = job_path(job, "dead-letters", "replay")
+        return msgspec.convert(self._remote.operation(path, facts), LetterReplay)
 
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
         return remote_pieces(self._remote, job, line_count=line_count, follow=follow)

@@ -1,19 +1,21 @@
-"""``bicycle dlq``: dead letters, the records that a job's functions refused."""
+"""``bicycle dlq``: dead letters, the records that a job's functions refused, and their replay."""
 
 from __future__ import annotations
 
 import click
 import msgspec
 
+from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, job_names
+from bicycle_runtime.cli.parameters import answers, declared_options, job_names
 from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
+from bicycle_runtime.jobs.control.letter_replay import LetterReplay, LetterReplayOptions
 
 __all__ = ["dlq_command"]
 
-_HEADINGS = ("letter", "operator", "error", "your code", "record", "size")
+_HEADINGS = ("letter", "operator", "error", "your code", "record", "size", "replayed")
 _SPARE_COLUMNS = ("size", "your code")
 
 
@@ -21,7 +23,7 @@ _SPARE_COLUMNS = ("size", "your code")
 @answers
 @click.pass_context
 def dlq_command(context: click.Context, *, as_json: bool) -> None:
-    """Look at dead letters.
+    """Look at dead letters, and replay them.
 
     A record whose function failed is one where the operator has on_error(dead_letter()).
     """
@@ -76,10 +78,56 @@ def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
             click.echo(f"{name}: {value}")
 
 
+@dlq_command.command(
+    "replay",
+    epilog=examples(
+        "bicycle dlq replay wordcount part-000000000007-0.jsonl:1",
+        "bicycle dlq replay wordcount --operator parse",
+        "bicycle dlq replay wordcount --all",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
+@click.argument("letters", nargs=-1)
+@click.option("--operator", metavar="UID", help="All that this operator refused.")
+@click.option("--all", "is_all", is_flag=True, help="All of the job.")
+@declared_options(describe(LetterReplayOptions))
+@service_options
+@answers
+def replay_command(
+    *, job: str, letters: tuple[str, ...], operator: str | None, is_all: bool, as_json: bool,
+    **given: str | None,
+) -> None:  # fmt: skip
+    """Give dead letters of a running job to their operators once more.
+
+    They go through the code of now, in an epoch of their own. A letter that was replayed is left
+    out by --operator and --all, and refused when it is named. A record that is refused again leaves
+    a new letter.
+    """
+    if sum([bool(letters), operator is not None, is_all]) != 1:
+        raise click.UsageError("say which: letters by name, --operator UID, or --all")
+    options = from_mapping(
+        LetterReplayOptions, {name: text for name, text in given.items() if text is not None}
+    )
+    done = reached_jobs().replay_letters(job, letters, options, operator=operator)
+    if as_json:
+        answer_json({"job": job, **msgspec.to_builtins(done)})
+        return
+    click.echo(_sentence(job, done))
+
+
+def _sentence(job: str, done: LetterReplay) -> str:
+    if not done.letters:
+        return f"{job}: no dead letter is left to replay"
+    count, (first, *_, last) = len(done.letters), [*done.epochs, done.epochs[-1]]
+    epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
+    return f"{job}: {count} dead letter{'s' if count > 1 else ''} replayed in {epochs}"
+
+
 def _row(letter: DeadLetter) -> tuple[str, ...]:
     return (
         letter.id, letter.operator, f"{letter.exception}: {letter.message}", letter.location,
         record_text(letter), byte_text(letter.value_bytes),
+        "" if letter.replayed_epoch is None else f"in epoch {letter.replayed_epoch}",
     )  # fmt: skip
 
 

@@ -155,3 +155,17 @@ RESCALE_FAILED = BicycleError.row(
     cause="The first epoch at another parallelism failed; the job has gone back to the one before.",
     fix="{hint}",
 )
+DEAD_LETTER_NOT_REPLAYABLE = BicycleError.row(
+    "BIC-1880",
+    "dead letter {letter!r} of operator {operator!r} cannot be replayed: {reason}",
+    cause="A dead letter is no record that an operator of the job could be given once more.",
+    fix="see it with `bicycle dlq show`, and give what it says to the job's input by other means; "
+    "no letter was replayed",
+)
+LETTERS_NOT_REPLAYED = BicycleError.row(
+    "BIC-1881",
+    "{count} dead letter(s) of job {job!r} were not replayed: {reason}; the job goes on as before "
+    "({cause})",
+    cause="The epoch that was to replay dead letters failed, before anything of it counted.",
+    fix="{hint}",
+)

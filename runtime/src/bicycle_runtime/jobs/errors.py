@@ -241,6 +241,28 @@ DEAD_LETTER_UNKNOWN = BicycleError.row(
     cause="There is no dead letter of this name, or its file was removed.",
     fix="see `bicycle dlq list {job}`",
 )
+DEAD_LETTER_REPLAYED = BicycleError.row(
+    "BIC-1960",
+    "dead letter {letter!r} of job {job!r} was replayed in epoch {epoch} already; nothing was "
+    "replayed",
+    cause="A dead letter was to be replayed a second time, and its record would count twice.",
+    fix="leave it out. Where its record was refused again, a newer letter holds it: see "
+    "`bicycle dlq list {job}`",
+)
+DEAD_LETTERS_NOT_LOADED = BicycleError.row(
+    "BIC-1961",
+    "job {job!r} runs with --no-pickle, and dead letters hold their records as pickles; nothing "
+    "was replayed",
+    cause="A job that loads nothing from pickles was to replay dead letters.",
+    fix="give the records to the job's input by other means: `bicycle dlq show {job} LETTER "
+    "--reveal` tells what they came from",
+)
+LETTER_REQUEST_UNREADABLE = BicycleError.row(
+    "BIC-1962",
+    "what was asked of the job cannot be understood: {reason}",
+    cause="A command of another version asked a running job to replay dead letters.",
+    fix="use the version of bicycle-runtime that runs the job",
+)
 UPGRADE_NOT_PLANNED = BicycleError.row(
     "BIC-1944",
     "the upgrade of job {job!r} could not be planned: {reason}; the job runs on",

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from bicycle_runtime.contract import Headers, Raw
 
 __all__ = [
+    "NO_INPUT",
     "Batch",
     "ExchangeLineage",
     "Lineage",
@@ -27,6 +28,9 @@ __all__ = [
     "StampedLineage",
     "emitted",
 ]
+
+
+NO_INPUT = -1  # The records came in nowhere: they are timers that fire, or windows.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,8 +212,9 @@ class PickLineage:
 class Batch:
     """Records and their lineage; behind ``key_by`` also key groups (a list beyond 256 of them).
 
-    ``ordinal`` says on which of several inputs the operator gets the batch. ``keys`` are those of
-    the records, from ``key_by`` to the step behind it that asks for them again, and no further.
+    ``ordinal`` says on which of several inputs the operator gets the batch; of records that came on
+    several of them, ``ordinals`` say it of each. ``keys`` are those of the records, from ``key_by``
+    to the step behind it that asks for them again, and no further.
     """
 
     values: Sequence[Any]
@@ -217,6 +222,11 @@ class Batch:
     groups: bytes | list[int] | None = None
     ordinal: int = 0
     keys: list[Any] | None = None
+    ordinals: Sequence[int] = ()
+
+    def input_of(self, index: int) -> int:
+        """Return on which input a record came in; ``NO_INPUT`` for none."""
+        return self.ordinals[index] if self.ordinals else self.ordinal
 
     def listed(self) -> list[Any]:
         """Return the records as a list: the one that holds them, if there is one."""

@@ -90,6 +90,13 @@ RUNAWAY_TIMERS = BicycleError.row(
     fix="set timers behind the time that it is, such as max(timestamp_ms, "
     "ctx.current_watermark()) + interval: time may have jumped over many intervals",
 )
+DEAD_LETTER_UNREADABLE = BicycleError.row(
+    "BIC-1430",
+    "dead letter {letter!r} of operator {operator!r} cannot be read by the code of now: {reason}",
+    cause="The class of a record was renamed or removed after a dead letter was written.",
+    fix="let the record's class be found under its old name again, or leave this letter out; it "
+    "stays as it is",
+)
 NO_EVENT_TIME = BicycleError.row(
     "BIC-1410",
     "operator {operator!r} needs event time, but its records have none",

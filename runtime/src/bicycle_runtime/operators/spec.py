@@ -21,6 +21,7 @@ from bicycle_sdk.graph import Partitioning, Vertex
 
 __all__ = [
     "DEAD_LETTERS",
+    "REPLAYED_LETTERS",
     "ChainSpec",
     "JobImage",
     "Link",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 DEAD_LETTERS = "$dead_letters"
+REPLAYED_LETTERS = "$replayed_letters"
 
 
 class StateScope(Enum):

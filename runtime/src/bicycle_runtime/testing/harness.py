@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,9 +19,10 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.collect import CollectedRecords
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.letters import letter_order, replay_letters
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest, rescale
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.spec import DEAD_LETTERS, OperatorSpec
+from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, OperatorSpec
 from bicycle_runtime.testing.inspection import MISSING, entries_of, named_of, value_of
 from bicycle_runtime.testing.keyed_inspection import timers_of
 from bicycle_runtime.testing.local_job import LocalJob
@@ -192,6 +193,18 @@ class Harness:
             self._job.guarded(self._job.loop.settle)
         return done
 
+    def replay_letters(self, letters: Iterable[Mapping[str, Any]]) -> int | None:
+        """Give dead letters to their operators once more, in an epoch of their own.
+
+        Returns:
+            The epoch; None when a fault broke it. Whether a letter was replayed before is not
+            looked at: a running job does that.
+        """
+        plan = self._job.setup.plan
+        orders = [letter_order(plan, str(at), each) for at, each in enumerate(letters)]
+        epoch: int | None = self._job.guarded(lambda: replay_letters(self._job.loop, orders))
+        return epoch
+
     def snapshot(self) -> Snapshot:
         """Return a copy of all that is sealed and published."""
         files = {path: self._job.storage.read(path) for path in self._job.storage.list("")}
@@ -264,6 +277,11 @@ class Harness:
     def timers(self, uid: str, key: Any) -> list[Timer]:
         """Return the sealed timers of a key that wait: of event time, then of processing time."""
         return timers_of(self._job.setup, self._job.loop.manifest, self._operator(uid), key)
+
+    @property
+    def replayed_letters(self) -> list[dict[str, Any]]:
+        """What was sealed of dead letters that were replayed, as plain data."""
+        return list(self._job.collected.get(REPLAYED_LETTERS, ()))
 
     def read_count(self, source: str | None = None) -> int:
         """Return how many records of a script were handed to tasks, each attempt counted."""

@@ -27,7 +27,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
-from bicycle_runtime.operators.spec import DEAD_LETTERS
+from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.testing.bundling import bundle_of_graph
@@ -173,14 +173,14 @@ class LocalJob:
             source = setup.sources[ids[uid]]
             assert isinstance(source, ScriptSource)
             source.attach(script)
-        if DEAD_LETTERS not in setup.sinks:
-            return setup
-        letters = self._registry.create_sink(
-            ConnectorSpec(
-                vertex_id=DEAD_LETTERS, connector_type="collect", properties={"name": DEAD_LETTERS}
+        letters = {
+            uid: self._registry.create_sink(
+                ConnectorSpec(vertex_id=uid, connector_type="collect", properties={"name": uid})
             )
-        )
-        return replace(setup, sinks={**setup.sinks, DEAD_LETTERS: letters})
+            for uid in (DEAD_LETTERS, REPLAYED_LETTERS)
+            if uid in setup.sinks
+        }
+        return replace(setup, sinks={**setup.sinks, **letters})
 
     def _close_lost(self) -> None:
         self.lose_workers()

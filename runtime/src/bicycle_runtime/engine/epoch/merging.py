@@ -11,6 +11,7 @@ from bicycle_runtime.contract import Slice, SnapshotsState, StagedFile
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
+from bicycle_runtime.operators.tasks.orders import LetterOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord, TimeRecord
 from bicycle_runtime.state.sealed.refs import RangeState
@@ -128,12 +129,16 @@ def merge_turns(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochWork:
-    """An epoch that ran. Without reports no task did; ``replay`` is what a replay needs."""
+    """An epoch that ran. Without reports no task did; ``replay`` is what a replay needs.
+
+    ``letters`` are the dead letters that it gets beside its input.
+    """
 
     epoch: int
     slices: Mapping[str, list[Slice]] = field(default_factory=dict)
     reports: list[TaskReport] = field(default_factory=list)
     replay: bytes = b""
+    letters: Sequence[LetterOrder] = ()
 
 
 def plan_record(setup: JobSetup, *, now_ms: int, is_finished: bool) -> PlanRecord:

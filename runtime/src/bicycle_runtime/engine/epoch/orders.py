@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.contract import Slice, StagedFile
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
-from bicycle_runtime.operators.tasks.orders import EpochOrder, TaskOrder, TimeOrder
+from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, TaskOrder, TimeOrder
 from bicycle_runtime.recovery.manifest import Manifest, OperatorState
 from bicycle_sdk.graph import Partitioning
 
@@ -15,23 +15,24 @@ __all__ = ["epoch_orders"]
 
 def epoch_orders(
     plan: StagePlan, last: Manifest, *, epoch: int, now_ms: int, is_interval_over: bool,
-    slices: Mapping[str, Sequence[Slice]], time: TimeOrder,
+    slices: Mapping[str, Sequence[Slice]], time: TimeOrder, letters: Sequence[LetterOrder] = (),
 ) -> list[EpochOrder]:  # fmt: skip
     """Return one order per level, for the epoch behind ``last``.
 
     Slice i of a source goes to subtask ``i % parallelism``, a feedback file to the subtask it was
     written for (modulo the parallelism, which may have changed since); what was sent to all of them
-    goes to all there are now.
+    goes to all there are now. Letters of keyed operators go to all: each takes those of its keys.
     """
     orders = []
     edges = plan.edges_with_turns()
     for level, parallelism in enumerate(plan.level_parallelism):
-        tasks = [TaskOrder(slices={}, states={}, feedback={}, turns={}) for _ in range(parallelism)]
+        tasks = [_empty() for _ in range(parallelism)]
         for chain in plan.chains_at(level):
             _add_slices(tasks, chain, slices)
             _add_states(tasks, chain, last.states)
             _add_feedback(tasks, chain, plan, last.feedback)
             _add_turns(tasks, chain, edges, last.turns)
+            _add_letters(tasks, chain, letters)
         orders.append(
             EpochOrder(
                 epoch=epoch,
@@ -42,6 +43,10 @@ def epoch_orders(
             )
         )
     return orders
+
+
+def _empty() -> TaskOrder:
+    return TaskOrder(slices={}, states={}, feedback={}, turns={}, letters=[])
 
 
 def _add_slices(
@@ -83,6 +88,19 @@ def _add_feedback(
         for file in feedback[edge]:
             target = file.details["target"] % chain.parallelism
             tasks[target].feedback.setdefault(edge, []).append(file)
+
+
+def _add_letters(tasks: list[TaskOrder], chain: ChainSpec, letters: Sequence[LetterOrder]) -> None:
+    operators = {operator.uid: operator for operator in chain.operators}
+    for number, letter in enumerate(letters):
+        operator = operators.get(letter.operator)
+        if operator is None:
+            continue
+        if operator.scope is StateScope.KEY_GROUPS:
+            for task in tasks[: chain.parallelism]:
+                task.letters.append(letter)
+        else:
+            tasks[number % chain.parallelism].letters.append(letter)
 
 
 def _add_turns(

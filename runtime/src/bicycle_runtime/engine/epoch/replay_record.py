@@ -23,7 +23,7 @@ from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMiss
 from bicycle_runtime.contract import Slice
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.tasks.orders import EpochOrder, TimeOrder
+from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, TimeOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_sdk.errors import BicycleError
 
@@ -48,6 +48,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``time`` where event time stood when it began. ``counts`` are the records that went into and
     came out of each operator; none are known before it is sealed. ``error`` is why it failed.
     ``is_start`` says that lists of subtasks were divided before it, as they are at a start.
+    ``letters`` are the dead letters that it was given.
     """
 
     epoch: int
@@ -60,6 +61,7 @@ class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
     counts: dict[str, tuple[int, int]] = {}
     error: dict[str, Any] | None = None
     is_start: bool = False
+    letters: list[LetterOrder] = []
 
 
 # Slices may hold mappings that are no dicts.
@@ -82,7 +84,10 @@ def decode_record(data: bytes) -> ReplayRecord:
 
 
 def record_of(
-    setup: JobSetup, orders: Sequence[EpochOrder], slices: Mapping[str, list[Slice]]
+    setup: JobSetup,
+    orders: Sequence[EpochOrder],
+    slices: Mapping[str, list[Slice]],
+    letters: Sequence[LetterOrder] = (),
 ) -> ReplayRecord:
     """Return the record of an epoch that is about to run, by the orders of its levels."""
     order = orders[0]
@@ -96,6 +101,7 @@ def record_of(
         slices=dict(slices),
         time=order.time,
         is_start=any(state.lists for state in states),
+        letters=list(letters),
     )
 
 

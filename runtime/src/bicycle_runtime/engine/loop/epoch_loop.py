@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -57,7 +57,7 @@ from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.operators.spec import JobImage
-from bicycle_runtime.operators.tasks.orders import EpochOrder
+from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
@@ -233,9 +233,14 @@ class EpochLoop:
         self._loads = LoadWatch(self._setup.storage, image.run_id, self._services.on_loaded)
         self._executor.start(image)
 
-    def run_without_input(self, *, fires: bool = True, is_last: bool = False) -> None:
-        """Run an epoch in which no source is read; one that fires has a task in every subtask."""
-        self._run_epoch(self._intake.pause(), fires=fires, is_last=is_last)
+    def run_without_input(
+        self, *, fires: bool = True, is_last: bool = False, letters: Sequence[LetterOrder] = ()
+    ) -> None:
+        """Run an epoch in which no source is read; one that fires has a task in every subtask.
+
+        ``letters`` are dead letters that its operators get.
+        """
+        self._run_epoch(self._intake.pause(), fires=fires, is_last=is_last, letters=letters)
 
     def advance_watermark(self, watermark_ms: int) -> None:
         """Let no watermark stay below this one from the next epoch on, as if a source had said so.
@@ -266,6 +271,7 @@ class EpochLoop:
         fires: bool = False,
         is_last: bool,
         is_finished: bool = False,
+        letters: Sequence[LetterOrder] = (),
     ) -> bool:
         """Run one epoch, and tell whether it was full.
 
@@ -284,7 +290,7 @@ class EpochLoop:
         # 2. Run: tasks write deltas and staged output, and report.
         with watch.phase("run"):
             has_work = fires or any(slices.values()) or bool(self._last.feedback)
-            work = EpochWork(epoch=epoch, slices=slices)
+            work = EpochWork(epoch=epoch, slices=slices, letters=letters)
             if has_work:
                 self._intake.begin(statuses, slices)
                 work = self._run_tasks(work)
@@ -328,15 +334,11 @@ class EpochLoop:
         if is_interval_over:
             self._folded_at = now_s
         orders = epoch_orders(
-            self._setup.plan,
-            self._last,
-            epoch=planned.epoch,
-            now_ms=now_ms,
-            is_interval_over=is_interval_over,
-            slices=planned.slices,
-            time=self._intake.order,
-        )
-        record = record_of(self._setup, orders, planned.slices)
+            self._setup.plan, self._last, epoch=planned.epoch, now_ms=now_ms,
+            is_interval_over=is_interval_over, slices=planned.slices, time=self._intake.order,
+            letters=planned.letters,
+        )  # fmt: skip
+        record = record_of(self._setup, orders, planned.slices, planned.letters)
         with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
             reports = self._reports_of(orders)
         tell_loads(reports, job=self._setup.job_id, epoch=planned.epoch)
@@ -357,14 +359,8 @@ class EpochLoop:
         if work.reports:
             time = self._timeline.sealed_after(self._intake.order, work.reports)
         now_ms = self._clock.now_ms()
-        return next_manifest(
-            self._setup,
-            self._last,
-            work,
-            time=time,
-            plan=plan_record(self._setup, now_ms=now_ms, is_finished=is_finished),
-            is_last=is_last,
-        )
+        plan = plan_record(self._setup, now_ms=now_ms, is_finished=is_finished)
+        return next_manifest(self._setup, self._last, work, time=time, plan=plan, is_last=is_last)
 
     def _commit(self, manifest: Manifest) -> None:
         """Tell the sources what is published, and collect files that nobody needs any more."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -22,7 +23,13 @@ from bicycle_runtime.engine.planning.stages import (
 )
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
-from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, PluginInfo, StagePlan
+from bicycle_runtime.operators.spec import (
+    DEAD_LETTERS,
+    REPLAYED_LETTERS,
+    JobImage,
+    PluginInfo,
+    StagePlan,
+)
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.errors import BicycleError
@@ -33,7 +40,7 @@ __all__ = ["JobSetup", "locating_operators", "prepare_job", "require_bounded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """A job ready to run; ``sinks`` includes the one for dead letters when an operator uses it.
+    """A job ready to run; ``sinks`` includes those for dead letters where there may be some.
 
     ``allows_dropped_state`` lets it begin although it gives up state that is sealed.
     """
@@ -140,10 +147,13 @@ def prepare_job(
     )
     if parallelisms:
         graph = with_parallelisms(bundle.graph, {**parallelisms_of(graph), **parallelisms})
-    if any(vertex.on_error.action is ErrorAction.DEAD_LETTER for vertex in graph.vertices):
-        sinks[DEAD_LETTERS] = registry.create_sink(
-            _dead_letter_spec(dead_letters_dir or f"{storage.url}/dead_letters")
-        )
+    folder = dead_letters_dir or f"{storage.url}/dead_letters"
+    makes_letters = any(each.on_error.action is ErrorAction.DEAD_LETTER for each in graph.vertices)
+    if makes_letters:
+        sinks[DEAD_LETTERS] = registry.create_sink(_letters_spec(DEAD_LETTERS, folder, 1_000))
+    if makes_letters or Path(folder).is_dir():  # Letters of former code can be replayed, too.
+        marks = _letters_spec(REPLAYED_LETTERS, f"{folder}/replayed", 0)
+        sinks[REPLAYED_LETTERS] = registry.create_sink(marks)
     return JobSetup(
         job_id=job_id, bundle=bundle, graph=graph,
         plan=plan_stages(graph, timed_sinks=_timed_sinks(sinks)),
@@ -180,12 +190,11 @@ def _record_type(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Any:
     return cloudpickle.loads(bundle.payloads[typed.payload_id("output_type")])
 
 
-def _dead_letter_spec(folder: str) -> ConnectorSpec:
+def _letters_spec(uid: str, folder: str, roll_ms: int) -> ConnectorSpec:
     return ConnectorSpec(
-        vertex_id=DEAD_LETTERS,
-        connector_type="jsonl_file",
-        properties={"path": folder, "roll_ms": 1_000},
-    )
+        vertex_id=uid, connector_type="jsonl_file",
+        properties={"path": folder, "roll_ms": roll_ms},
+    )  # fmt: skip
 
 
 # Operators that need event time where none can come: refused before anything starts.

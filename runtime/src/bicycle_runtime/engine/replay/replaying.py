@@ -142,6 +142,7 @@ def replay_epoch(
         is_interval_over=record.is_interval_over,
         slices=slices,
         time=record.time,
+        letters=record.letters,
     )
     executor = LocalExecutor(settings.adapt)
     try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,16 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from bicycle_runtime.jobs.home import Home
 
-__all__ = ["DeadLetter", "Letter", "dead_letter", "dead_letters", "dead_letters_folder"]
+__all__ = [
+    "DeadLetter",
+    "Letter",
+    "LetterMark",
+    "dead_letter",
+    "dead_letters",
+    "dead_letters_folder",
+    "letter_lines",
+    "replayed_letters",
+]
 
 _LINE_BYTES_MAX = 64 << 20
 _LETTERS_MAX = 10_000
@@ -33,6 +42,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     ``id`` is file and line; ``operator`` refused the record that came from ``offset`` of ``shard``
     of ``source`` (with ``end_offset``: from somewhere between). ``encoding`` says what the value
     is: ``pickle``, ``raw`` bytes of the source, or ``repr``, as Python showed it.
+    ``replayed_epoch`` says when it was replayed, ``replay_of`` which letter it was before that.
     """
 
     id: str
@@ -53,6 +63,16 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     offset: int | None = None
     end_offset: int | None = None
     event_time_ms: int | None = None
+    replay_of: str | None = None
+    replayed_epoch: int | None = None
+
+
+class LetterMark(msgspec.Struct, frozen=True):
+    """What was sealed of a letter that was replayed; ``request`` is who had asked for it."""
+
+    letter: str
+    epoch: int
+    request: str = ""
 
 
 class Letter(DeadLetter, frozen=True, kw_only=True):
@@ -101,6 +121,7 @@ def dead_letters(
     folder = dead_letters_folder(home, job)
     count = min(limit, _LETTERS_MAX)
     before = None if after is None else _place(after, job)
+    marks = replayed_letters(folder)
     found: list[DeadLetter] = []
     for path in sorted(_files(folder), reverse=True):
         if before is not None and path.name > before[0]:
@@ -113,7 +134,7 @@ def dead_letters(
         )
         # The last lines of a file, without all of it in memory.
         last = heapq.nlargest(count + 1 - len(found), wanted, key=lambda pair: pair[0])
-        found += [_letter(path.name, number, plain) for number, plain in last]
+        found += [_letter(path.name, number, plain, marks) for number, plain in last]
         if len(found) > count:
             return found[:count], found[count - 1].id
     return found, None
@@ -135,14 +156,48 @@ def dead_letter(
         JOB_NOT_FOUND: there is no such job.
         DEAD_LETTER_UNKNOWN: there is no such letter.
     """
-    name, wanted = _place(letter, job)
-    path = dead_letters_folder(home, job) / name
-    if path in _files(path.parent):
-        for number, plain in _lines(path):
-            if number == wanted:
-                shown: dict[str, Any] = msgspec.to_builtins(_letter(name, number, plain))
-                return {**shown, **_value(plain)} if is_revealed else shown
-    raise DEAD_LETTER_UNKNOWN(job=job, letter=letter)
+    folder = dead_letters_folder(home, job)
+    plain = letter_lines(folder, [letter], job=job)[letter]
+    found = _letter(*_place(letter, job), plain, replayed_letters(folder))
+    shown: dict[str, Any] = msgspec.to_builtins(found)
+    return {**shown, **_value(plain)} if is_revealed else shown
+
+
+def letter_lines(folder: Path, letters: Iterable[str], *, job: str) -> dict[str, dict[str, Any]]:
+    """Return letters as they were published, by id; each file is read once.
+
+    Raises:
+        DEAD_LETTER_UNKNOWN: there is no such letter.
+    """
+    wanted: dict[str, dict[int, str]] = {}
+    for letter in letters:
+        name, number = _place(letter, job)
+        wanted.setdefault(name, {})[number] = letter
+    files = {path.name: path for path in _files(folder)}
+    found: dict[str, dict[str, Any]] = {}
+    for name, numbers in wanted.items():
+        if name in files:
+            found |= {
+                numbers[number]: plain for number, plain in _lines(files[name]) if number in numbers
+            }
+    for numbers in wanted.values():
+        for letter in numbers.values():
+            if letter not in found:
+                raise DEAD_LETTER_UNKNOWN(job=job, letter=letter)
+    return found
+
+
+def replayed_letters(folder: Path) -> dict[str, LetterMark]:
+    """Return what is sealed and published of replayed letters, by letter."""
+    marks: dict[str, LetterMark] = {}
+    for path in _files(folder / "replayed"):
+        for line in path.read_bytes().splitlines():
+            mark = _MARKS.decode(line)
+            marks[mark.letter] = mark
+    return marks
+
+
+_MARKS = msgspec.json.Decoder(LetterMark)
 
 
 def _place(letter: str, job: str) -> tuple[str, int]:
@@ -167,10 +222,14 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
             yield number, json.loads(line)
 
 
-def _letter(name: str, number: int, plain: dict[str, Any]) -> DeadLetter:
+def _letter(
+    name: str, number: int, plain: dict[str, Any], marks: Mapping[str, LetterMark]
+) -> DeadLetter:  # fmt: skip
     fields = {field: plain[field] for field in DeadLetter.__struct_fields__ if field in plain}
-    byte_count = len(base64.b64decode(plain["value"]))
-    return DeadLetter(**{**fields, "id": f"{name}:{number}", "value_bytes": byte_count})
+    letter = f"{name}:{number}"
+    mark = marks.get(letter)
+    fields |= {"id": letter, "value_bytes": len(base64.b64decode(plain["value"]))}
+    return DeadLetter(**{**fields, "replayed_epoch": None if mark is None else mark.epoch})
 
 
 def _value(plain: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.checkpoints.job_file import note_run
+from bicycle_runtime.jobs.control.letter_replay import REPLAY_LETTERS, replay_asked
 from bicycle_runtime.jobs.control.requests import Handler, Inbox
 from bicycle_runtime.jobs.control.rescaling import RESCALE, request_rescaled, rescale_request
 from bicycle_runtime.jobs.errors import StalledError
@@ -436,6 +437,7 @@ class _Driver:
             "savepoint": self._savepoints.ask,
             "drain": self._begin_draining,
             RESCALE: self._rescale,
+            REPLAY_LETTERS: partial(replay_asked, self._running, self._place, self._request),
         }
 
     def _rescale(self, facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -221,7 +221,7 @@ class TimeOrder:
         operator, context = self._operator, self._context
         times, _, values, keys, groups = records.columns()
         ordinals = records.ordinals()
-        batch = Batch(values, records.lineage(), list(groups))
+        batch = Batch(values, records.lineage(), list(groups), ordinals=ordinals)
         methods, awaits, is_direct = operator.methods_in_order(groups, ordinals)
         rest, held = zip(values, methods, times, strict=True), list[_Call]()
         calls = Calls(methods, values, range(len(values)), context, is_direct)

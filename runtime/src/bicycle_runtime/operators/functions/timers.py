@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage, emitted
+from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
@@ -139,7 +139,7 @@ class TimerRound:
 
     def _stand_for(self, timer: Timer) -> None:
         times = [timer.time_ms] if timer.domain == "event" else None
-        self._policy.batch = Batch([timer], ExchangeLineage(None, times))
+        self._policy.batch = Batch([timer], ExchangeLineage(None, times), ordinal=NO_INPUT)
 
     def _next(self) -> Timer | None:
         timers, advance = self._context.timers, self._advance

@@ -68,6 +68,10 @@ class Chain:
         else:
             self._send(folded)
 
+    def feed_behind(self, index: int, batch: Batch) -> None:
+        """Run a batch through the operators from the one at ``index`` on, record by record."""
+        self._run(batch, index)
+
     def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
         """Let event time go on, operator by operator: what one fires, the next have seen.
 

@@ -9,11 +9,30 @@ from bicycle_runtime.operators.shard_times import ShardTimes
 from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 
-__all__ = ["EpochOrder", "TaskOrder", "TimeOrder"]
+__all__ = ["EpochOrder", "LetterOrder", "TaskOrder", "TimeOrder"]
+
+
+class LetterOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """A dead letter that is fed once more to the operator that refused it.
+
+    ``value`` is the pickled record, which came in on input ``ordinal``; ``request`` is who asked.
+    A record came from ``offset`` of ``shard`` of ``source``, where that is known.
+    """
+
+    id: str
+    operator: str
+    value: bytes
+    ordinal: int = 0
+    event_time_ms: int | None = None
+    source: str | None = None
+    shard: str = ""
+    offset: int = 0
+    end_offset: int | None = None
+    request: str = ""
 
 
 class TaskOrder(msgspec.Struct, kw_only=True):
-    """What one task is to do: slices by source, state by operator, feedback files by edge.
+    """What one task is to do: slices by source, state by operator, feedback files by edge, letters.
 
     ``turns`` says whose turn it is on edges that take turns; a task that is not told begins with
     the subtask of its own number.
@@ -23,6 +42,7 @@ class TaskOrder(msgspec.Struct, kw_only=True):
     states: dict[str, RangeState] = {}
     feedback: dict[int, list[StagedFile]] = {}
     turns: dict[int, int] = {}
+    letters: list[LetterOrder] = []
 
 
 class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import WindowPlan
 
-__all__ = ["Program", "build_program"]
+__all__ = ["Program", "build_program", "selector_of"]
 
 # Kinds whose operators need nothing but their function, and those that have none.
 _FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
@@ -112,6 +112,7 @@ class Program:
     routers: list[tuple[RouteSpec, Router]] = field(default_factory=list)
     outbox: list[ShuffleBlock] = field(default_factory=list)
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
+    replayed_letters: list[dict[str, Any]] = field(default_factory=list)
 
     def operators(self) -> list[Operator]:
         """Return all operator instances."""
@@ -126,6 +127,14 @@ class Program:
         for operator in self.operators():
             if isinstance(operator, Stateful):
                 operator.release()
+
+
+def selector_of(image: JobImage, payload_id: str | None) -> Callable[[Any], Any] | None:
+    """Return what gives the key of a record; None where nothing is keyed."""
+    if payload_id is None:
+        return None
+    selector = as_callable(cloudpickle.loads(image.payloads[payload_id]), "get_key")
+    return partial(resolve, selector) if is_async(selector) else selector
 
 
 def build_program(image: JobImage, level: int, subtask: int) -> Program:
@@ -373,10 +382,7 @@ class _Builder:
         return self._loaded_selector(spec.key_selector)
 
     def _loaded_selector(self, payload_id: str | None) -> Callable[[Any], Any] | None:
-        if payload_id is None:
-            return None
-        selector = as_callable(self._payload(payload_id), "get_key")
-        return partial(resolve, selector) if is_async(selector) else selector
+        return selector_of(self._image, payload_id)
 
     def _payload(self, payload_id: str | None) -> Any:
         assert payload_id is not None

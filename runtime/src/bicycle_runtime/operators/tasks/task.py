@@ -4,7 +4,8 @@ Numbered steps of ``run_task``:
 
 1. Sort the shuffle blocks: mine, those for deeper levels, reports on their way to the driver.
 2. Read source slices and feedback files, and feed them to their chains.
-3. Feed the record blobs, those sent to all first, in the order of edge, sender, sequence.
+3. Feed the record blobs, those sent to all first, in the order of edge, sender, sequence; then
+   dead letters that are replayed.
 4. Let event time go on, in the order of the operators: what one fires, the next have seen.
 5. Write state deltas and staged output under names that no other attempt uses.
 6. Tell the next level which attempt this is and how far event time has come.
@@ -39,7 +40,8 @@ from bicycle_runtime.operators.functions.transform import KeyByOperator
 from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.shard_times import ShardTimes, joined_times, lagging, watermark_of
-from bicycle_runtime.operators.spec import DEAD_LETTERS, JobImage, RouteSpec
+from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, JobImage, RouteSpec
+from bicycle_runtime.operators.tasks.letters import feed_letters
 from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
@@ -133,6 +135,7 @@ class _Task:
         started = time.perf_counter()
         self._program.outbox.clear()
         self._program.dead_letters.clear()
+        self._program.replayed_letters.clear()
         mine, carried = self._sort(blocks)
         yield from carried
         try:
@@ -236,6 +239,12 @@ class _Task:
                 yield
         for blob, body in mine:
             self._feed(targets[blob.edge], blob, body)
+            yield
+        for letter in feed_letters(self._image, self._program, self._order.letters):
+            self._program.replayed_letters.append(
+                {"letter": letter.id, "epoch": self._epoch.epoch, "request": letter.request}
+            )
+            fault_point("operator")
             yield
 
     def _advance(self) -> Iterator[None]:
@@ -373,10 +382,14 @@ class _Task:
                 report.turns[route.edge] = router.turn
             if isinstance(router, FeedbackRouter):
                 report.feedback[route.edge] = list(router.finish(epoch, self._attempt))
-        if self._program.dead_letters:
-            writer = self._image.writers[DEAD_LETTERS].open(self._writer_task(DEAD_LETTERS))
-            writer.write(list(self._program.dead_letters))
-            report.staged[DEAD_LETTERS] = writer.finish()
+        for uid, lines in (
+            (DEAD_LETTERS, self._program.dead_letters),
+            (REPLAYED_LETTERS, self._program.replayed_letters),
+        ):
+            if lines:
+                writer = self._image.writers[uid].open(self._writer_task(uid))
+                writer.write(list(lines))
+                report.staged[uid] = writer.finish()
         fault_point("delta_written")
 
     def _note_states(self, operator: Operator) -> None:

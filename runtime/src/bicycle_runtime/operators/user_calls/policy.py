@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.contract import BadRecord, Headers, Raw
-from bicycle_runtime.operators.batch import Batch, Origin, SourceLineage
+from bicycle_runtime.operators.batch import NO_INPUT, Batch, Origin, SourceLineage
 from bicycle_runtime.operators.errors import (
     RECORD_UNDECODABLE,
     ErrorRateError,
@@ -74,6 +74,7 @@ class RecordPolicy:
         self.batch: Batch | None = None
         self.key_of: Callable[[Any], Any] | None = None
         self.on_failure: Callable[[Exception], None] | None = None  # a debugger that looks at it
+        self.replayed: str | None = None  # the dead letter that the operator gets once more
         self.total = 0
         self.failed = 0
         self.retried = 0
@@ -268,9 +269,11 @@ class RecordPolicy:
         if self._looked_at is not batch:  # Once for a batch: many of its records may fail.
             self._looked_at = batch
             self._times, self._messages = batch.lineage.times(), batch.lineage.messages()
+        input_ordinal = batch.input_of(index)
         return {
             "event_time_ms": None if self._times is None else self._times[index],
             "source_message": _message_of(self._messages, index),
+            "input": None if input_ordinal == NO_INPUT else input_ordinal,
         }
 
     def _letter(
@@ -293,6 +296,8 @@ class RecordPolicy:
             "attempt": self._policy.retries + 1,
             "encoding": encoding,
             "value": base64.b64encode(data).decode("ascii"),
+            "input": None,
+            "replay_of": self.replayed,
         }
 
 

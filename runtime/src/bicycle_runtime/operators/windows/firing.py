@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import repeat
 from typing import Any, NamedTuple
 
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage
+from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -190,7 +190,7 @@ class Firing:
             return [], []
         ends = [item.window.end - 1 for item in fired]
         known = ends if self._sorts else None
-        self._policy.batch = Batch(list(fired), ExchangeLineage(None, known))
+        self._policy.batch = Batch(list(fired), ExchangeLineage(None, known), ordinal=NO_INPUT)
         if self._process is None:
             found = each(self._aggregate, fired, policy=self._policy, awaits=False)
             pairs = [(r, f) for r, f in zip(found, fired, strict=True) if r is not DROPPED]

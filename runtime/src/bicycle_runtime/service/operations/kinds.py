@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -20,6 +20,11 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
 from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.control.letter_replay import (
+    LetterReplayOptions,
+    ask_for_replay,
+    chosen_letters,
+)
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
@@ -49,6 +54,7 @@ __all__ = [
     "Kind",
     "NoFacts",
     "RemoveFacts",
+    "ReplayFacts",
     "RescaleFacts",
     "SavepointFacts",
     "SubmitFacts",
@@ -57,6 +63,7 @@ __all__ = [
 ]
 
 _SAVEPOINT_TIMEOUT_MS = 600_000
+_LETTERS_MAX = 10_000
 
 
 class NoFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -108,6 +115,18 @@ class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     watch_ms: int = 60_000
     skip_savepoint: bool = False
     allow_dropped_state: bool = False
+    token: str = ""
+
+
+class ReplayFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``letters`` by id; without them all that were not replayed, of ``operator`` if it is given.
+
+    The service gives the ``token``, by which the job knows the request again.
+    """
+
+    letters: list[str] = []
+    operator: str | None = None
+    timeout_ms: int = 120_000
     token: str = ""
 
 
@@ -353,6 +372,38 @@ def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
     )  # fmt: skip
 
 
+def _choose_letters(where: Surroundings, job: str, facts: ReplayFacts, now_ms: int) -> ReplayFacts:
+    """Settle which letters those are: another may come before it is met."""
+    _replay_options(facts)
+    if facts.letters and facts.operator is not None:
+        raise OPERATION_FACTS_INVALID(
+            kind="replay_letters", problem="`letters` and `operator` are given",
+            hint="give one of them, or none for all letters of the job",
+        )  # fmt: skip
+    chosen = chosen_letters(where.home, job, facts.letters, operator=facts.operator)
+    letters = [each.id for each in chosen]
+    if len(letters) > _LETTERS_MAX:
+        raise OPERATION_FACTS_INVALID(
+            kind="replay_letters", problem=f"{len(letters):,} letters are left",
+            hint=f"replay at most {_LETTERS_MAX:,} at once: name them, or one operator",
+        )  # fmt: skip
+    return msgspec.structs.replace(facts, letters=letters, token=f"service-{now_ms}")
+
+
+def _replay_options(facts: ReplayFacts) -> LetterReplayOptions:
+    return LetterReplayOptions(timeout_ms=facts.timeout_ms)
+
+
+def _replay_letters(where: Surroundings, job: str, facts: ReplayFacts) -> Result:
+    if not facts.letters:
+        return {"letters": [], "epochs": []}
+    found = chosen_letters(where.home, job, facts.letters)
+    done = ask_for_replay(
+        where.home, job, found, _replay_options(facts), clock=where.clock, token=facts.token
+    )
+    return cast("Result", msgspec.to_builtins(done))
+
+
 def _install(where: Surroundings, _job: str, facts: InstallFacts) -> Result:
     plugin, is_new = install_plugin(where.home, facts, clock=where.clock)
     return {"plugin": msgspec.to_builtins(plugin), "is_new": is_new}
@@ -386,6 +437,10 @@ KINDS: Mapping[str, Kind] = {
     "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_submit),
     "upgrade": Kind(
         facts=UpgradeFacts, settle=_check_upgrade, meet=_upgrade, is_repeated=True,
+        needs_running=True,
+    ),
+    "replay_letters": Kind(
+        facts=ReplayFacts, settle=_choose_letters, meet=_replay_letters, is_repeated=True,
         needs_running=True,
     ),
     "install": Kind(facts=InstallFacts, settle=_as_given, meet=_install, is_repeated=True),

@@ -20,7 +20,9 @@ from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["ACTIONS", "Action", "action_do", "action_page", "bulk_stop_do", "bulk_stop_page"]
+__all__ = [
+    "ACTIONS", "REPLAY", "Action", "action_do", "action_page", "bulk_stop_do", "bulk_stop_page",
+]  # fmt: skip
 
 _BULK_MAX = 500
 _ENDING = (State.STOPPING, State.CANCELING, State.FAILING)
@@ -60,7 +62,8 @@ ACTIONS = (
     Action(kind="drain", title="Drain", is_destructive=True, needs_running=True),
     Action(kind="cancel", title="Cancel", is_destructive=True),
 )
-_BY_KIND: Mapping[str, Action] = {action.kind: action for action in ACTIONS}
+REPLAY = Action(kind="replay_letters", title="Replay", needs_running=True)
+_BY_KIND: Mapping[str, Action] = {action.kind: action for action in (*ACTIONS, REPLAY)}
 
 
 async def action_page(site: Site, request: Request) -> Response:
@@ -70,7 +73,8 @@ async def action_page(site: Site, request: Request) -> Response:
     action = _BY_KIND.get(request.path_params["kind"])
     if job is None or action is None or not action.fits(job):
         return RedirectResponse(f"/jobs/{request.path_params['job']}", status_code=303)
-    facts = {"job": job.summary, "status": job.status, "action": action}
+    letter = request.query_params.get("letter", "")
+    facts = {"job": job.summary, "status": job.status, "action": action, "letter": letter}
     return site.page(request, "action.html", facts)
 
 
@@ -86,7 +90,8 @@ async def action_do(site: Site, request: Request) -> Response:
         await _ask(site, request, kind, job=name, facts=facts)
     except BicycleError as error:
         return site.refusal(request, error, status=409)
-    return RedirectResponse(f"/jobs/{name}", status_code=303)
+    tab = "/dead-letters" if kind == REPLAY.kind else ""
+    return RedirectResponse(f"/jobs/{name}{tab}", status_code=303)
 
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:
@@ -133,4 +138,6 @@ def _facts(kind: str, form: FormData) -> dict[str, Any]:
         return {"name": name}
     if kind == "rescale":
         return {"parallelism": int(width) if width.isdecimal() else width}
+    if kind == REPLAY.kind and form.get("letter"):
+        return {"letters": [str(form["letter"])]}
     return {}

@@ -22,7 +22,7 @@ from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
-from bicycle_runtime.webui.pages.actions import ACTIONS
+from bicycle_runtime.webui.pages.actions import ACTIONS, REPLAY
 from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
 from bicycle_sdk.errors import BicycleError
@@ -74,7 +74,9 @@ async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
     found, following = await site.service.slow(
         dead_letters, site.service.home, job.summary.job_id, after=after
     )
-    return {"letters": found, "following": following}
+    may_operate = request.state.identity.may(Role.OPERATOR)
+    can_replay = may_operate and REPLAY.fits(job)
+    return {"letters": found, "following": following, "can_replay": can_replay}
 
 
 async def _graph(site: Site, job: KnownJob, _request: Request) -> Facts:
@@ -130,6 +132,11 @@ def _failures(job: KnownJob) -> Hashable:
     return (job.summary.state, job.summary.restarts, job.summary.errors)
 
 
+def _letter_marks(job: KnownJob) -> Hashable:
+    # An operator that fails or replays runs an epoch.
+    return (_failures(job), job.summary.epoch if job.summary.errors else 0)
+
+
 TABS = (
     Tab(name="", title="Overview", key="o", read=_overview, mark=_any_change),
     Tab(name="graph", title="Graph", key="g", read=_graph, mark=_any_change),
@@ -142,7 +149,7 @@ TABS = (
     ),
     Tab(name="savepoints", title="Savepoints", key="s", read=_savepoints, mark=_run),
     Tab(name="exceptions", title="Exceptions", key="x", read=_exceptions, mark=_failures),
-    Tab(name="dead-letters", title="Dead letters", key="d", read=_letters, mark=_failures),
+    Tab(name="dead-letters", title="Dead letters", key="d", read=_letters, mark=_letter_marks),
     # What somebody looked up stays as it is while the job goes on.
     Tab(name="state", title="State", key="t", read=read_state, mark=lambda _: None),
     Tab(name="logs", title="Logs", key="l", read=_logs, mark=_run),

@@ -1,0 +1,215 @@
+"""Replaying dead letters: what is asked of a running job, and how its driver meets it.
+
+A letter that was replayed is told by a line beside the letters, which is sealed and published with
+the epoch that did it. A replayed letter is refused, unless the same request asks again: then the
+driver that had it before died between the epoch and its answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.options import check, option
+from bicycle_runtime.engine.loop.letters import LetterLoop, letter_order, replay_letters
+from bicycle_runtime.jobs.control.dead_letters import (
+    DeadLetter,
+    dead_letter,
+    dead_letters,
+    letter_lines,
+    replayed_letters,
+)
+from bicycle_runtime.jobs.control.requests import ask_job
+from bicycle_runtime.jobs.errors import (
+    DEAD_LETTER_REPLAYED,
+    DEAD_LETTERS_NOT_LOADED,
+    LETTER_REQUEST_UNREADABLE,
+)
+from bicycle_runtime.jobs.home import Home, JobPlace
+from bicycle_runtime.jobs.options import JobRequest
+
+__all__ = [
+    "REPLAY_LETTERS",
+    "LetterReplay",
+    "LetterReplayOptions",
+    "ask_for_replay",
+    "chosen_letters",
+    "letters_to_replay",
+    "replay_asked",
+]
+
+REPLAY_LETTERS = "replay"
+_BATCH_COUNT = 200
+_BATCH_BYTES = 4 << 20
+_PAGE = 1_000
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterReplayOptions:
+    """How long is waited for a job that replays dead letters."""
+
+    timeout_ms: int = option(
+        120_000, low=1_000, high=3_600_000,
+        doc="How long is waited for the answer. A job replays letters between two epochs.",
+    )  # fmt: skip
+
+    def __post_init__(self) -> None:
+        check(self)
+
+
+class LetterReplay(msgspec.Struct, frozen=True, kw_only=True):
+    """What a replay came to: the letters, and the epochs that replayed them."""
+
+    letters: list[str]
+    epochs: list[int]
+
+
+class _Request(msgspec.Struct, frozen=True, kw_only=True):
+    letters: list[str]
+    request: str
+
+
+def letters_to_replay(home: Home, job: str, *, operator: str | None = None) -> list[DeadLetter]:
+    """Return the letters that were not replayed yet, the oldest first.
+
+    Args:
+        home: Where jobs are kept.
+        job: The job's id.
+        operator: Only of the operator with this uid.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+    """
+    found: list[DeadLetter] = []
+    after: str | None = None
+    while True:
+        page, after = dead_letters(home, job, operator=operator, after=after, limit=_PAGE)
+        found += [letter for letter in page if letter.replayed_epoch is None]
+        if after is None:
+            return found[::-1]
+
+
+def chosen_letters(
+    home: Home, job: str, letters: Sequence[str], *, operator: str | None = None
+) -> list[DeadLetter]:
+    """Return the letters of these names; without names those that were not replayed yet.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        DEAD_LETTER_UNKNOWN: it has no such letter.
+    """
+    if not letters:
+        return letters_to_replay(home, job, operator=operator)
+    return [msgspec.convert(dead_letter(home, job, each), DeadLetter) for each in letters]
+
+
+def ask_for_replay(
+    home: Home, job: str, letters: Sequence[DeadLetter], options: LetterReplayOptions,
+    *, clock: Clock, token: str = "",
+) -> LetterReplay:  # fmt: skip
+    """Ask a running job to give letters to their operators once more, and wait until it has.
+
+    They go in parts of 200 letters, or 4 MiB, each an epoch; a part is replayed whole or not.
+
+    Args:
+        home: Where jobs are kept.
+        job: The job's id.
+        letters: Which.
+        options: The patience.
+        clock: Measures how long is waited.
+        token: By it a request that is made again, since its answer was lost, is known.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        JobNotRunningError: it has ended.
+        REQUEST_TIMED_OUT: it runs and does not answer.
+        DEAD_LETTER_UNKNOWN: it has no such letter.
+        DEAD_LETTER_REPLAYED: one was replayed before.
+        DEAD_LETTER_NOT_REPLAYABLE: one is no record of an operator that the job has.
+        LETTERS_NOT_REPLAYED: the epoch failed; the job goes on as before.
+    """
+    epochs: list[int] = []
+    token = token or secrets.token_hex(8)
+    for part in _parts(letters):
+        facts = {"letters": part, "request": token}
+        answer = ask_job(
+            home, job, REPLAY_LETTERS, facts, clock=clock, timeout_ms=options.timeout_ms
+        )
+        epochs += answer["epochs"]
+    return LetterReplay(letters=[letter.id for letter in letters], epochs=sorted(set(epochs)))
+
+
+def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
+    part: list[str] = []
+    byte_count = 0
+    for letter in letters:
+        if part and (len(part) >= _BATCH_COUNT or byte_count + letter.value_bytes > _BATCH_BYTES):
+            yield part
+            part, byte_count = [], 0
+        part.append(letter.id)
+        byte_count += letter.value_bytes
+    if part:
+        yield part
+
+
+def replay_asked(
+    loop: LetterLoop | None, place: JobPlace, request: JobRequest, facts: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Meet a request in the driver: replay all letters that it names, or none.
+
+    1. Publish what is sealed: it may say that a letter was replayed.
+    2. Leave out what this request has replayed before; refuse what another one has.
+    3. Find the letters, and what gets them.
+    4. Run the epoch.
+
+    Args:
+        loop: The job's epoch loop, between two steps.
+        place: Where the job lives.
+        request: What the job was started with.
+        facts: What is asked now.
+
+    Raises:
+        LETTER_REQUEST_UNREADABLE: it is not of the form that this version knows.
+        DEAD_LETTERS_NOT_LOADED: letters are pickles.
+        BicycleError: as ``ask_for_replay`` says.
+    """
+    assert loop is not None
+    try:
+        asked = msgspec.convert(facts, _Request)
+    except msgspec.ValidationError as error:
+        raise LETTER_REQUEST_UNREADABLE(reason=str(error)) from error
+    if request.no_pickle:
+        raise DEAD_LETTERS_NOT_LOADED(job=place.folder.id)
+    # 1. Publish what is sealed: it may say that a letter was replayed.
+    loop.settle()
+    # 2. Leave out what this request has replayed before; refuse what another one has.
+    folder = Path(place.dead_letters_dir)
+    known = replayed_letters(folder)
+    for letter in asked.letters:
+        if letter in known and known[letter].request != asked.request:
+            raise DEAD_LETTER_REPLAYED(
+                job=place.folder.id, letter=letter, epoch=known[letter].epoch
+            )
+    epochs = {known[letter].epoch for letter in asked.letters if letter in known}
+    left = [letter for letter in dict.fromkeys(asked.letters) if letter not in known]
+    # 3. Find the letters, and what gets them.
+    plain = letter_lines(folder, left, job=place.folder.id)
+    plan = loop.topology.setup.plan
+    orders = [letter_order(plan, each, plain[each], request=asked.request) for each in left]
+    # 4. Run the epoch.
+    if orders:
+        epochs.add(replay_letters(loop, orders))
+        log_event(
+            _LOG, "dead_letters_replayed", job=place.folder.id, epoch=max(epochs),
+            letter_count=len(orders),
+        )  # fmt: skip
+    return {"letters": asked.letters, "epochs": sorted(epochs)}
