@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicycle_runtime.cli import rescale as command
+from bicycle_runtime.cli import access
 from bicycle_runtime.engine.errors import (
     RESCALE_FAILED,
     WIDTH_OPERATOR_UNKNOWN,
@@ -40,7 +40,7 @@ def asked(monkeypatch):
         return calls
 
     asked.answer = DONE
-    monkeypatch.setattr(command, "ask_for_rescale", ask)
+    monkeypatch.setattr(access, "ask_for_rescale", ask)
     return asked
 
 

@@ -32,9 +32,9 @@ SECTIONS = {
         "status": ("job_commands", "Show how a job is doing"),
         "logs": ("logs", "Show the log of a submitted job"),
         "metrics": ("figures", "Show the figures of a job, or of all"),
-        "workers": ("figures", "Show the processes of running jobs"),
-        "info": ("figures", "Show what all jobs come to"),
-        "dlq": ("dlq", "Look at dead letters"),
+        "workers": ("figures", "Show the processes of running jobs, and what they use"),
+        "info": ("figures", "Show what all jobs come to, and who was asked for it"),
+        "dlq": ("dlq", "Look at dead letters, and replay them"),
     },
     "Serve jobs": {
         "up": ("up", "Serve the jobs of this machine behind one port"),
