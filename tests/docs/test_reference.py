@@ -1,6 +1,8 @@
 """The reference is what the code says, and the docs name nothing that is not there."""
 
 import re
+import subprocess
+import sys
 import tomllib
 
 import click
@@ -18,10 +20,12 @@ def generate():
     return load("generate.py")
 
 
-def test_the_reference_is_current(generate):
-    stale = [f.name for f, text in generate.renewed().items() if text != f.read_text("utf-8")]
+def test_the_reference_is_current():
+    """In a process of its own, as `make docs` is: other tests change what commands know."""
+    words = [sys.executable, str(DOCS / "generate.py")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
 
-    assert stale == [], "run `make docs`"
+    assert done.returncode == 0, f"run `make docs`: {done.stdout}{done.stderr}"
 
 
 def test_filling_a_page_twice_changes_nothing(generate):
