@@ -15,6 +15,7 @@ from __future__ import annotations
 import builtins
 import dis
 import inspect
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from operator import attrgetter, contains, is_, is_not, itemgetter, not_
@@ -260,7 +261,7 @@ class _Run:
 
     def _load_attr(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         owner = stack.pop()
-        is_method = _HAS_NO_LOAD_METHOD and step.arg & 1
+        is_method = _ONE_LOOK_UP and step.arg & 1
         if is_method:
             stack += [_Method(owner, step.argval), _NULL]
         elif owner is RECORD:
@@ -340,6 +341,11 @@ class _Run:
         spec = _value(stack.pop()) if has_spec else None
         stack.append(_formatted(_value(stack.pop()), conversion, spec))
 
+    def _convert_value(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
+        if step.argval not in (str, repr, ascii):
+            raise Reading(_MORE)
+        stack.append(Expression("apply", step.argval, _value(stack.pop())))
+
     def _format_simple(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         stack.append(_formatted(_value(stack.pop()), None, None))
 
@@ -387,7 +393,7 @@ class _Run:
         raise Reading(_MORE)
 
 
-_HAS_NO_LOAD_METHOD = "LOAD_METHOD" not in dis.opmap  # Python 3.12 and later
+_ONE_LOOK_UP = sys.version_info >= (3, 12)  # LOAD_ATTR stands for LOAD_METHOD, too.
 
 
 def _value(part: Any) -> Expression:
