@@ -198,6 +198,15 @@ def test_what_counts_as_true_is_what_python_says(records):
         assert mask_of(frame.field(name)).listed == [bool(record[name]) for record in records]
 
 
+def test_numbers_without_room_for_more_digits_are_rounded_as_python_does():
+    records = [{"f": 1e308}, {"f": -1.7e308}, {"f": 0.125}]
+    dicts = DictRecords(records)
+
+    found = in_columns(read(lambda r: round(r["f"], 2)), SourceFrame(dicts.rows, dicts, {}))
+
+    assert shown(found) == shown([1e308, -1.7e308, 0.12])
+
+
 def test_a_name_outside_is_looked_up_again_for_each_batch():
     space = {"LIMIT": 1}
     expression = read(eval("lambda r: r['i'] > LIMIT", space))

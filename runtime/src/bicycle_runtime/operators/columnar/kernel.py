@@ -292,7 +292,8 @@ def _rounded(value: Vector, digits: Vector) -> Any:
     if places is not None and not (type(places) is int and 0 <= places <= _DIGITS_MAX):
         return None
     scale = 10.0 ** (places or 0)
-    scaled = array * scale
+    with np.errstate(all="ignore"):
+        scaled = array * scale
     if not (np.abs(scaled) < _SCALED_MAX).all():
         return None
     whole = np.rint(scaled)
