@@ -234,6 +234,7 @@ SDK_MODULES = (
     "bicycle_sdk.connectors",
     "bicycle_sdk.kafka",
     "bicycle_sdk.formats",
+    "bicycle_sdk.sinks",
     "bicycle_sdk.secrets",
     "bicycle_sdk.plugin",
     "bicycle_sdk.testing",

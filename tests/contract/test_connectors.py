@@ -24,6 +24,11 @@ from tests.contract.our_sources import (
     TextCase,
     ZstdCase,
 )
+from tests.contract.table_cases import (
+    ParquetFoldersCase,
+    ParquetOnePartPerFewRowsCase,
+    ParquetSinkCase,
+)
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
@@ -102,6 +107,18 @@ class TestSocketSink(SinkSuite):
     case_type = SocketSinkCase
 
 
+class TestParquetSink(SinkSuite):
+    case_type = ParquetSinkCase
+
+
+class TestParquetSinkWithOnePartPerFewRows(SinkSuite):
+    case_type = ParquetOnePartPerFewRowsCase
+
+
+class TestParquetSinkWithFolders(SinkSuite):
+    case_type = ParquetFoldersCase
+
+
 class TestExtension(ExtensionSuite):
     extension = builtin
     suites = (
@@ -123,6 +140,9 @@ class TestExtension(ExtensionSuite):
         TestTextFileSink,
         TestCsvFileSink,
         TestSocketSink,
+        TestParquetSink,
+        TestParquetSinkWithOnePartPerFewRows,
+        TestParquetSinkWithFolders,
     )
     sources = builtin.bicycle_sources().keys() - KAFKA
     sinks = builtin.bicycle_sinks().keys() - KAFKA

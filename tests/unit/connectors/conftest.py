@@ -1,5 +1,7 @@
 """A file sink that runs epoch after epoch, and its output directory."""
 
+from typing import TypedDict
+
 import pytest
 
 from bicycle_runtime.contract import ConnectorSpec
@@ -21,5 +23,21 @@ def sink(tmp_path, out):
             record_type=record_type,
         )
         return SinkRun(spec, services or services_in(tmp_path)).start()
+
+    return start
+
+
+class Event(TypedDict):
+    user: str
+    n: int
+
+
+@pytest.fixture
+def table(sink):
+    """Start a Parquet sink of a record type, whose rows are never too old by themselves."""
+
+    def start(record_type=Event, **properties):
+        settings = {"roll_ms": 86_400_000, **properties}
+        return sink("parquet_file", record_type=record_type, **settings)
 
     return start

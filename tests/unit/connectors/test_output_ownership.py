@@ -170,4 +170,5 @@ def leave_mark(run, out, *, process):
     """Let the mark be one that another process of the same job has made."""
     [mark] = out.glob(".owner-*")
     token = mark.name.removeprefix(".owner-")
-    OutputClaim(out, run=token, vertex="v", services=run.services, process=process).take()
+    output = LocalStorage(str(out), is_synced=False)
+    OutputClaim(output, run=token, vertex="v", services=run.services, process=process).take()

@@ -32,6 +32,7 @@ def bicycle_sinks() -> dict[str, str]:
         "jsonl_file": f"{_ROOM}.files.sink:JsonlFileSink",
         "text_file": f"{_ROOM}.files.sink:TextFileSink",
         "csv_file": f"{_ROOM}.files.sink:CsvFileSink",
+        "parquet_file": f"{_ROOM}.files.parquet_sink:ParquetSink",
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",
         "kafka": f"{_ROOM}.kafka.sink:KafkaSink",

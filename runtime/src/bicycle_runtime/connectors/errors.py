@@ -130,3 +130,23 @@ JOURNAL_DAMAGED = BicycleError.row(
     cause="The journal of a socket source lacks bytes that were received and not yet processed.",
     fix="restore the journal from a copy of the checkpoint directory; the job needs it",
 )
+COLUMN_TYPE_UNKNOWN = BicycleError.row(
+    "BIC-1780",
+    "vertex {vertex!r}, column {column!r}: {found} is no type of a column; known are {known}",
+    cause="A column of a sink is declared with a type, or made of a field with one, that no table "
+    "can hold.",
+    fix="give the field one of these types, or map it to one before the sink",
+)
+COLUMNS_WRONG = BicycleError.row(
+    "BIC-1781",
+    "vertex {vertex!r}: the columns of its table cannot be as asked for: {problem}",
+    cause="What a sink is told of columns, folders or keys does not fit the records.",
+    fix="{hint}",
+)
+TABLE_DIFFERS = BicycleError.row(
+    "BIC-1782",
+    "vertex {vertex!r}: the table {table!r} has other columns than the records: {problem}; "
+    "nothing was written",
+    cause="Rows would be written to a table, or beside files, whose columns do not fit theirs.",
+    fix="map the records to the columns that are there, change the table, or name another one",
+)

@@ -12,21 +12,25 @@ publishes nothing. This does not replace the lease, which is about one checkpoin
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, StorageError
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, StorageError
 from bicycle_runtime.connectors.errors import OUTPUT_HELD, OUTPUT_TAKEN_OVER
 from bicycle_runtime.contract import DriverServices
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["OutputClaim", "OutputOwner"]
+__all__ = ["OutputClaim", "OutputOwner", "new_run", "run_of"]
 
 _LOG = logging.getLogger(__name__)
 
@@ -71,7 +75,7 @@ class OutputClaim:
     """The claim of one sink on the parts of its run.
 
     Args:
-        folder: The output directory.
+        output: Where the parts lie.
         run: Token of the run.
         vertex: The sink, for errors.
         services: Of the sink.
@@ -79,11 +83,10 @@ class OutputClaim:
     """
 
     def __init__(
-        self, folder: Path, *, run: str, vertex: str, services: DriverServices,
+        self, output: Storage, *, run: str, vertex: str, services: DriverServices,
         process: ProcessIdentity | None = None,
     ) -> None:  # fmt: skip
-        self._folder = folder
-        self._storage = LocalStorage(str(folder), is_synced=False)
+        self._storage = output
         self._name = f".owner-{run}"
         self._run = run
         self._vertex = vertex
@@ -118,7 +121,7 @@ class OutputClaim:
             is_moved = former.place != self._owner.place
             log_event(
                 _LOG, "output_taken_over", level=logging.WARNING if is_moved else logging.INFO,
-                path=str(self._folder), job=former.job, host=former.process.host,
+                path=self._storage.url, job=former.job, host=former.process.host,
                 pid=former.process.pid, place=former.place,
             )  # fmt: skip
         self._storage.write(self._name, self._owner.to_bytes())
@@ -130,11 +133,11 @@ class OutputClaim:
             OUTPUT_TAKEN_OVER: another one has, or had before it ended.
         """
         found = self._found()
-        if found is None and not self._folder.exists():
+        if found is None and self._is_removed():
             self._storage.write(self._name, self._owner.to_bytes())  # All of it was removed.
         elif found is None or found.token != self._owner.token:
             raise OUTPUT_TAKEN_OVER(
-                vertex=self._vertex, path=str(self._folder), epoch=epoch, mark=self._name
+                vertex=self._vertex, path=self._storage.url, epoch=epoch, mark=self._name
             )
 
     def release(self) -> None:
@@ -150,16 +153,40 @@ class OutputClaim:
         except ObjectMissingError:
             return None
 
+    def _is_removed(self) -> bool:
+        """Tell whether somebody removed the whole output directory; elsewhere there is none."""
+        return isinstance(self._storage, LocalStorage) and not Path(self._storage.root).exists()
+
     def _held(self, owner: OutputOwner) -> BicycleError:
         since = datetime.fromtimestamp(owner.since_ms / 1_000, UTC).isoformat(timespec="seconds")
         return OUTPUT_HELD(
             vertex=self._vertex,
-            path=str(self._folder),
+            path=self._storage.url,
             run=self._run,
             owner=owner.job,
             place=owner.place,
             host=owner.process.host,
             pid=owner.process.pid,
             since=since,
-            mark=str(self._folder / self._name),
+            mark=f"{self._storage.url}/{self._name}",
         )
+
+
+def run_of(state: Mapping[str, Any]) -> str:
+    """Return the token that stands in names of files; empty before the first start."""
+    run = str(state.get("run", ""))
+    if run and not run.isalnum():
+        raise UnsafePathError(path=run, problem="it is no token of a run of a file sink")
+    return run
+
+
+def new_run(services: DriverServices, names: Iterable[str]) -> str:
+    """Return a token that no name in the output carries: names end in ``-<token>.<suffix>``."""
+    seed = f"{services.storage.url}\n{services.prefix}\n{services.clock.now_ms()}"
+    taken = {name.rpartition("-")[2].partition(".")[0] for name in names}
+    salt = 0
+    while True:
+        token = hashlib.sha256(f"{seed}\n{salt}".encode()).hexdigest()[:6]
+        if token not in taken:
+            return token
+        salt += 1

@@ -15,20 +15,18 @@ gives every subtask's records in the order in which they were written.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
-from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, OUTPUT_UNWRITABLE
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
 from bicycle_runtime.connectors.files.options import MADE, FileSinkOptions, typed_path
-from bicycle_runtime.connectors.files.ownership import OutputClaim
+from bicycle_runtime.connectors.files.ownership import OutputClaim, new_run, run_of
 from bicycle_runtime.connectors.files.parts import (
     OpenPart,
     PartPlan,
@@ -218,7 +216,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
             OUTPUT_HELD: there is one that may live.
         """
         if "run" in state and self._folder.is_dir():  # What else it is, ``start`` says.
-            self._claim_of(_run_of(state), services).refuse_holder()
+            self._claim_of(run_of(state), services).refuse_holder()
 
     def makes(self) -> list[str]:
         """Return the output directory."""
@@ -251,7 +249,8 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
                 path=str(self._folder),
                 reason=error.strerror or str(error),
             ) from error
-        self._run = _run_of(state) or self._new_run()
+        names = (path.name for path in self._folder.glob("*part-*"))
+        self._run = run_of(state) or new_run(services, names)
         claim = self._claim_of(self._run, services)
         claim.take()
         self._claim = claim
@@ -338,7 +337,8 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         return round((self._due_at[1] - self._services.clock.monotonic()) * 1_000)
 
     def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
-        return OutputClaim(self._folder, run=run, vertex=self.spec.vertex_id, services=services)
+        output = LocalStorage(str(self._folder), is_synced=False)
+        return OutputClaim(output, run=run, vertex=self.spec.vertex_id, services=services)
 
     def _withdraw_unsealed(self, state: Mapping[str, Any]) -> None:
         """Take back parts of epochs that are not sealed (any more); see ``withdraw``."""
@@ -349,18 +349,6 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
                 is_made_of_it = part is not None and int(number) == self._after.part_count - 1
                 kept = f"{self._services.prefix}/withdrawn/{path.name}"
                 withdraw(path, self._services.storage, kept, part if is_made_of_it else None)
-
-    def _new_run(self) -> str:
-        """Return a token that no file in the output directory carries."""
-        services = self._services
-        seed = f"{services.storage.url}\n{services.prefix}\n{services.clock.now_ms()}"
-        names = [path.name for path in self._folder.glob("*part-*")]
-        salt = 0
-        while True:
-            token = hashlib.sha256(f"{seed}\n{salt}".encode()).hexdigest()[:6]
-            if not any(name.endswith(f"-{token}.{self.file_suffix}") for name in names):
-                return token
-            salt += 1
 
 
 class JsonlFileSink(FileSink):
@@ -379,14 +367,6 @@ class CsvFileSink(FileSink):
     """Writes CSV, each part with a header line."""
 
     file_suffix = "csv"
-
-
-def _run_of(state: Mapping[str, Any]) -> str:
-    """Return the token that stands in names of files; empty before the first start."""
-    run = str(state.get("run", ""))
-    if run and not run.isalnum():
-        raise UnsafePathError(path=run, problem="it is no token of a run of a file sink")
-    return run
 
 
 def _open_part(state: Mapping[str, Any]) -> OpenPart | None:

@@ -1,0 +1,42 @@
+"""Places where results go, described by calls; nothing here opens anything.
+
+A call checks what can be known without the place, and gives a descriptor: a word, JSON properties.
+What was not given is left out, since the connector knows the defaults.
+"""
+
+import typing
+
+from bicycle_sdk import loading
+
+if typing.TYPE_CHECKING:
+    from bicycle_sdk.sinks.tables import (
+        ColumnType,
+        Compression,
+        Folders,
+        by_date,
+        by_field,
+        parquet_sink,
+    )
+else:
+    __getattr__, __dir__ = loading.on_demand(
+        __name__,
+        {
+            "tables": (
+                "ColumnType",
+                "Compression",
+                "Folders",
+                "by_date",
+                "by_field",
+                "parquet_sink",
+            ),
+        },
+    )
+
+__all__ = [
+    "ColumnType",
+    "Compression",
+    "Folders",
+    "by_date",
+    "by_field",
+    "parquet_sink",
+]

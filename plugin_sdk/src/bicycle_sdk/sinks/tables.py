@@ -1,0 +1,147 @@
+"""Sinks whose output has columns, in files of Parquet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any, Literal
+
+from bicycle_sdk.connectors import SinkDescriptor
+from bicycle_sdk.errors import StreamDefinitionError
+
+__all__ = [
+    "ColumnType",
+    "Compression",
+    "Folders",
+    "by_date",
+    "by_field",
+    "column_words",
+    "given",
+    "parquet_sink",
+]
+
+Compression = Literal["snappy", "zstd", "gzip", "none"]
+ColumnType = type | str
+_TYPES = (bool, int, float, str, bytes, datetime, date, time, Decimal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folders:
+    """How rows are put into folders; ``by_field`` and ``by_date`` make it."""
+
+    kind: Literal["field", "date"]
+    field: str = ""
+    date_format: str = "%Y-%m-%d"
+
+
+def by_field(name: str) -> Folders:
+    """A folder ``name=value`` for each value of a field.
+
+    Args:
+        name: The field. Readers take it from the name of the folder; it is not in the files.
+    """
+    if not name:
+        raise StreamDefinitionError(
+            call="by_field", problem="the name of the field is empty", hint="give by_field('city')"
+        )
+    return Folders(kind="field", field=name)
+
+
+def by_date(date_format: str = "%Y-%m-%d", *, field: str = "") -> Folders:
+    """A folder ``dt=date`` for each day, or whatever the format tells apart, in UTC.
+
+    Args:
+        date_format: As of ``strftime``.
+        field: Field with a time, a date, or ms since 1970; empty for the event time of the record.
+    """
+    if "%" not in date_format:
+        raise StreamDefinitionError(
+            call="by_date",
+            problem=f"{date_format!r} is no format of dates",
+            hint="give '%Y-%m-%d' or '%Y-%m', say",
+        )
+    return Folders(kind="date", field=field, date_format=date_format)
+
+
+def parquet_sink(
+    path: str | os.PathLike[str],
+    *,
+    folders: Folders | None = None,
+    columns: Mapping[str, ColumnType] | None = None,
+    timestamp_field: str | None = None,
+    compression: Compression | None = None,
+    roll_rows: int | None = None,
+    roll_bytes: int | None = None,
+    roll_ms: int | None = None,
+) -> SinkDescriptor[Any]:
+    """Parquet files in a directory or behind a URL; only whole, sealed files are ever visible.
+
+    Args:
+        path: The directory, or a URL such as ``s3://bucket/folder``.
+        folders: ``by_field`` or ``by_date``; None for none.
+        columns: Type of each column; None for the fields of the record type, or ``event_time`` and
+            ``payload`` where the records have none.
+        timestamp_field: Column that gets the event time of each record.
+        compression: How files are compressed; snappy unless told otherwise.
+        roll_rows: A part is complete when it has this many rows; None: as the connector decides.
+        roll_bytes: A part is complete when it has about this many bytes.
+        roll_ms: Everything is completed this long after its first record.
+    """
+    properties: dict[str, Any] = {"path": os.fspath(path)}
+    if folders is not None:
+        properties["partition_by"] = folders.kind
+        properties["partition_field"] = folders.field
+        if folders.kind == "date":
+            properties["partition_format"] = folders.date_format
+    if columns is not None:
+        properties["columns"] = column_words("parquet_sink", columns)
+    properties |= given(
+        "parquet_sink",
+        timestamp_field=timestamp_field,
+        compression=compression,
+        roll_rows=roll_rows,
+        roll_bytes=roll_bytes,
+        roll_ms=roll_ms,
+    )
+    return SinkDescriptor(connector_type="parquet_file", properties=properties)
+
+
+def column_words(call: str, columns: Mapping[str, ColumnType]) -> dict[str, str]:
+    """Return the word for the type of each column.
+
+    Raises:
+        StreamDefinitionError: there is none, or a type has no word.
+    """
+    words = {}
+    for name, found in columns.items():
+        if isinstance(found, type) and found not in _TYPES:
+            known = ", ".join(each.__name__ for each in _TYPES)
+            raise StreamDefinitionError(
+                call=call,
+                problem=f"column {name!r} has the type {found.__name__}",
+                hint=f"give one of {known}, or a word such as 'decimal(12,2)' or 'json'",
+            )
+        words[name] = found if isinstance(found, str) else found.__name__.lower()
+    if not words:
+        raise StreamDefinitionError(
+            call=call, problem="columns are given, and there is none", hint="name one, or leave it"
+        )
+    return words
+
+
+def given(call: str, **properties: Any) -> dict[str, Any]:
+    """Return what was given; a number must be at least 1.
+
+    Raises:
+        StreamDefinitionError: one is less.
+    """
+    found = {name: value for name, value in properties.items() if value is not None}
+    for name, value in found.items():
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            raise StreamDefinitionError(
+                call=call, problem=f"{name} is {value}, expected 1 or more", hint="give more"
+            )
+    return found

@@ -1,0 +1,312 @@
+"""The Parquet sink: folders of Parquet files, on a local disk or behind a URL.
+
+A part appears whole and never changes. Its name has epoch, plan, piece and run, so a plan that is
+carried out again finds its files there, and two jobs may share a directory. Rows that wait lie in
+the checkpoint directory (``tables.held``).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import pyarrow
+from pyarrow import parquet
+
+from bicycle_runtime.base.errors import StorageError
+from bicycle_runtime.base.files import make_folder, sync_folder
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.options import option
+from bicycle_runtime.base.storage import LocalStorage, open_storage, publish_file
+from bicycle_runtime.connectors.errors import (
+    CONNECTOR_OPTION_WRONG,
+    OUTPUT_UNWRITABLE,
+    TABLE_DIFFERS,
+)
+from bicycle_runtime.connectors.files.options import MADE, typed_path
+from bicycle_runtime.connectors.files.ownership import OutputClaim, new_run, run_of
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
+from bicycle_runtime.connectors.tables.held import Completion, HeldFile
+from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
+from bicycle_runtime.connectors.tables.reading import FolderRows, HeldReader, in_groups
+from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
+from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, parquet_writer
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    MakesTargets,
+)
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["ParquetSink", "ParquetSinkOptions"]
+
+_LOG = logging.getLogger(__name__)
+_WRITERS = 8  # Files of many folders are flushed to the disk at the same time.
+_PART = re.compile(r"(?:.*/)?part-(\d+)-\d+-\d+-(\w+)\.parquet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParquetSinkOptions(TableOptions):
+    """Where to write, into which folders, and when a part is complete."""
+
+    path: str = option(doc="Output directory, or a URL such as s3://bucket/folder.")
+    partition_by: Literal["none", "field", "date"] = option(
+        "none", doc="Folders: none, field=value for each value of a field, or dt=date."
+    )
+    partition_field: str = option(
+        "", doc="The field; for dates it may be empty: then the event time of the record counts."
+    )
+    partition_format: str = option(
+        "%Y-%m-%d", doc="Format of dates, in UTC, as of strftime: %Y-%m, say, or %Y-%m-%dT%H."
+    )
+
+
+class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
+    """Writes Parquet files."""
+
+    options_class = ParquetSinkOptions
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self._options = options = read_options(ParquetSinkOptions, spec)
+        super().__init__(spec, options, _partitioning(options, spec))
+        path = typed_path(spec, options.path)
+        self._output = open_storage(path)
+        self._schema = self.columns.schema
+        if self.partitioning is not None:
+            self._schema = self.partitioning.without_field(self._schema)
+        self._run = ""
+        self._claim: OutputClaim | None = None
+
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Refuse files of other columns, and parts that another job goes on with.
+
+        Raises:
+            TABLE_DIFFERS: files are there whose columns do not fit.
+            OUTPUT_HELD: another job that may live goes on with the same parts.
+        """
+        is_local = isinstance(self._output, LocalStorage)
+        if is_local and not Path(self._output.url).is_dir():
+            return  # There is nothing; what else it is, ``start`` says.
+        if "run" in state:
+            self._claim_of(run_of(state), services).refuse_holder()
+        self._refuse_other_columns(self._output.list(""))
+
+    def makes(self) -> list[str]:
+        """Return the output directory."""
+        return [f"{MADE}{self._output.url}"]
+
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Make the output directory, prove that it can be written, and take it over.
+
+        Raises:
+            OUTPUT_UNWRITABLE: it may not be written.
+            TABLE_DIFFERS: files are there whose columns do not fit.
+            OUTPUT_HELD: another job goes on with the same parts.
+        """
+        self.resume(services, state)
+        self._prove_writable()
+        names = self._output.list("")
+        self._refuse_other_columns(names)
+        self._run = run_of(state) or new_run(services, names)
+        claim = self._claim_of(self._run, services)
+        claim.take()
+        self._claim = claim
+        self._withdraw_unsealed(names, int(state.get("epoch", -1)))
+
+    def facts(self) -> dict[str, Any]:
+        """Return the token of the run, which stands in names."""
+        return {"run": self._run}
+
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Carry out the plans of the epoch.
+
+        Raises:
+            OUTPUT_TAKEN_OVER: a later run has started.
+        """
+        assert self._claim is not None
+        self._claim.require(epoch)
+        super().publish(epoch, state)
+
+    def complete(self, epoch: int, number: int, plan: Completion, state: Mapping[str, Any]) -> None:
+        """Write the parts of a plan, as far as they are not there."""
+        begin = f"part-{epoch:010d}-{number:04d}"
+        storage = self.services.storage
+        [first, *others] = plan.files
+        is_whole = not others and first.crc32 is not None and not first.has_folders
+        if is_whole and first.record_count <= self._options.roll_rows:
+            self._move(first, f"{begin}-0000-{self._run}.parquet")
+            return
+        with HeldReader(storage, plan.files) as reader:
+            if not reader.has_folders:
+                count = sum(file.record_count for file in plan.files)
+                rows = FolderRows("", count, reader.batches())
+                self._write_folder(begin, plan.file_rows, rows)
+                return
+            for several in reader.folders(plan.folder):
+                if len(several) == 1:
+                    self._write_folder(begin, plan.file_rows, several[0])
+                    continue
+                with ThreadPoolExecutor(_WRITERS, thread_name_prefix="parts") as pool:
+                    tasks = [
+                        pool.submit(self._write_folder, begin, plan.file_rows, each)
+                        for each in several
+                    ]
+                    for task in tasks:
+                        task.result()
+
+    def stop(self) -> None:
+        """Let go of the output."""
+        if self._claim is not None:
+            self._claim.release()
+
+    def _write_folder(self, begin: str, file_rows: int, folder: FolderRows) -> None:
+        """Write the rows of one folder in files of the same length, none too long."""
+        piece_count = -(-folder.count // file_rows)
+        length = -(-folder.count // piece_count)
+        above = f"{folder.name}/" if folder.name else ""
+        rows = _Rows(folder.tables)
+        for piece in range(piece_count):
+            name = f"{above}{begin}-{piece:04d}-{self._run}.parquet"
+            found = rows.take(length)
+            if not self._output.exists(name):
+                self._write(name, found)
+            for _ in found:
+                continue  # The part is there: its rows are passed over.
+
+    def _write(self, name: str, tables: Iterator[pyarrow.Table]) -> None:
+        if isinstance(self._output, LocalStorage):
+            make_folder(Path(self._output.root, name).parent)
+        groups = in_groups(tables, GROUP_ROWS)
+        first = next(groups)
+        names = [column for column in first.schema.names if column != PARTITION]
+        schema = first.select(names).schema
+        with (
+            self._output.open_write(name) as stream,
+            parquet_writer(stream, schema, self._options.compression) as writer,
+        ):
+            for rows in chain([first], groups):
+                writer.write_table(rows.select(names))
+
+    def _move(self, file: HeldFile, name: str) -> None:
+        """Let a staged file become a part as it is."""
+        storage = self.services.storage
+        if self._output.exists(name):
+            return
+        if isinstance(self._output, LocalStorage):
+            for _ in staged_blocks(storage, file.staged()):
+                continue  # Reading it whole proves its checksum.
+            publish_file(storage, file.path, Path(self._output.root, name))
+            sync_folder(Path(self._output.root))
+            return
+        with self._output.open_write(name) as stream:
+            for block in staged_blocks(storage, file.staged()):
+                stream.write(block)
+
+    def _prove_writable(self) -> None:
+        probe = f".tmp-{os.getpid()}-probe"
+        reason = ""
+        try:
+            if isinstance(self._output, LocalStorage):
+                make_folder(Path(self._output.root))
+            self._output.write(probe, b"")
+            self._output.delete(probe)
+        except StorageError as error:
+            reason = error.summary
+        except OSError as error:
+            reason = error.strerror or str(error)
+        if reason:
+            raise OUTPUT_UNWRITABLE(
+                vertex=self.spec.vertex_id, path=self._output.url, reason=reason
+            )
+
+    def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
+        return OutputClaim(self._output, run=run, vertex=self.spec.vertex_id, services=services)
+
+    def _refuse_other_columns(self, names: Sequence[str]) -> None:
+        """Compare with the part that comes last by name."""
+        last = max((name for name in names if _PART.fullmatch(name)), key=_file_name, default=None)
+        if last is None:
+            return
+        with self._output.open_read(last) as stream:
+            try:
+                found = parquet.read_schema(pyarrow.BufferReader(stream.read()))
+            except (pyarrow.ArrowException, OSError) as error:
+                problem = f"{last} cannot be read as Parquet: {error}"
+                raise self._differs(problem) from error
+        for column in self._schema:
+            place = found.get_field_index(column.name)
+            if place >= 0 and found.field(place).type != column.type:
+                there = found.field(place).type
+                raise self._differs(f"{column.name!r} is {there} in {last}, here {column.type}")
+
+    def _differs(self, problem: str) -> BicycleError:
+        return TABLE_DIFFERS(vertex=self.spec.vertex_id, table=self._output.url, problem=problem)
+
+    def _withdraw_unsealed(self, names: Sequence[str], sealed: int) -> None:
+        """Take back parts of epochs that are not sealed (any more): their rows come again.
+
+        They are kept in the checkpoint storage, so that nothing is destroyed.
+        """
+        for name in names:
+            match = _PART.fullmatch(name)
+            if match is None or match[2] != self._run or int(match[1]) <= sealed:
+                continue
+            kept = f"{self.services.prefix}/withdrawn/{name}"
+            with (
+                self._output.open_read(name) as source,
+                self.services.storage.open_write(kept) as copy,
+            ):
+                shutil.copyfileobj(source, copy, BLOCK_BYTES)
+            self._output.delete(name)
+            log_event(_LOG, "part_withdrawn", level=logging.WARNING, path=name, kept=kept)
+
+
+class _Rows:
+    """Rows of several tables, taken so many at a time."""
+
+    def __init__(self, tables: Iterator[pyarrow.Table]) -> None:
+        self._tables = tables
+        self._left: pyarrow.Table | None = None
+
+    def take(self, count: int) -> Iterator[pyarrow.Table]:
+        """Yield the next rows, no more than so many."""
+        while count:
+            if self._left is None or not self._left.num_rows:
+                self._left = next(self._tables, None)
+                if self._left is None:
+                    return
+            found = self._left.slice(0, count)
+            self._left = self._left.slice(found.num_rows)
+            count -= found.num_rows
+            yield found
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _partitioning(options: ParquetSinkOptions, spec: ConnectorSpec) -> Partitioning | None:
+    if options.partition_by == "none":
+        return None
+    is_date = options.partition_by == "date"
+    if not is_date and not options.partition_field:
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name="partition_field",
+            problem="it is required where partition_by is field",
+            hint="give the name of a column",
+        )
+    return Partitioning(
+        field=options.partition_field, date_format=options.partition_format if is_date else ""
+    )

@@ -1,0 +1,1 @@
+"""Tables of Arrow columns: what sinks share whose output has columns."""

@@ -1,0 +1,366 @@
+"""The columns of a table: from a record type, as declared, or a time and a payload.
+
+Every sink of columns asks here which columns there are, before it starts, and gets its records as
+Arrow columns. A record that does not fit its columns raises, so that the sink's ``on_error``
+settles it; nothing is converted that would lose something.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from operator import attrgetter
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow
+
+from bicycle_runtime.connectors.errors import COLUMN_TYPE_UNKNOWN, COLUMNS_WRONG
+from bicycle_runtime.contract import ConnectorSpec, EventTimes
+from bicycle_runtime.operators.columnar.records import TupleRecords
+
+__all__ = ["TIMES", "TableColumns", "columns_of"]
+
+TIMES = pyarrow.timestamp("ms", "UTC")
+_PLAIN: Mapping[Any, pyarrow.DataType] = {
+    bool: pyarrow.bool_(),
+    int: pyarrow.int64(),
+    float: pyarrow.float64(),
+    str: pyarrow.string(),
+    bytes: pyarrow.binary(),
+    datetime: pyarrow.timestamp("us", "UTC"),
+    date: pyarrow.date32(),
+    time: pyarrow.time64("us"),
+    timedelta: pyarrow.duration("us"),
+    Decimal: pyarrow.decimal128(38, 9),
+}
+_WORDS: Mapping[str, pyarrow.DataType] = {
+    kind.__name__.lower(): found for kind, found in _PLAIN.items() if kind is not timedelta
+}
+_LISTS = (list, set, frozenset, Sequence, tuple)
+_CAREFUL = (pyarrow.int64(), pyarrow.date32())
+_UNTYPED = (Any, object, dict, list, tuple)
+_DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
+_EVENT_TIME, _PAYLOAD = "event_time", "payload"
+_encode = msgspec.json.Encoder().encode
+Conversion = Callable[[Any], Any] | None
+
+
+class _NoColumnError(Exception):
+    """A type that no column can hold."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Column:
+    """One column. ``convert`` makes of a value what Arrow takes; None when it takes the value."""
+
+    name: str
+    data_type: pyarrow.DataType
+    is_optional: bool
+    convert: Conversion = None
+
+
+class TableColumns:
+    """The columns of a table, and how they are taken from records; picklable.
+
+    Args:
+        columns: In order.
+        shape: How a record has its fields: ``attributes``, ``keys``, ``places``, ``value`` (it is
+            the only one), ``either`` (keys or attributes), or ``payload``.
+        time_name: Column of the event time, empty for none.
+    """
+
+    def __init__(self, columns: Sequence[_Column], shape: str, time_name: str) -> None:
+        self._columns = [column for column in columns if column.name != time_name]
+        self._shape = shape
+        self.time_name = time_name
+        times = [pyarrow.field(time_name, TIMES)] if time_name else []
+        own = [pyarrow.field(column.name, column.data_type) for column in self._columns]
+        is_first = shape == "payload"
+        self.schema = pyarrow.schema([*times, *own] if is_first else [*own, *times])
+
+    def batch(self, values: Sequence[Any], times: EventTimes) -> pyarrow.RecordBatch:
+        """Return records as columns.
+
+        Raises:
+            ValueError: a record lacks a field, or has a value that does not fit its column.
+            TypeError: likewise.
+        """
+        found = {
+            column.name: _array(column, items)
+            for column, items in zip(self._columns, self._items(values), strict=True)
+        }
+        if self.time_name:
+            found[self.time_name] = _time_array(self.time_name, len(values), times)
+        arrays = [found[name] for name in self.schema.names]
+        return pyarrow.RecordBatch.from_arrays(arrays, schema=self.schema)
+
+    def _items(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
+        """Return the values of each column."""
+        match self._shape:
+            case "payload":
+                return [[_payload(value) for value in values]]
+            case "value":
+                return [list(values)]
+            case "places":
+                rows = values.rows() if isinstance(values, TupleRecords) else values
+                return self._by_place(rows)
+            case "attributes":
+                return [list(map(attrgetter(column.name), values)) for column in self._columns]
+            case "keys":
+                return [self._by_key(column, values) for column in self._columns]
+        return [[_field(value, column.name) for value in values] for column in self._columns]
+
+    def _by_place(self, rows: Iterable[Any]) -> Iterable[Sequence[Any]]:
+        count = len(self.schema) - bool(self.time_name)
+        columns = list(zip(*rows, strict=True))
+        if columns and len(columns) != count:
+            raise ValueError(f"a record has {len(columns)} fields, the table {count} columns")
+        return columns or [()] * count
+
+    def _by_key(self, column: _Column, values: Sequence[Any]) -> list[Any]:
+        if column.is_optional:
+            return [value.get(column.name) for value in values]
+        try:
+            return [value[column.name] for value in values]
+        except KeyError:
+            raise ValueError(f"a record lacks the field {column.name!r}") from None
+
+
+def columns_of(
+    spec: ConnectorSpec, declared: Mapping[str, str] | None, time_name: str
+) -> TableColumns:
+    """Return the columns of the records of a sink.
+
+    1. What is declared; records give it by key or by attribute, and null where they lack it.
+    2. The fields of the record type.
+    3. Without either, ``event_time`` and ``payload``: the record as JSON text.
+
+    Args:
+        spec: The sink.
+        declared: Column -> word of its type, None where the record type says it.
+        time_name: Column that gets the event time, empty for none.
+
+    Raises:
+        COLUMN_TYPE_UNKNOWN: a word, or the type of a field, is none of a column.
+        COLUMNS_WRONG: there would be no column, or two of one name.
+    """
+    if declared is not None:
+        words = _declared(spec, declared)
+        return _checked(spec, TableColumns(words, "either", time_name))
+    record_type = spec.record_type
+    if record_type in (None, Any, object, dict) or typing.get_origin(record_type) is dict:
+        payload = _Column(name=_PAYLOAD, data_type=pyarrow.string(), is_optional=False)
+        return TableColumns([payload], "payload", time_name or _EVENT_TIME)
+    shape, fields = _fields_of(record_type)
+    columns = [_typed(spec, name, found) for name, found in fields.items()]
+    return _checked(spec, TableColumns(columns, shape, time_name))
+
+
+def _checked(spec: ConnectorSpec, found: TableColumns) -> TableColumns:
+    if not found.schema.names:
+        raise COLUMNS_WRONG(
+            vertex=spec.vertex_id, problem="there is none", hint="give records at least one field"
+        )
+    return found
+
+
+def _declared(spec: ConnectorSpec, declared: Mapping[str, str]) -> list[_Column]:
+    columns = []
+    for name, word in declared.items():
+        found = _type_of_word(str(word).strip().lower())
+        if found is None:
+            raise COLUMN_TYPE_UNKNOWN(
+                vertex=spec.vertex_id,
+                column=name,
+                found=repr(word),
+                known=", ".join([*_WORDS, "decimal(12,2)", "json"]),
+            )
+        convert = _payload if word == "json" else None
+        columns.append(_Column(name=name, data_type=found, is_optional=True, convert=convert))
+    return columns
+
+
+def _type_of_word(word: str) -> pyarrow.DataType | None:
+    if match := _DECIMAL.fullmatch(word):
+        digits, scale = int(match[1]), int(match[2])
+        return pyarrow.decimal128(digits, scale) if scale <= digits <= 38 and digits else None
+    return pyarrow.string() if word == "json" else _WORDS.get(word)
+
+
+def _fields_of(record_type: Any) -> tuple[str, dict[str, Any]]:
+    """Return how records of a type have their fields, and the type of each."""
+    origin = typing.get_origin(record_type) or record_type
+    if dataclasses.is_dataclass(origin):
+        hints = _hints(origin)
+        return "attributes", {each.name: hints[each.name] for each in dataclasses.fields(origin)}
+    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
+        return "attributes", _hints(origin)
+    if hasattr(origin, "_fields"):
+        hints = _hints(origin)
+        return "places", {name: hints.get(name, Any) for name in origin._fields}
+    if typing.is_typeddict(origin):
+        return "keys", _typed_dict_fields(origin)
+    arguments = typing.get_args(record_type)
+    if origin is tuple and arguments and Ellipsis not in arguments:
+        return "places", {f"field_{place}": each for place, each in enumerate(arguments, 1)}
+    return "value", {"value": record_type}
+
+
+def _typed_dict_fields(cls: Any) -> dict[str, Any]:
+    return {
+        name: found if name in cls.__required_keys__ else typing.Optional[found]  # noqa: UP045 - a value.
+        for name, found in _hints(cls).items()
+    }
+
+
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
+
+
+def _typed(spec: ConnectorSpec, name: str, found: Any) -> _Column:
+    plain, is_optional = _without_none(found)
+    try:
+        data_type, convert = _arrow(plain)
+    except _NoColumnError as error:
+        raise COLUMN_TYPE_UNKNOWN(
+            vertex=spec.vertex_id,
+            column=name,
+            found=str(error),
+            known=", ".join(kind.__name__ for kind in _PLAIN),
+        ) from error
+    return _Column(name=name, data_type=data_type, is_optional=is_optional, convert=convert)
+
+
+def _without_none(found: Any) -> tuple[Any, bool]:
+    """Return a type without None, and whether it had it."""
+    while True:
+        if typing.get_origin(found) in (typing.Annotated, typing.Required, typing.NotRequired):
+            found = typing.get_args(found)[0]
+        elif hasattr(found, "__supertype__"):
+            found = found.__supertype__
+        else:
+            break
+    if typing.get_origin(found) in (typing.Union, types.UnionType):
+        members = [each for each in typing.get_args(found) if each is not type(None)]
+        is_optional = len(members) < len(typing.get_args(found))
+        return (members[0] if len(members) == 1 else Any), is_optional
+    return found, found in (None, type(None), Any)
+
+
+def _arrow(found: Any) -> tuple[pyarrow.DataType, Conversion]:
+    """Return the column type for a type, and what makes of a value what Arrow takes."""
+    if found in _PLAIN:
+        return _PLAIN[found], None
+    if found is UUID:
+        return pyarrow.string(), str
+    origin, arguments = typing.get_origin(found), typing.get_args(found)
+    if origin is typing.Literal:
+        return _arrow_of_values(arguments)
+    if isinstance(found, type) and issubclass(found, Enum):
+        return _arrow_of_values([member.value for member in found])[0], attrgetter("value")
+    if origin is not None or found in _UNTYPED:
+        return _arrow_of_many(found, origin, arguments)
+    return _struct(found)
+
+
+def _arrow_of_many(
+    found: Any, origin: Any, arguments: tuple[Any, ...]
+) -> tuple[pyarrow.DataType, Conversion]:
+    if origin in _LISTS and (origin is not tuple or Ellipsis in arguments):
+        inner_type, convert = _arrow(_without_none(arguments[0])[0])
+        return pyarrow.list_(inner_type), _list_of(convert)
+    if origin in (dict, Mapping) and arguments[0] is str:
+        inner_type, convert = _arrow(_without_none(arguments[1])[0])
+        return pyarrow.map_(pyarrow.string(), inner_type), _map_of(convert)
+    if found in _UNTYPED or origin in (dict, Mapping):
+        return pyarrow.string(), _payload
+    return _struct(found)
+
+
+def _arrow_of_values(values: Sequence[Any]) -> tuple[pyarrow.DataType, Conversion]:
+    kinds = {type(value) for value in values}
+    return _arrow(kinds.pop()) if len(kinds) == 1 else (pyarrow.string(), _payload)
+
+
+def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
+    shape, fields = _fields_of(kind)
+    if shape == "value":
+        raise _NoColumnError(str(kind))
+    found = {name: _arrow(_without_none(each)[0]) for name, each in fields.items()}
+    data_type = pyarrow.struct([(name, inner) for name, (inner, _) in found.items()])
+
+    def convert(value: Any) -> dict[str, Any]:
+        items = dict(zip(found, value, strict=True)) if shape == "places" else None
+        return {
+            name: _converted(inner, items[name] if items is not None else _field(value, name))
+            for name, (_, inner) in found.items()
+        }
+
+    return data_type, convert
+
+
+def _list_of(convert: Conversion) -> Conversion:
+    """Return what makes a list of a collection; its items converted as well."""
+    return lambda values: [_converted(convert, value) for value in values]
+
+
+def _map_of(convert: Conversion) -> Conversion:
+    """Return what makes the pairs of a dict; its values converted as well."""
+    return lambda values: [(key, _converted(convert, value)) for key, value in values.items()]
+
+
+def _converted(convert: Conversion, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)
+
+
+def _array(column: _Column, items: Sequence[Any]) -> pyarrow.Array:
+    if column.convert is not None:
+        items = [_converted(column.convert, item) for item in items]
+    try:
+        if column.data_type in _CAREFUL:  # Else 1.5 would be 1, and a time its day, untold.
+            found = _cast(pyarrow.array(items), column.data_type)
+        else:
+            found = pyarrow.array(items, column.data_type)
+    except (pyarrow.ArrowException, OverflowError) as error:
+        raise ValueError(f"field {column.name!r} does not fit its column: {error}") from error
+    if found.null_count and not column.is_optional:
+        raise ValueError(f"field {column.name!r} is None, and its type says that it never is")
+    return found
+
+
+def _cast(found: pyarrow.Array, wanted: pyarrow.DataType) -> pyarrow.Array:
+    kinds = pyarrow.types
+    is_number = kinds.is_integer(found.type) or kinds.is_floating(found.type)
+    if (
+        found.type == wanted
+        or found.type == pyarrow.null()
+        or (is_number and wanted == pyarrow.int64())
+    ):
+        return found.cast(wanted)
+    raise pyarrow.ArrowTypeError(f"it has values of the type {found.type}")
+
+
+def _time_array(name: str, count: int, times: EventTimes) -> pyarrow.Array:
+    found = pyarrow.array(times if times is not None else [None] * count, TIMES)
+    if found.null_count and name != _EVENT_TIME:
+        raise ValueError(
+            f"the record has no event time for the column {name!r}; call assign_timestamps(…) on "
+            "the stream"
+        )
+    return found
+
+
+def _payload(value: Any) -> str:
+    return value if isinstance(value, str) else _encode(value).decode()
+
+
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

@@ -1,0 +1,276 @@
+"""Rows that are sealed and not yet visible: files held over epochs, and when they are completed.
+
+An epoch's staged files are *held* until the part of a folder is large enough, or everything is old
+enough; so small epochs make no small files. ``HeldDraft`` decides, files in and plans out; it
+touches no file. A plan says which rows of which held files become visible (``Completion``), or
+which small held files become one (``Join``), so that their number stays small however many epochs
+pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bicycle_runtime.contract import StagedFile
+
+__all__ = ["Completion", "HeldDraft", "HeldFile", "HeldRows", "Join", "Limits", "plan_from_json"]
+
+JOINED_FILES = 32
+_TAKEN_MAX = 64
+_COUNTED_MAX = 256
+_WHOLE = ""  # The folder of rows that have none.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldFile:
+    """A file of rows below ``staged``. Rows of the folders ``taken`` are visible already.
+
+    ``crc32`` is None for one that a join made: its pages have checksums. ``level`` counts joins.
+    ``has_folders`` tells whether its rows say in which folder they lie.
+    """
+
+    path: str
+    record_count: int
+    byte_count: int
+    crc32: int | None
+    has_folders: bool
+    level: int = 0
+    taken: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the state carries; ``from_json`` is the inverse."""
+        return {
+            "path": self.path,
+            "records": self.record_count,
+            "bytes": self.byte_count,
+            "crc32": self.crc32,
+            "has_folders": self.has_folders,
+            "level": self.level,
+            "taken": list(self.taken),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> HeldFile:
+        """Return the file that a state names."""
+        return cls(
+            path=data["path"],
+            record_count=data["records"],
+            byte_count=data["bytes"],
+            crc32=data["crc32"],
+            has_folders=data["has_folders"],
+            level=data["level"],
+            taken=tuple(data["taken"]),
+        )
+
+    def staged(self) -> StagedFile:
+        """Return the file as its writer reported it; only one that no join made."""
+        assert self.crc32 is not None
+        return StagedFile(
+            path=self.path,
+            record_count=self.record_count,
+            byte_count=self.byte_count,
+            crc32=self.crc32,
+            subtask=0,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """Rows that become visible: of one folder, or (None) all; in files of at most ``file_rows``."""
+
+    files: tuple[HeldFile, ...]
+    folder: str | None
+    file_rows: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the state carries."""
+        return {
+            "files": [file.to_json() for file in self.files],
+            "folder": self.folder,
+            "file_rows": self.file_rows,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Join:
+    """Held files that become one."""
+
+    files: tuple[HeldFile, ...]
+    path: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the state carries."""
+        return {"files": [file.to_json() for file in self.files], "path": self.path}
+
+
+def plan_from_json(data: Mapping[str, Any]) -> Completion | Join:
+    """Return the plan of a state."""
+    files = tuple(map(HeldFile.from_json, data["files"]))
+    if "path" in data:
+        return Join(files=files, path=data["path"])
+    return Completion(files=files, folder=data["folder"], file_rows=data["file_rows"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldRows:
+    """What one epoch leaves to the next.
+
+    ``counts`` are rows of the largest folders, ``record_count`` all rows that are not visible yet.
+    """
+
+    files: tuple[HeldFile, ...] = ()
+    record_count: int = 0
+    since_ms: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def byte_count(self) -> int:
+        """Bytes of the files."""
+        return sum(file.byte_count for file in self.files)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the state carries; ``from_json`` is the inverse."""
+        return {
+            "files": [file.to_json() for file in self.files],
+            "records": self.record_count,
+            "since_ms": self.since_ms,
+            "counts": dict(self.counts),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> HeldRows:
+        """Return what a state holds."""
+        return cls(
+            files=tuple(map(HeldFile.from_json, data["files"])),
+            record_count=data["records"],
+            since_ms=data["since_ms"],
+            counts=data["counts"],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """When rows are completed: by rows or bytes of one folder, or by bytes of everything."""
+
+    roll_rows: int
+    roll_bytes: int
+    open_bytes_max: int
+
+
+class HeldDraft:
+    """The plans of one epoch.
+
+    Args:
+        held: What the epoch before left.
+        limits: When rows are completed.
+    """
+
+    def __init__(self, held: HeldRows, limits: Limits) -> None:
+        self.held = held
+        self._limits = limits
+        self._plans: list[Completion | Join] = []
+
+    def add(self, file: StagedFile, now_ms: int) -> None:
+        """Hold a staged file; complete what would become too large with it, or is large now."""
+        counts = file.details.get("counts") or {_WHOLE: file.record_count}
+        for folder, count in counts.items():
+            if self._rows_of(folder) and self._is_over(folder, count, file):
+                self._complete(folder)
+        held = self.held
+        kept = HeldFile(
+            path=file.path,
+            record_count=file.record_count,
+            byte_count=file.byte_count,
+            crc32=file.crc32,
+            has_folders="counts" in file.details,
+        )
+        sums = {folder: self._rows_of(folder) + count for folder, count in counts.items()}
+        self.held = HeldRows(
+            files=(*held.files, kept),
+            record_count=held.record_count + file.record_count,
+            since_ms=held.since_ms if held.files else now_ms,
+            counts=_largest({**held.counts, **sums}),
+        )
+        for folder in counts:
+            if self._is_full(folder):
+                self._complete(folder)
+        if self.held.byte_count >= self._limits.open_bytes_max:
+            self.complete()
+
+    def complete(self) -> None:
+        """Complete everything."""
+        if self.held.files:
+            self._plan(None)
+            self.held = HeldRows()
+
+    def join(self, path: str) -> None:
+        """Let many small files of one level become one; the level that has them first."""
+        for level in sorted({file.level for file in self.held.files}):
+            files = tuple(file for file in self.held.files if file.level == level)
+            if len(files) < JOINED_FILES:
+                continue
+            self._plans.append(Join(files=files, path=path))
+            place = self.held.files.index(files[0])
+            others = [file for file in self.held.files if file.level != level]
+            joined = HeldFile(
+                path=path,
+                record_count=sum(file.record_count for file in files),
+                byte_count=sum(file.byte_count for file in files),
+                crc32=None,
+                has_folders=files[0].has_folders,
+                level=level + 1,
+            )
+            others.insert(place, joined)
+            self.held = replace(self.held, files=tuple(others))
+            return
+
+    def plans(self) -> list[Completion | Join]:
+        """Return what the epoch does, in order."""
+        return self._plans
+
+    def _rows_of(self, folder: str) -> int:
+        return self.held.counts.get(folder, 0)
+
+    def _is_over(self, folder: str, count: int, file: StagedFile) -> bool:
+        rows = self._rows_of(folder) + count
+        size = self._bytes_of(folder) + file.byte_count * count // max(file.record_count, 1)
+        return rows > self._limits.roll_rows or size > self._limits.roll_bytes
+
+    def _is_full(self, folder: str) -> bool:
+        is_long = self._rows_of(folder) >= self._limits.roll_rows
+        return is_long or (
+            self._rows_of(folder) > 0 and self._bytes_of(folder) >= self._limits.roll_bytes
+        )
+
+    def _bytes_of(self, folder: str) -> int:
+        total = sum(file.record_count for file in self.held.files)
+        return self.held.byte_count * self._rows_of(folder) // max(total, 1)
+
+    def _complete(self, folder: str) -> None:
+        if folder == _WHOLE or any(len(file.taken) >= _TAKEN_MAX for file in self.held.files):
+            self.complete()
+            return
+        self._plan(folder)
+        held = self.held
+        self.held = replace(
+            held,
+            files=tuple(replace(file, taken=(*file.taken, folder)) for file in held.files),
+            record_count=held.record_count - self._rows_of(folder),
+            counts={name: count for name, count in held.counts.items() if name != folder},
+        )
+
+    def _plan(self, folder: str | None) -> None:
+        files = self.held.files
+        rows = sum(file.record_count for file in files)
+        fitting = self._limits.roll_bytes * rows // max(self.held.byte_count, 1)
+        file_rows = max(min(self._limits.roll_rows, fitting), 1)
+        self._plans.append(Completion(files=files, folder=folder, file_rows=file_rows))
+
+
+def _largest(counts: Mapping[str, int]) -> Mapping[str, int]:
+    if len(counts) <= _COUNTED_MAX:
+        return counts
+    names = sorted(counts, key=lambda name: (-counts[name], name))
+    return {name: counts[name] for name in names[:_COUNTED_MAX]}

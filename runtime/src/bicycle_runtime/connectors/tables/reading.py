@@ -1,0 +1,212 @@
+"""Held files to rows again, folder by folder, with no more in memory than a few row groups."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
+from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
+from bicycle_runtime.connectors.tables.held import HeldFile, Join
+from bicycle_runtime.connectors.tables.partitions import PARTITION
+from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, SMALL_GROUP_ROWS, parquet_writer
+
+__all__ = ["FolderRows", "HeldReader", "carry_out_join", "in_groups"]
+
+_SHELF_ROWS = 250_000
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRows:
+    """The rows of one folder, in order; an empty name stands for none."""
+
+    name: str
+    count: int
+    tables: Iterator[pyarrow.Table]
+
+
+class HeldReader:
+    """Opens held files, each proved to be what was sealed. A context manager.
+
+    Args:
+        storage: Where they lie.
+        files: In the order of their rows.
+    """
+
+    def __init__(self, storage: Storage, files: Sequence[HeldFile]) -> None:
+        self._storage = storage
+        self._files = files
+        self._stack = ExitStack()
+        self._open: list[tuple[HeldFile, parquet.ParquetFile]] = []
+
+    def __enter__(self) -> Self:
+        for file in self._files:
+            source = self._stack.enter_context(_located(self._storage, file))
+            found = parquet.ParquetFile(source, page_checksum_verification=True)
+            self._open.append((file, self._stack.enter_context(found)))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.close()
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        """The columns, with that of the folders where there is one."""
+        return self._open[0][1].schema_arrow
+
+    @property
+    def has_folders(self) -> bool:
+        """Whether rows lie in folders."""
+        return PARTITION in self.schema.names
+
+    def batches(self, low: str | None = None, high: str | None = None) -> Iterator[pyarrow.Table]:
+        """Yield rows in order, without those that are visible already.
+
+        Args:
+            low: First folder, None for all rows.
+            high: Last folder.
+        """
+        for held, file in self._open:
+            for group in range(file.metadata.num_row_groups):
+                if low is not None and not _may_have(file.metadata.row_group(group), low, high):
+                    continue
+                rows = file.read_row_group(group, use_threads=False)
+                if low is not None:
+                    names = rows.column(PARTITION)
+                    is_asked = pc.and_(pc.greater_equal(names, low), pc.less_equal(names, high))
+                    rows = rows.filter(is_asked)
+                rows = _left(rows, held)
+                if rows.num_rows:
+                    yield rows
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows of each folder are left, by name."""
+        found: Counter[str] = Counter()
+        for held, file in self._open:
+            for group in range(file.metadata.num_row_groups):
+                names = file.read_row_group(group, columns=[PARTITION], use_threads=False)
+                for each in _left(names, held).column(PARTITION).value_counts().to_pylist():
+                    found[each["values"]] += each["counts"]
+        return dict(sorted(found.items()))
+
+    def folders(self, only: str | None) -> Iterator[list[FolderRows]]:
+        """Yield some folders at a time, each with its number of rows, and these in order.
+
+        Args:
+            only: One folder, None for all.
+        """
+        counts = self.counts()
+        if only is not None:
+            counts = {only: counts[only]} if only in counts else {}
+        for shelf in _shelves(counts):
+            if len(shelf) == 1:
+                yield [FolderRows(shelf[0], counts[shelf[0]], self.batches(shelf[0], shelf[0]))]
+                continue
+            rows = pyarrow.concat_tables(self.batches(shelf[0], shelf[-1]))
+            rows = rows.take(pc.sort_indices(rows, sort_keys=[(PARTITION, "ascending")]))
+            start, found = 0, []
+            for name in shelf:
+                tables = iter([rows.slice(start, counts[name])])
+                found.append(FolderRows(name, counts[name], tables))
+                start += counts[name]
+            yield found
+
+
+def carry_out_join(plan: Join, storage: Storage) -> None:
+    """Make one held file of several; again is harmless."""
+    if storage.exists(plan.path):
+        return
+    with (
+        HeldReader(storage, plan.files) as reader,
+        storage.open_write(plan.path) as stream,
+        parquet_writer(stream, reader.schema, "snappy") as writer,
+    ):
+        for rows in in_groups(reader.batches(), GROUP_ROWS):
+            if reader.has_folders:
+                order = pc.sort_indices(rows, sort_keys=[(PARTITION, "ascending")])
+                writer.write_table(rows.take(order), row_group_size=SMALL_GROUP_ROWS)
+            else:
+                writer.write_table(rows)
+
+
+def in_groups(tables: Iterator[pyarrow.Table], row_count: int) -> Iterator[pyarrow.Table]:
+    """Yield the same rows in pieces of so many, the last one of fewer."""
+    held: list[pyarrow.Table] = []
+    count = 0
+    for table in tables:
+        start = 0
+        while start < table.num_rows:
+            piece = table.slice(start, row_count - count)
+            held.append(piece)
+            count += piece.num_rows
+            start += piece.num_rows
+            if count == row_count:
+                yield pyarrow.concat_tables(held)
+                held, count = [], 0
+    if held:
+        yield pyarrow.concat_tables(held)
+
+
+def _shelves(counts: dict[str, int]) -> list[list[str]]:
+    """Return folders in groups of few rows; one with many is alone."""
+    shelves: list[list[str]] = []
+    count = _SHELF_ROWS
+    for name, rows in counts.items():
+        if count + rows > _SHELF_ROWS:
+            shelves.append([])
+            count = 0
+        shelves[-1].append(name)
+        count += rows
+    return shelves
+
+
+def _left(rows: pyarrow.Table, held: HeldFile) -> pyarrow.Table:
+    if not held.taken:
+        return rows
+    taken = pc.is_in(rows.column(PARTITION), pyarrow.array(held.taken, pyarrow.string()))
+    return rows.filter(pc.invert(taken))
+
+
+def _may_have(group: Any, low: str, high: str | None) -> bool:
+    column = group.column(group.num_columns - 1)  # That of the folders is the last.
+    found = column.statistics
+    if found is None or not found.has_min_max:
+        return True
+    return bool(found.min <= (high or low) and found.max >= low)
+
+
+@contextmanager
+def _located(storage: Storage, file: HeldFile) -> Iterator[Any]:
+    """Yield what can be sought: the local file, or a copy of one that is elsewhere."""
+    if isinstance(storage, LocalStorage):
+        if file.crc32 is not None:
+            for _ in staged_blocks(storage, file.staged()):
+                continue  # Reading it whole proves its checksum.
+        elif not storage.exists(file.path):
+            raise ObjectMissingError(url=storage.url, path=file.path)
+        yield str(storage.local_path(file.path))
+        return
+    with tempfile.TemporaryFile() as copy:
+        if file.crc32 is None:
+            with storage.open_read(file.path) as stream:
+                shutil.copyfileobj(stream, copy, BLOCK_BYTES)
+        else:
+            for block in staged_blocks(storage, file.staged()):
+                copy.write(block)
+        copy.seek(0)
+        yield copy

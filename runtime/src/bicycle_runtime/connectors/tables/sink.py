@@ -1,0 +1,243 @@
+"""What sinks of held rows share: options, and the driver's half but for making rows visible.
+
+Tasks stage Parquet files; ``prepare`` decides which rows become visible with the epoch, and
+``publish`` joins small held files and hands complete rows to ``complete`` of the sink.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
+from bicycle_runtime.connectors.tables.held import (
+    Completion,
+    HeldDraft,
+    HeldRows,
+    Join,
+    Limits,
+    plan_from_json,
+)
+from bicycle_runtime.connectors.tables.partitions import Partitioning
+from bicycle_runtime.connectors.tables.reading import carry_out_join
+from bicycle_runtime.connectors.tables.writer import Compression, TableWriterFactory
+from bicycle_runtime.contract import (
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    HoldsBackOutput,
+    Sink,
+    StagedFile,
+    StagedPublication,
+    Waiting,
+    in_subtask_order,
+)
+
+__all__ = ["HeldTableSink", "TableOptions", "declared_columns"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOptions:
+    """Which columns rows have, and when they become visible."""
+
+    columns: object = option(
+        None,
+        doc="{column: type}, of int, float, bool, str, bytes, datetime, date, time, decimal, "
+        "decimal(12,2), json. Default: the fields of the record type, or event_time and "
+        "payload where the records have none.",
+    )
+    timestamp_field: str = option(
+        "", doc="Column that gets the event time of each record; a record without one fails."
+    )
+    compression: Compression = option("snappy", doc="How files are compressed.")
+    roll_rows: int = option(
+        1_000_000, low=1, high=1 << 31, doc="A part is complete when it has this many rows."
+    )
+    roll_bytes: int = option(
+        128 << 20, low=1, high=1 << 40, doc="A part is complete when it has about this many bytes."
+    )
+    roll_ms: int = option(
+        60_000, low=0, high=86_400_000, doc="All is completed this long after its first record."
+    )
+    open_bytes_max: int = option(
+        1 << 30,
+        low=1,
+        high=1 << 40,
+        doc="All is completed when open parts have this many bytes together.",
+    )
+
+
+class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
+    """Holds staged rows over epochs.
+
+    Args:
+        spec: The sink.
+        options: As declared.
+        partitioning: How rows are put into folders, None for none.
+    """
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    takes_rows = True
+
+    def __init__(
+        self, spec: ConnectorSpec, options: TableOptions, partitioning: Partitioning | None = None
+    ) -> None:
+        super().__init__(spec)
+        self.table_options = options
+        self.partitioning = partitioning
+        declared = declared_columns(spec, options.columns)
+        self.columns: TableColumns = columns_of(spec, declared, options.timestamp_field)
+        if partitioning is not None:
+            partitioning.check(spec, self.columns)
+        is_by_time = partitioning is not None and not partitioning.field
+        self.takes_times = bool(self.columns.time_name) or is_by_time
+        self._before = self._after = HeldRows()
+        self._prepared_epoch = -1
+        self._due_s: float | None = None
+        text = f"{self.columns.schema}\n{partitioning}"
+        self._shape = hashlib.sha256(text.encode()).hexdigest()[:16]
+        self._has_changed = self._holds_others = False
+
+    @abstractmethod
+    def complete(self, epoch: int, number: int, plan: Completion, state: Mapping[str, Any]) -> None:
+        """Make the rows of a plan visible; again is harmless.
+
+        Args:
+            epoch: That is published.
+            number: Of the plan in the epoch.
+            plan: Which rows.
+            state: Of the epoch.
+        """
+
+    @abstractmethod
+    def facts(self) -> dict[str, Any]:
+        """Return what the state must name beside rows and plans; plain JSON."""
+
+    def resume(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Go on with the rows that a state holds; the begin of ``start``."""
+        self.services = services
+        held = HeldRows.from_json(state["held"]) if "held" in state else HeldRows()
+        self._before = self._after = held
+        self._prepared_epoch = -1
+        self._due_s = None
+        self._has_changed = state.get("shape", self._shape) != self._shape
+        if held.files:
+            self._watch_age(max(services.clock.now_ms() - held.since_ms, 0))
+
+    def writer(self) -> TableWriterFactory:
+        """Return the factory of writers of Parquet files."""
+        options = self.table_options
+        return TableWriterFactory(
+            columns=self.columns,
+            partitioning=self.partitioning,
+            compression=options.compression,
+            roll_rows=options.roll_rows,
+            roll_bytes=options.roll_bytes,
+        )
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Decide which rows become visible, and which held files become one."""
+        if epoch != self._prepared_epoch:
+            self._prepared_epoch, self._before = epoch, self._after
+            self._holds_others, self._has_changed = self._has_changed, False
+        options = self.table_options
+        limits = Limits(
+            roll_rows=options.roll_rows,
+            roll_bytes=options.roll_bytes,
+            open_bytes_max=options.open_bytes_max,
+        )
+        draft = HeldDraft(self._before, limits)
+        if self._holds_others:
+            draft.complete()  # What is held has other columns, or other folders.
+        now_ms = self.services.clock.now_ms()
+        files = in_subtask_order(staged)
+        for file in files:
+            draft.add(file, now_ms)
+        is_old = self._is_old(draft.held)
+        if is_last or is_old:
+            draft.complete()
+        if files:
+            draft.join(f"{files[-1].path.rpartition('/')[0]}/joined-{epoch}.parquet")
+        self._after = draft.held
+        return {
+            "epoch": epoch,
+            "shape": self._shape,
+            "held": self._after.to_json(),
+            "plans": [plan.to_json() for plan in draft.plans()],
+            **self.facts(),
+        }
+
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Carry out the plans of the epoch, in order."""
+        for number, data in enumerate(state.get("plans", ())):
+            plan = plan_from_json(data)
+            if isinstance(plan, Join):
+                carry_out_join(plan, self.services.storage)
+            else:
+                self.complete(epoch, number, plan, state)
+
+    def deadline_ms(self) -> int | None:
+        """Return when the rows that are held become too old."""
+        if not self._after.files:
+            return None
+        return self.services.clock.now_ms() + self._left_ms()
+
+    def waiting(self) -> Waiting | None:
+        """Return what is held."""
+        held = self._after
+        if not held.files:
+            return None
+        return Waiting(
+            record_count=held.record_count,
+            byte_count=held.byte_count,
+            visible_ms=self.services.clock.now_ms() + self._left_ms(),
+        )
+
+    def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
+        """Return the files that the epoch's plans read, and those that it holds."""
+        held = HeldRows.from_json(state["held"]).files if "held" in state else ()
+        plans = map(plan_from_json, state.get("plans", ()))
+        return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
+
+    def _is_old(self, held: HeldRows) -> bool:
+        """Tell whether rows that are held must be completed; the first ones start the time."""
+        if not held.files:
+            self._due_s = None
+            return False
+        if self._due_s is None or held.since_ms != self._since_ms:
+            self._watch_age(0, held.since_ms)
+        return self._left_ms() <= 0
+
+    def _watch_age(self, age_ms: int, since_ms: int | None = None) -> None:
+        """Let rows be complete in time, even when the wall clock is set while they are held."""
+        self._since_ms = self._after.since_ms if since_ms is None else since_ms
+        left_s = (self.table_options.roll_ms - age_ms) / 1_000
+        self._due_s = self.services.clock.monotonic() + left_s
+
+    def _left_ms(self) -> int:
+        due_s = self.services.clock.monotonic() if self._due_s is None else self._due_s
+        return round((due_s - self.services.clock.monotonic()) * 1_000)
+
+
+def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] | None:
+    """Return what the option ``columns`` says.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: it has another form.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, Mapping) and columns:
+        return {str(name): str(word) for name, word in columns.items()}
+    raise CONNECTOR_OPTION_WRONG(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        name="columns",
+        problem=f"{columns!r} is not accepted",
+        hint="give {'name': 'str', 'count': 'int'}",
+    )

@@ -1,0 +1,237 @@
+"""Staging rows: one Parquet file of a subtask and epoch, with the folder of each row beside it.
+
+Rows wait in memory until there are enough for a row group, and no longer: what a writer holds does
+not grow with the epoch. Within a row group rows lie folder by folder, so that who completes the
+part of one folder skips the groups of others. A file with the limits of a part ends there, so that
+it can become a part as it is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Literal
+
+import pyarrow
+import pyarrow.compute as pc
+from pyarrow import parquet
+
+from bicycle_runtime.connectors.tables.columns import TableColumns
+from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
+from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
+
+__all__ = [
+    "GROUP_ROWS",
+    "SMALL_GROUP_ROWS",
+    "Compression",
+    "TableWriter",
+    "TableWriterFactory",
+    "parquet_writer",
+]
+
+Compression = Literal["snappy", "zstd", "gzip", "none"]
+_COUNTED_MAX = 64  # So many folders of a staged file are counted; others are small.
+GROUP_ROWS = 122_880
+_GROUP_BYTES = 32 << 20
+SMALL_GROUP_ROWS = 16_384  # Of rows of many folders, so that few are read for one of them.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableWriterFactory:
+    """Opens writers of one table; picklable. ``roll_rows`` and ``roll_bytes`` end a staged file."""
+
+    columns: TableColumns
+    partitioning: Partitioning | None
+    compression: Compression
+    roll_rows: int
+    roll_bytes: int
+
+    def open(self, task: WriterTask) -> TableWriter:
+        """Return a writer for one subtask and epoch."""
+        return TableWriter(task, self)
+
+
+def parquet_writer(stream: Any, schema: pyarrow.Schema, compression: str) -> parquet.ParquetWriter:
+    """Return a writer of a Parquet file whose pages have checksums."""
+    return parquet.ParquetWriter(
+        stream, schema, compression=compression, write_page_checksum=True, store_schema=True
+    )
+
+
+class TableWriter:
+    """A ``RowWriter`` that stages Parquet files.
+
+    Args:
+        task: Where to stage.
+        table: What, and how.
+    """
+
+    takes_rows = True
+
+    def __init__(self, task: WriterTask, table: TableWriterFactory) -> None:
+        self._task = task
+        self._table = table
+        self._schema = table.columns.schema
+        if table.partitioning is not None:
+            self._schema = table.partitioning.without_field(self._schema)
+            self._schema = self._schema.append(pyarrow.field(PARTITION, pyarrow.string()))
+        self._waiting: list[pyarrow.RecordBatch] = []
+        self._waiting_rows = 0
+        self._waiting_bytes = 0
+        self._file: _StagedTable | None = None
+        self._finished: list[StagedFile] = []
+
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> pyarrow.RecordBatch:
+        """Return records as columns; raise when one of them does not fit."""
+        batch = self._table.columns.batch(values, times)
+        if self._table.partitioning is None:
+            return batch
+        folders = self._table.partitioning.folders(batch, times)
+        kept = batch.select(self._schema.names[:-1])
+        return pyarrow.RecordBatch.from_arrays([*kept.columns, folders], schema=self._schema)
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> pyarrow.RecordBatch:
+        """Return one record as columns; raise what says why it does not fit."""
+        return self.prepare([value], [time_ms])
+
+    def write(self, values: Any) -> None:
+        """Take rows: columns of ``prepare``, or several of ``prepare_one``."""
+        for batch in [values] if isinstance(values, pyarrow.RecordBatch) else values:
+            self._waiting.append(batch)
+            self._waiting_rows += batch.num_rows
+            self._waiting_bytes += batch.nbytes
+        if self._waiting_rows >= GROUP_ROWS or self._waiting_bytes >= _GROUP_BYTES:
+            self._flush()
+
+    def finish(self) -> list[StagedFile]:
+        """Make everything durable."""
+        self._flush()
+        self._end_file()
+        return self._finished
+
+    def abort(self) -> None:
+        """Drop everything; files of this attempt that were finished are nobody's, and collected."""
+        self._waiting.clear()
+        if self._file is not None:
+            self._file.abort()
+        for file in self._finished:
+            self._task.storage.delete(file.path)
+
+    def _flush(self) -> None:
+        if not self._waiting_rows:
+            return
+        table = pyarrow.Table.from_batches(self._waiting, schema=self._schema)
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        if self._table.partitioning is not None:
+            order = pc.sort_indices(table, sort_keys=[(PARTITION, "ascending")])
+            self._opened().write(table.take(order), SMALL_GROUP_ROWS)
+            return
+        while table.num_rows:
+            file = self._opened()
+            room = self._table.roll_rows - file.record_count
+            file.write(table.slice(0, room), GROUP_ROWS)
+            table = table.slice(room)
+            is_full = file.record_count >= self._table.roll_rows
+            if is_full or file.byte_count >= self._table.roll_bytes:
+                self._end_file()
+
+    def _opened(self) -> _StagedTable:
+        if self._file is None:
+            path = f"{self._task.prefix}/rows-{len(self._finished):04}.parquet"
+            self._file = _StagedTable(self._task, path, self._schema, self._table.compression)
+        return self._file
+
+    def _end_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            self._finished.append(file.finish())
+
+
+class _StagedTable:
+    """One staged file. It is the stream that the library writes to, and counts what passes."""
+
+    def __init__(
+        self, task: WriterTask, path: str, schema: pyarrow.Schema, compression: Compression
+    ) -> None:
+        self._task = task
+        self._path = path
+        self.record_count = 0
+        self.byte_count = 0
+        self._crc32 = 0
+        self._counts: Counter[str] = Counter()
+        self._has_folders = PARTITION in schema.names
+        self._context: AbstractContextManager[BinaryIO] = task.storage.open_write(path)
+        self._stream = self._context.__enter__()
+        sink = pyarrow.PythonFile(_Counting(self), mode="w")
+        self._writer = parquet_writer(sink, schema, compression)
+
+    def add(self, data: Any) -> int:
+        """Take some bytes of the library."""
+        view = memoryview(data)
+        self._stream.write(view)
+        self.byte_count += len(view)
+        self._crc32 = zlib.crc32(view, self._crc32)
+        return len(view)
+
+    def write(self, table: pyarrow.Table, group_rows: int) -> None:
+        """Write rows, in groups of at most so many."""
+        try:
+            self._writer.write_table(table, row_group_size=group_rows)
+        except OSError as error:
+            self._context.__exit__(type(error), error, error.__traceback__)  # A StorageError.
+            raise
+        self.record_count += table.num_rows
+        if self._has_folders:
+            for each in table.column(PARTITION).value_counts().to_pylist():
+                self._counts[each["values"]] += each["counts"]
+
+    def finish(self) -> StagedFile:
+        """Make the file durable, and return what it is."""
+        try:
+            self._writer.close()
+        except OSError as error:
+            self._context.__exit__(type(error), error, error.__traceback__)
+            raise
+        self._context.__exit__(None, None, None)
+        counts = dict(self._counts.most_common(_COUNTED_MAX)) if self._has_folders else {}
+        return StagedFile(
+            path=self._path,
+            record_count=self.record_count,
+            byte_count=self.byte_count,
+            crc32=self._crc32,
+            subtask=self._task.subtask,
+            details={"counts": counts} if counts else {},
+        )
+
+    def abort(self) -> None:
+        """Drop the file."""
+        error = _AbortedError()
+        self._context.__exit__(_AbortedError, error, None)
+
+
+class _AbortedError(Exception):
+    """Thrown into the storage's write context, so that the unfinished object never appears."""
+
+
+class _Counting:
+    """The face of a staged file towards the library."""
+
+    closed = False
+
+    def __init__(self, file: _StagedTable) -> None:
+        self._file = file
+
+    def write(self, data: Any) -> int:
+        return self._file.add(data)
+
+    def tell(self) -> int:
+        return self._file.byte_count
+
+    def flush(self) -> None:
+        """Nothing is held back here."""
+
+    def close(self) -> None:
+        """The file ends with its context."""
