@@ -37,6 +37,8 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "keyed-state": _OPERATORS,
     "light-load": (_RUNTIME, _SDK),
     "open-windows": _OPERATORS,
+    "parquet-sink": (f"{_RUNTIME}/connectors/files", f"{_RUNTIME}/connectors/tables"),
+    "postgres-sink": (f"{_RUNTIME}/connectors/postgres", f"{_RUNTIME}/connectors/tables"),
     "rescale": _FILES,
     "restart": (_RUNTIME, _SDK),
     "restore": _EPOCHS,

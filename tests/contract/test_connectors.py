@@ -32,7 +32,7 @@ from tests.contract.table_cases import (
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
-KAFKA = {"kafka"}  # Needs a broker: its suites are in tests/kafka.
+SERVERS = {"kafka", "postgres"}  # Their suites are in tests/kafka and tests/postgres.
 
 
 class TestCollection(SourceSuite):
@@ -144,5 +144,5 @@ class TestExtension(ExtensionSuite):
         TestParquetSinkWithOnePartPerFewRows,
         TestParquetSinkWithFolders,
     )
-    sources = builtin.bicycle_sources().keys() - KAFKA
-    sinks = builtin.bicycle_sinks().keys() - KAFKA
+    sources = builtin.bicycle_sources().keys() - SERVERS
+    sinks = builtin.bicycle_sinks().keys() - SERVERS

@@ -163,3 +163,14 @@ def test_a_file_source_waits_for_directories_that_its_own_job_makes_alone(tmp_pa
 
     assert source.is_fed_by(sink.makes())
     assert not source.is_fed_by(["kafka:orders"])
+
+
+def test_a_connector_whose_library_is_absent_names_its_extra(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith(f"{ROOM}.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+
+    with raises(UNKNOWN_CONNECTOR) as caught:
+        create_sink(spec("postgres"))
+    assert caught.value.facts["hint"] == "pip install 'bicycle-runtime[postgres]'"
+    assert "psycopg" in caught.value.facts["refusal_text"]

@@ -9,6 +9,7 @@ import typing
 from bicycle_sdk import loading
 
 if typing.TYPE_CHECKING:
+    from bicycle_sdk.sinks.databases import postgres_sink
     from bicycle_sdk.sinks.tables import (
         ColumnType,
         Compression,
@@ -21,6 +22,7 @@ else:
     __getattr__, __dir__ = loading.on_demand(
         __name__,
         {
+            "databases": ("postgres_sink",),
             "tables": (
                 "ColumnType",
                 "Compression",
@@ -39,4 +41,5 @@ __all__ = [
     "by_date",
     "by_field",
     "parquet_sink",
+    "postgres_sink",
 ]

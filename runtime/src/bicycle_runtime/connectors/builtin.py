@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from bicycle_runtime.connectors.hooks import connector_hook
 
-__all__ = ["bicycle_sinks", "bicycle_sources"]
+__all__ = ["EXTRAS", "bicycle_sinks", "bicycle_sources"]
 
+# Connector word -> the extra of bicycle-runtime that brings its library.
+EXTRAS = {"postgres": "postgres"}
 _ROOM = "bicycle_runtime.connectors"
 
 
@@ -33,6 +35,7 @@ def bicycle_sinks() -> dict[str, str]:
         "text_file": f"{_ROOM}.files.sink:TextFileSink",
         "csv_file": f"{_ROOM}.files.sink:CsvFileSink",
         "parquet_file": f"{_ROOM}.files.parquet_sink:ParquetSink",
+        "postgres": f"{_ROOM}.postgres.sink:PostgresSink",
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",
         "kafka": f"{_ROOM}.kafka.sink:KafkaSink",

@@ -163,6 +163,8 @@ class ConnectorRegistry:
         if reason is not None:
             refused = [reason, *refused]
             hint = "repair or reinstall the extension that offers it"
+            if word in builtin.EXTRAS:
+                hint = f"pip install 'bicycle-runtime[{builtin.EXTRAS[word]}]'"
         return UNKNOWN_CONNECTOR(
             vertex=vertex_id,
             direction=direction,

@@ -22,11 +22,15 @@ from uuid import UUID
 import msgspec
 import pyarrow
 
-from bicycle_runtime.connectors.errors import COLUMN_TYPE_UNKNOWN, COLUMNS_WRONG
+from bicycle_runtime.connectors.errors import (
+    COLUMN_TYPE_UNKNOWN,
+    COLUMNS_WRONG,
+    CONNECTOR_OPTION_WRONG,
+)
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 from bicycle_runtime.operators.columnar.records import TupleRecords
 
-__all__ = ["TIMES", "TableColumns", "columns_of"]
+__all__ = ["TIMES", "TableColumns", "columns_of", "declared_columns"]
 
 TIMES = pyarrow.timestamp("ms", "UTC")
 _PLAIN: Mapping[Any, pyarrow.DataType] = {
@@ -162,6 +166,25 @@ def columns_of(
     shape, fields = _fields_of(record_type)
     columns = [_typed(spec, name, found) for name, found in fields.items()]
     return _checked(spec, TableColumns(columns, shape, time_name))
+
+
+def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] | None:
+    """Return what the option ``columns`` says.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: it has another form.
+    """
+    if columns is None:
+        return None
+    if isinstance(columns, Mapping) and columns:
+        return {str(name): str(word) for name, word in columns.items()}
+    raise CONNECTOR_OPTION_WRONG(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        name="columns",
+        problem=f"{columns!r} is not accepted",
+        hint="give {'name': 'str', 'count': 'int'}",
+    )
 
 
 def _checked(spec: ConnectorSpec, found: TableColumns) -> TableColumns:

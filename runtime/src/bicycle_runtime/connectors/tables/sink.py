@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of
+from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, declared_columns
 from bicycle_runtime.connectors.tables.held import (
     Completion,
     HeldDraft,
@@ -38,7 +37,7 @@ from bicycle_runtime.contract import (
     in_subtask_order,
 )
 
-__all__ = ["HeldTableSink", "TableOptions", "declared_columns"]
+__all__ = ["HeldTableSink", "TableOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,22 +221,3 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
     def _left_ms(self) -> int:
         due_s = self.services.clock.monotonic() if self._due_s is None else self._due_s
         return round((due_s - self.services.clock.monotonic()) * 1_000)
-
-
-def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] | None:
-    """Return what the option ``columns`` says.
-
-    Raises:
-        CONNECTOR_OPTION_WRONG: it has another form.
-    """
-    if columns is None:
-        return None
-    if isinstance(columns, Mapping) and columns:
-        return {str(name): str(word) for name, word in columns.items()}
-    raise CONNECTOR_OPTION_WRONG(
-        vertex=spec.vertex_id,
-        connector=spec.connector_type,
-        name="columns",
-        problem=f"{columns!r} is not accepted",
-        hint="give {'name': 'str', 'count': 'int'}",
-    )

@@ -1,0 +1,60 @@
+"""Options of the PostgreSQL connectors, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bicycle_runtime.base.options import option
+
+__all__ = ["PostgresSinkOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSinkOptions:
+    """Which table, how rows get into it, and how long to wait for the server."""
+
+    url: str = option(doc="postgresql://user@host:port/database, without a password.")
+    password: object = option(
+        None, doc="A reference to the password. Default: PGPASSWORD or the password file of libpq."
+    )
+    table: str = option(doc="Name of the table, or schema.table.")
+    mode: Literal["insert", "upsert"] = option(
+        "insert",
+        doc="insert adds rows; upsert replaces the row with the same keys, the last record wins.",
+    )
+    keys: tuple[str, ...] = option(
+        (), doc="Columns that identify a row; a unique index of the table has just them (upsert)."
+    )
+    delete_field: str = option(
+        "",
+        doc="Field of the records, no column of the table: where it is true, the row with the keys "
+        "is deleted (upsert).",
+    )
+    columns: object = option(
+        None, doc="{column: type}, as for Parquet. Default: the fields of the record type."
+    )
+    timestamp_field: str = option(
+        "", doc="Column that gets the event time of each record; a record without one fails."
+    )
+    create_table: bool = option(
+        default=False, doc="Make the table when it is missing, with the keys as its primary key."
+    )
+    marker_table: str = option(
+        "bicycle_epochs",
+        doc="Table of epochs that are written; it is made when it is missing, in the first schema "
+        "of the search path.",
+    )
+    publish_timeout_ms: int = option(
+        900_000,
+        low=1_000,
+        high=86_400_000,
+        doc="A server that is away for longer ends the job; its output is kept.",
+    )
+    connect_timeout_ms: int = option(
+        30_000, low=1_000, high=3_600_000, doc="A start fails when no server answers in this time."
+    )
+    on_rewind: Literal["fail", "publish_again"] = option(
+        "fail",
+        doc="What to do when an older epoch was restored than was written: fail, or write again.",
+    )

@@ -1,0 +1,152 @@
+"""The connection to a PostgreSQL server: one for each sink, opened when it is needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.postgres.errors import POSTGRES_UNREACHABLE
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["PostgresServer"]
+
+_ATTEMPT_S = 5
+_NOT_YET = ("the database system is", "too many clients", "connection slots are reserved")
+_PAUSE_S = 0.2
+
+
+class PostgresServer:
+    """A server, and the session of one sink or source there.
+
+    Args:
+        url: Without a password.
+        password: None, or the JSON of a ``Secret``.
+        spec: Of the connector, for errors.
+        connect_timeout_ms: How long a start tries.
+    """
+
+    def __init__(
+        self, url: str, password: object, spec: ConnectorSpec, *, connect_timeout_ms: int
+    ) -> None:
+        self._spec = spec
+        self._url = url
+        self._connect_timeout_ms = connect_timeout_ms
+        self._secret = self._secret_of(password)
+        try:
+            self._facts = psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise self._wrong("url", f"it cannot be read: {error}") from error
+        if "password" in self._facts:
+            raise self._wrong("url", "it has a password in it, which would stand in the graph")
+        self.name = ""
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """Return the open session; one that was lost is opened again.
+
+        Raises:
+            psycopg.OperationalError: it cannot be.
+        """
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        return self._connection
+
+    @contextmanager
+    def opened(
+        self, clock: Clock, is_stopping: threading.Event
+    ) -> Iterator[psycopg.Connection[Any]]:
+        """Yield a session of its own; a server that is not there yet is waited for.
+
+        Raises:
+            POSTGRES_UNREACHABLE: for too long.
+        """
+        begun = clock.monotonic()
+        while True:
+            try:
+                connection = self._connect()
+                break
+            except psycopg.OperationalError as error:
+                waited_ms = round((clock.monotonic() - begun) * 1_000)
+                is_over = waited_ms > self._connect_timeout_ms or is_stopping.wait(_PAUSE_S)
+                if is_over or not _is_away(error):
+                    raise self.unreachable(waited_ms, error) from error
+        with connection:
+            yield connection
+
+    def end_others(self, connection: psycopg.Connection[Any], name: str) -> None:
+        """End sessions of a driver that this one replaces: one that stands still holds locks."""
+        connection.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s "
+            "and usename = current_user and pid <> pg_backend_pid()",
+            [_application(name)],
+        )
+
+    def close(self) -> None:
+        """Close the session."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
+        """Return the error that says that the server cannot be used."""
+        server = f"{self._facts.get('host', 'localhost')}:{self._facts.get('port', 5432)}"
+        return POSTGRES_UNREACHABLE(
+            vertex=self._spec.vertex_id,
+            server=server,
+            waited_ms=waited_ms,
+            reason=str(error).strip(),
+        )
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            connect_timeout=_ATTEMPT_S,
+            client_encoding="UTF8",
+            application_name=_application(self.name),
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=30_000,
+            password=None if self._secret is None else self._secret.reveal(),
+        )
+
+    def _secret_of(self, password: object) -> Secret | None:
+        if password is None:
+            return None
+        if isinstance(password, dict) and isinstance(password.get("secret"), dict):
+            [[kind, place]] = list(password["secret"].items())[:1] or [["", ""]]
+            if kind in ("env", "file") and place:
+                return Secret(kind, place)
+        raise self._wrong("password", "it is no reference to a secret (it is not shown)")
+
+    def _wrong(self, name: str, problem: str) -> BicycleError:
+        return CONNECTOR_OPTION_WRONG(
+            vertex=self._spec.vertex_id,
+            connector=self._spec.connector_type,
+            name=name,
+            problem=problem,
+            hint="give url='postgresql://user@host/database' and password=Secret.env('NAME')",
+        )
+
+
+def _application(name: str) -> str:
+    return f"bicycle {name}".strip()
+
+
+def _is_away(error: psycopg.OperationalError) -> bool:
+    """Tell whether the server may come yet; a login that is refused is refused again.
+
+    The library tells no code of what happens before a session begins.
+    """
+    text = str(error)
+    is_answer = "FATAL:" in text or "fe_sendauth" in text
+    return not is_answer or any(words in text for words in _NOT_YET)

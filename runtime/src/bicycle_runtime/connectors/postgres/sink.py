@@ -1,0 +1,375 @@
+"""The PostgreSQL sink: an epoch is one transaction, which also writes the epoch's number.
+
+Tasks stage rows as ``COPY`` takes them; publishing sends them as they are. The number stands in a
+row of the marker table for each *run*, and is looked at first, so an epoch is written once,
+however often it is published. A job that goes on elsewhere begins a run of its own: two jobs of
+one savepoint never take each other's epochs for theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.errors import COLUMNS_WRONG, PublishInterruptedError
+from bicycle_runtime.connectors.postgres.errors import (
+    POSTGRES_HISTORY_AHEAD,
+    POSTGRES_REFUSED,
+    POSTGRES_TABLE_UNSUITABLE,
+)
+from bicycle_runtime.connectors.postgres.options import PostgresSinkOptions
+from bicycle_runtime.connectors.postgres.rows import ColumnLimits, CopyWriterFactory
+from bicycle_runtime.connectors.postgres.server import PostgresServer
+from bicycle_runtime.connectors.postgres.table import (
+    UnsuitableError,
+    create_table,
+    limits_of,
+    table_name,
+)
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.staging import staged_blocks
+from bicycle_runtime.connectors.tables.columns import columns_of, declared_columns
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    InterruptiblePublication,
+    Sink,
+    StagedFile,
+    StagedPublication,
+)
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["PostgresSink"]
+
+_LOG = logging.getLogger(__name__)
+_STAGE = sql.Identifier("bicycle_stage")
+_NUMBER = sql.Identifier("bicycle_number")
+# Else a crash of the server would lose an epoch that counts as published.
+_DURABLE = (
+    "select set_config('synchronous_commit', 'on', true) "
+    "where current_setting('synchronous_commit') = 'off'"
+)
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
+    """Writes records as rows of one table."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class = PostgresSinkOptions
+    takes_rows = True
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = options = read_options(PostgresSinkOptions, spec)
+        declared = declared_columns(spec, options.columns)
+        self._columns = columns_of(spec, declared, options.timestamp_field)
+        self.takes_times = bool(self._columns.time_name)
+        self._schema = self._columns.schema
+        _check_keys(options, spec, self._schema.names)
+        if options.delete_field:
+            place = self._schema.get_field_index(options.delete_field)
+            self._schema = self._schema.remove(place)
+        self._server = PostgresServer(
+            options.url, options.password, spec, connect_timeout_ms=options.connect_timeout_ms
+        )
+        self._is_stopping = threading.Event()
+        self._limits: dict[str, ColumnLimits] = {}
+        self._run = ""
+
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Look at server, table, rights and history; make nothing.
+
+        Raises:
+            POSTGRES_UNREACHABLE: the server cannot be used.
+            POSTGRES_TABLE_UNSUITABLE: the table cannot.
+            POSTGRES_HISTORY_AHEAD: the job begins behind what was written.
+        """
+        with self._server.opened(services.clock, self._is_stopping) as connection:
+            self._check_table(connection, may_miss=self._options.create_table)
+            self._check_history(connection, state)
+
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Make what is missing, end sessions of this run that hang, and take it over.
+
+        Raises:
+            POSTGRES_UNREACHABLE: the server cannot be used.
+            POSTGRES_TABLE_UNSUITABLE: the table cannot.
+            POSTGRES_HISTORY_AHEAD: the job begins behind what was written.
+        """
+        options = self._options
+        self._services = services
+        self._place = f"{services.storage.url}/{services.prefix}"
+        with self._server.opened(services.clock, self._is_stopping) as connection:
+            if options.create_table:
+                self._guarded(create_table, connection, options.table, self._schema, options.keys)
+            self._check_table(connection, may_miss=False)
+            self._guarded(self._make_marker, connection)
+            is_again = self._check_history(connection, state)
+            is_other = state.get("place", self._place) != self._place
+            is_same = "run" in state and not (is_again or is_other)
+            self._run = state["run"] if is_same else attempt_id(source=system_random())
+            if is_same:
+                self._server.end_others(connection, self._run)
+        self._server.name = self._run
+
+    def writer(self) -> CopyWriterFactory:
+        """Return the factory of writers; they know the limits of the table as of the start."""
+        return CopyWriterFactory(columns=self._columns, limits=self._limits)
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Name the staged files, and where and how they are written."""
+        options = self._options
+        return {
+            "epoch": epoch,
+            "run": self._run,
+            "place": self._place,
+            "table": options.table,
+            "marker_table": options.marker_table,
+            "columns": self._schema.names,
+            "copied": self._columns.schema.names,
+            "keys": list(options.keys) if options.mode == "upsert" else [],
+            "delete_field": options.delete_field,
+            **super().prepare(epoch, staged, is_last=is_last),
+        }
+
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Write the epoch in one transaction, unless it is written.
+
+        A server that is away is waited for.
+
+        Raises:
+            POSTGRES_REFUSED: the table refuses rows.
+            POSTGRES_UNREACHABLE: the server was away for too long.
+            PublishInterruptedError: the job had to end meanwhile.
+        """
+        files = self.staged_files(state)
+        if not files:
+            return
+        clock = self._services.clock
+        begun = clock.monotonic()
+        for attempt in range(1 << 30):
+            try:
+                self._write(epoch, state, files)
+                return
+            except psycopg.OperationalError as error:
+                self._server.close()
+                waited_ms = round((clock.monotonic() - begun) * 1_000)
+                if waited_ms > self._options.publish_timeout_ms:
+                    raise self._server.unreachable(waited_ms, error) from error
+                if attempt == 0:
+                    log_event(
+                        _LOG, "postgres_waiting", level=logging.WARNING,
+                        operator=self.spec.vertex_id, reason=str(error).strip(),
+                    )  # fmt: skip
+                if self._is_stopping.wait(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]):
+                    raise PublishInterruptedError(
+                        vertex=self.spec.vertex_id,
+                        epoch=epoch,
+                        target=state["table"],
+                        reason=str(error).strip(),
+                    ) from error
+            except psycopg.Error as error:
+                self._server.close()
+                raise POSTGRES_REFUSED(
+                    vertex=self.spec.vertex_id,
+                    table=state["table"],
+                    epoch=epoch,
+                    reason=str(error).strip(),
+                ) from error
+
+    def interrupt(self) -> None:
+        """Let a publication that waits for the server give up."""
+        self._is_stopping.set()
+
+    def stop(self) -> None:
+        """Close the connection."""
+        self._is_stopping.set()
+        self._server.close()
+
+    def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
+        """Write an epoch.
+
+        1. The row of the run is locked, and tells whether the epoch is written.
+        2. The rows are sent.
+        3. The number is written, and all of it becomes visible at once.
+        """
+        connection = self._server.connection()
+        marker = table_name(state["marker_table"])
+        with connection.transaction():
+            # 1. The row of the run is locked, and tells whether the epoch is written.
+            fault_point("transaction_begun")
+            connection.execute(_DURABLE)
+            insert = sql.SQL(
+                "insert into {} (run, job, epoch) values (%s, %s, -1) on conflict do nothing"
+            )
+            connection.execute(insert.format(marker), [state["run"], self._services.job])
+            select = sql.SQL("select epoch from {} where run = %s for update").format(marker)
+            [[written]] = connection.execute(select, [state["run"]]).fetchall()
+            if written >= epoch:
+                return
+            # 2. The rows are sent.
+            if state["keys"]:
+                self._upsert(connection, state, files)
+            else:
+                self._copy(connection, table_name(state["table"]), state["copied"], files)
+            fault_point("transaction_produced")
+            # 3. The number is written, and all of it becomes visible at once.
+            update = sql.SQL("update {} set epoch = %s, written_at = now() where run = %s")
+            connection.execute(update.format(marker), [epoch, state["run"]])
+            fault_point("transaction_marked")
+        fault_point("transaction_committed")
+
+    def _copy(
+        self, connection: psycopg.Connection[Any], table: sql.Identifier,
+        columns: Sequence[str], files: Sequence[StagedFile],
+    ) -> None:  # fmt: skip
+        statement = sql.SQL("copy {} ({}) from stdin").format(table, _names(columns))
+        with connection.cursor() as cursor, cursor.copy(statement) as copy:
+            for file in files:
+                for block in staged_blocks(self._services.storage, file):
+                    copy.write(block)
+
+    def _upsert(
+        self, connection: psycopg.Connection[Any], state: Mapping[str, Any],
+        files: Sequence[StagedFile],
+    ) -> None:  # fmt: skip
+        """Bring rows into a table of the session, and from there the last one of each key."""
+        table, keys, deleted = table_name(state["table"]), state["keys"], state["delete_field"]
+        parts = {
+            "table": table,
+            "stage": _STAGE,
+            "number": _NUMBER,
+            "columns": _names(state["columns"]),
+            "keys": _names(keys),
+            "deleted": sql.SQL(", false as {}").format(sql.Identifier(deleted))
+            if deleted
+            else sql.SQL(""),
+        }
+        connection.execute(
+            sql.SQL(
+                "create temporary table {stage} on commit drop as "
+                "select {columns}{deleted} from {table} with no data"
+            ).format(**parts)
+        )
+        connection.execute(
+            sql.SQL(
+                "alter table {stage} add column {number} bigint generated always as identity"
+            ).format(**parts)
+        )
+        self._copy(connection, _STAGE, state["copied"], files)
+        last = sql.SQL(
+            "select distinct on ({keys}) * from {stage} order by {keys}, {number} desc"
+        ).format(**parts)
+        kept: sql.Composable = sql.SQL("")
+        if deleted:
+            kept = sql.SQL(" where {} is not true").format(sql.Identifier(deleted))
+            same = sql.SQL(" and ").join(
+                sql.SQL("t.{0} = s.{0}").format(sql.Identifier(key)) for key in keys
+            )
+            connection.execute(
+                sql.SQL("delete from {table} t using ({last}) s where {same} and s.{flag}").format(
+                    last=last, same=same, flag=sql.Identifier(deleted), **parts
+                )
+            )
+        others = [name for name in state["columns"] if name not in keys]
+        action: sql.Composable = sql.SQL("nothing")
+        if others:
+            changes = sql.SQL(", ").join(
+                sql.SQL("{0} = excluded.{0}").format(sql.Identifier(name)) for name in others
+            )
+            action = sql.SQL("update set {}").format(changes)
+        connection.execute(
+            sql.SQL(
+                "insert into {table} ({columns}) select {columns} from ({last}) s{kept} "
+                "on conflict ({keys}) do {action}"
+            ).format(last=last, kept=kept, action=action, **parts)
+        )
+
+    def _check_table(self, connection: psycopg.Connection[Any], *, may_miss: bool) -> None:
+        options = self._options
+        keys = options.keys if options.mode == "upsert" else ()
+        try:
+            self._limits = limits_of(connection, options.table, self._schema, keys)
+        except UnsuitableError as error:
+            if may_miss and error.is_missing:
+                return
+            raise self._unsuitable(str(error), error.hint) from error
+
+    def _guarded(self, make: Any, *arguments: Any) -> None:
+        try:
+            make(*arguments)
+        except psycopg.OperationalError as error:
+            raise self._server.unreachable(0, error) from error
+        except psycopg.Error as error:
+            hint = "make it by hand, or give the user the right to"
+            raise self._unsuitable(str(error).strip(), hint) from error
+
+    def _make_marker(self, connection: psycopg.Connection[Any]) -> None:
+        statement = sql.SQL(
+            "create table if not exists {} (run text primary key, job text not null, "
+            "epoch bigint not null, written_at timestamptz not null default now())"
+        )
+        connection.execute(statement.format(table_name(self._options.marker_table)))
+
+    def _check_history(self, connection: psycopg.Connection[Any], state: Mapping[str, Any]) -> bool:
+        """Return whether epochs are to be written again, as an older one was restored.
+
+        Raises:
+            POSTGRES_HISTORY_AHEAD: so it is, and nobody allowed it.
+        """
+        if state.get("table") != self._options.table:
+            return False
+        marker = table_name(state["marker_table"])
+        name = marker.as_string(connection)
+        [[oid]] = connection.execute("select to_regclass(%s)::oid", [name]).fetchall()
+        if oid is None:
+            return False
+        select = sql.SQL("select epoch from {} where run = %s").format(marker)
+        found = connection.execute(select, [state["run"]]).fetchall()
+        if not found or found[0][0] <= state["epoch"]:
+            return False
+        if self._options.on_rewind == "publish_again":
+            return True
+        raise POSTGRES_HISTORY_AHEAD(
+            vertex=self.spec.vertex_id,
+            table=state["table"],
+            epoch=state["epoch"],
+            published=found[0][0],
+        )
+
+    def _unsuitable(self, problem: str, hint: str) -> BicycleError:
+        return POSTGRES_TABLE_UNSUITABLE(
+            vertex=self.spec.vertex_id, table=self._options.table, problem=problem, hint=hint
+        )
+
+
+def _names(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
+
+
+def _check_keys(options: PostgresSinkOptions, spec: ConnectorSpec, names: Sequence[str]) -> None:
+    """Refuse keys and a field of deletions that cannot be."""
+    problem = ""
+    unknown = [name for name in (*options.keys, options.delete_field) if name and name not in names]
+    if unknown:
+        problem = f"{unknown[0]!r} is none of them"
+    elif options.mode == "upsert" and not options.keys:
+        problem = "an upsert has no keys"
+    elif options.mode == "insert" and options.delete_field:
+        problem = "delete_field is given, and only an upsert deletes"
+    elif options.delete_field in options.keys and options.delete_field:
+        problem = "delete_field is a key"
+    if problem:
+        hint = f"columns are {', '.join(names)}; give keys=('id',) with mode=upsert"
+        raise COLUMNS_WRONG(vertex=spec.vertex_id, problem=problem, hint=hint)
