@@ -140,8 +140,9 @@ class JobOptions:
         1_800_000,
         low=0,
         high=604_800_000,
-        doc="An epoch that takes so long is given up in the same way; functions may be slow, so "
-        "the default is long. 0 waits for ever.",
+        doc="An epoch that takes so long, without what it waits on purpose (rate_limit, pauses "
+        "before retries), is given up in the same way; functions may be slow, so the default is "
+        "long. 0 waits for ever.",
     )
     log_format: Literal["text", "json"] = option(
         "text",

@@ -40,6 +40,17 @@ def test_what_ends_in_time_is_left_alone(hanger):
     assert watchdog.take() is None
 
 
+def test_what_waits_on_purpose_has_so_much_more_time(hanger):
+    clock = ManualClock()
+    with (
+        hanger.watchdog(clock=clock) as watchdog,
+        watchdog.phase("runs", "epoch 1", timeout_ms=100),
+    ):
+        watchdog.allow(10_000)
+        clock.advance(10_050)
+        assert not hanger.is_free.wait(0.3)  # Its thread has looked by now.
+
+
 def test_what_hangs_is_let_go_of_and_told_with_phase_and_target(hanger):
     with hanger.watchdog() as watchdog:
         with (

@@ -338,7 +338,7 @@ class _Driver:
             clock, storage = self._services.clock, self._place.storage
             with (
                 self._recovered(setup) as loop,
-                ReadingWatch(storage, progress, clock=clock),
+                ReadingWatch(storage, progress, clock=clock, on_wait=self._watchdog.allow),
             ):
                 self._running = loop
                 note_run(setup, now_ms=self._services.clock.now_ms())

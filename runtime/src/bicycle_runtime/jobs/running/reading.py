@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage, StorageError
@@ -23,9 +24,15 @@ class ReadingWatch:
         storage: The job's checkpoint.
         progress: Knows which epoch runs, and shows it.
         clock: Tells for how long.
+        on_wait: Gets the ms that an epoch waits on purpose, in pieces.
     """
 
-    def __init__(self, storage: Storage, progress: Progress, *, clock: Clock) -> None:
+    def __init__(
+        self, storage: Storage, progress: Progress, *, clock: Clock,
+        on_wait: Callable[[int], object],
+    ) -> None:  # fmt: skip
+        self._on_wait = on_wait
+        self._waited = (0, 0)  # epoch and ms
         self._storage = storage
         self._progress = progress
         self._clock = clock
@@ -47,8 +54,16 @@ class ReadingWatch:
         began_ms = self._progress.status.epoch_began_ms
         if began_ms is not None and self._clock.now_ms() - began_ms >= _SHOWN_MIN_MS:
             with contextlib.suppress(StorageError):
-                count = read_so_far(self._storage, self._progress.status.epoch + 1)
+                epoch = self._progress.status.epoch + 1
+                count, waited_ms = read_so_far(self._storage, epoch)
                 self._progress.take_reading(count)
+                self._take_waits(epoch, waited_ms)
+
+    def _take_waits(self, epoch: int, waited_ms: int) -> None:
+        before_ms = self._waited[1] if self._waited[0] == epoch else 0
+        self._waited = (epoch, waited_ms)  # Less than before when a task begins once more.
+        if waited_ms > before_ms:
+            self._on_wait(waited_ms - before_ms)
 
     def _follow(self) -> None:
         while not self._end.wait(_INTERVAL_S):

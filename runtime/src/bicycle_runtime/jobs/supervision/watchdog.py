@@ -126,6 +126,11 @@ class Watchdog:
                 self._timeout_s = timeout_ms / 1_000
                 self._wake()
 
+    def allow(self, wait_ms: int) -> None:
+        """Let what is done now be without progress for so much longer. From any thread."""
+        with self._changed:
+            self._since += wait_ms / 1_000
+
     def take(self) -> StalledError | None:
         """Return why the attempt was ended, and forget it; None when it was not."""
         with self._changed:

@@ -17,6 +17,7 @@ from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
+from bicycle_runtime.operators.user_calls.waits import WAITS
 
 __all__ = ["RateLimitOperator", "TokenBucket"]
 
@@ -56,7 +57,7 @@ class TokenBucket:
         self._per_second = per_second
         self._burst = burst
         self._piece = min(burst, max(1, int(per_second * _PIECE_S)))
-        self.follow(now, threading.Event().wait if wait is None else wait)
+        self.follow(now, _wait if wait is None else wait)
 
     def follow(self, now: Callable[[], float], wait: Callable[[float], object]) -> None:
         """Go by this clock from now on, with a full bucket."""
@@ -78,6 +79,11 @@ class TokenBucket:
         now = self._now()
         self._tokens = min(self._tokens + (now - self._seen) * self._per_second, float(self._burst))
         self._seen = now
+
+
+def _wait(seconds: float) -> None:
+    WAITS.tell(seconds)
+    threading.Event().wait(seconds)
 
 
 class RateLimitOperator(Operator):

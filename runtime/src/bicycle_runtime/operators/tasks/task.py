@@ -56,6 +56,7 @@ from bicycle_runtime.operators.tasks.routing import (
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION, enter_operator
+from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.blobs import (
     BlockKind,
     Envelope,
@@ -138,6 +139,7 @@ class _Task:
         self._program.replayed_letters.clear()
         mine, carried = self._sort(blocks)
         yield from carried
+        WAITS.begin(self._reading.wait)
         try:
             self._begin()
             for _ in self._process(mine):

@@ -28,6 +28,7 @@ from bicycle_runtime.operators.metrics.operator_counts import FailureCount, add_
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
 from bicycle_runtime.operators.user_calls.frames import blamed, is_ours, without_loop
 from bicycle_runtime.operators.user_calls.last_position import enter_operator
+from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.errors import BicycleError
@@ -136,7 +137,9 @@ class RecordPolicy:
         """Call again ``retries`` times, with pauses between; raise the last error."""
         for attempt in range(retries):
             self.retried += 1
-            await asyncio.sleep(pause_ms(backoff_ms, attempt) / 1000)
+            pause_s = pause_ms(backoff_ms, attempt) / 1000
+            WAITS.tell(pause_s)
+            await asyncio.sleep(pause_s)
             try:
                 output = call()
                 repeated: Sequence[Any] = await output if inspect.isawaitable(output) else output

@@ -1,0 +1,45 @@
+"""Waits on purpose inside an epoch: pauses before retries, records that are held at a rate.
+
+Whoever watches how long an epoch takes must not take them for a call that never comes back. So a
+wait is told before it begins; what several calls wait at the same time counts once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+__all__ = ["WAITS", "Waits"]
+
+
+class Waits:
+    """The waits of one process, which runs one task at a time.
+
+    Args:
+        now: Reads a clock that only goes forward, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = monotonic) -> None:
+        self._now = now
+        self.begin(None)
+
+    def begin(self, tell: Callable[[float], object] | None) -> None:
+        """Begin with a task: nothing was waited for yet.
+
+        Args:
+            tell: Gets the seconds of all its waits so far, each with what it is to take.
+        """
+        self._tell = tell
+        self._total_s = 0.0
+        self._until = self._now()
+
+    def tell(self, seconds: float) -> None:
+        """Say that so long will be waited from now on."""
+        began = max(self._until, self._now())
+        self._until = max(self._until, self._now() + seconds)
+        self._total_s += max(0.0, self._until - began)
+        if self._tell is not None:
+            self._tell(self._total_s)
+
+
+WAITS = Waits()
