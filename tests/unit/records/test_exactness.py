@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.records.codecs import RecordCodec, codec_name_of, same_bytes
-from bicycle_runtime.records.exactness import fit_of
+from bicycle_runtime.records.exactness import fit_of, once_a_type
 from bicycle_runtime.state.values.codecs import ValueCodec
 
 UTC, SUMMER = datetime.UTC, datetime.timezone(datetime.timedelta(hours=2))
@@ -415,3 +415,22 @@ def test_a_class_that_reads_its_fields_by_code_has_no_exact_values():
     fit = fit_of(Computed)
     assert fit.is_never
     assert fit_of(list[Computed]).holds([[]])
+
+
+def test_what_follows_from_a_type_is_found_once_and_not_before_all_of_its_names_are_known():
+    asked = []
+
+    @once_a_type("unknown")
+    def made(declared):
+        asked.append(declared)
+        if len(asked) == 1:
+            raise NameError("Later")
+        return len(asked)
+
+    unhashable = Annotated[int, []]
+    assert [made(list[int]) for _ in range(3)] == ["unknown", 2, 2]
+    assert [made(unhashable) for _ in range(2)] == [3, 4]
+    assert made(list[str]) == 5
+    assert fit_of(tuple[str, int]) is fit_of(tuple[str, int])
+    assert fit_of(Literal[1]).holds([1])
+    assert not fit_of(Literal[True]).holds([1])

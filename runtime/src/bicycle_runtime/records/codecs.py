@@ -29,7 +29,7 @@ from bicycle_runtime.records.errors import (
     RECORD_UNENCODABLE,
     RecordDecodingError,
 )
-from bicycle_runtime.records.exactness import PLAIN, fit_of
+from bicycle_runtime.records.exactness import PLAIN, fit_of, once_a_type
 from bicycle_sdk.state.separation import separated
 
 __all__ = [
@@ -360,12 +360,13 @@ def _unremembering(buffer: io.BytesIO) -> Any:
     return pickler
 
 
+@once_a_type(None)
 def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:
     if declared is None or _is_open(declared):
         return None
     try:
         return msgspec.msgpack.Decoder(list[declared])
-    except (TypeError, NameError, RuntimeError):
+    except (TypeError, RuntimeError):
         return None
 
 

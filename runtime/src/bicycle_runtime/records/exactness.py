@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
+import functools
 import inspect
 import types
 import typing
@@ -19,15 +20,16 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import inspect as declared_types
 
-__all__ = ["PLAIN", "Fit", "fit_of"]
+__all__ = ["PLAIN", "Fit", "fit_of", "once_a_type"]
 
 PLAIN: frozenset[type] = frozenset({str, int, float, bool, bytes, type(None)})
 Check = Callable[[Sequence[Any]], bool]
+Made = TypeVar("Made")
 
 _HEAP_TYPE = 1 << 9  # of ``__flags__``: made by a class statement
 _SCALARS: dict[type[declared_types.Type], type] = {
@@ -90,10 +92,56 @@ class Fit:
             return False
         return self.check is None or self.check(values)
 
+    def fits_within(self, containers: Iterable[Iterable[Any]]) -> bool:
+        """Tell the same of the values that lie in containers."""
+        if self.check is not None:
+            return self.fits([*chain.from_iterable(containers)])
+        # hot path: a quarter less than with a list of the values before that of their types.
+        found = [*map(type, chain.from_iterable(containers))]
+        if len(self.types) == 1:
+            (only,) = self.types
+            return found.count(only) == len(found)
+        return self.types.issuperset(found)
+
 
 _NEVER = Fit(frozenset(), is_never=True, is_partial=True)
+_TYPES_MAX = 256
 
 
+def once_a_type(unknown: Any) -> Callable[[Callable[[Any], Made]], Callable[[Any], Made]]:
+    """Remember what follows from declared types, for as many as a job has.
+
+    An epoch makes some codecs for each part of state, and looking through a type takes 0.2 ms.
+
+    Args:
+        unknown: What follows from a type that names what is not defined yet: it is not remembered.
+    """
+
+    def decorated(make: Callable[[Any], Made]) -> Callable[[Any], Made]:
+        remembered = functools.lru_cache(_TYPES_MAX)(make)
+
+        @functools.wraps(make)
+        def made(declared: Any) -> Made:
+            try:
+                return remembered(declared) if _has_hash(declared) else make(declared)
+            except NameError:
+                answer: Made = unknown
+                return answer
+
+        return made
+
+    return decorated
+
+
+def _has_hash(declared: Any) -> bool:
+    try:
+        hash(declared)
+    except TypeError:  # As of an annotation that holds a list.
+        return False
+    return True
+
+
+@once_a_type(_NEVER)
 def fit_of(declared: Any) -> Fit | None:
     """Return which values of a type that msgspec knows are kept exactly.
 
@@ -111,7 +159,7 @@ def fit_of(declared: Any) -> Fit | None:
             fits.of(declared_types.type_info(declared)), is_partial=fits.is_partial
         )
         return fit if all(map(_is_whole, fits.classes())) else None
-    except (TypeError, NameError, RuntimeError):
+    except (TypeError, RuntimeError):
         return _NEVER
 
 
@@ -197,7 +245,7 @@ def _any_of(members: Sequence[Fit]) -> Fit:
 def _all_of(container: type, item: Fit) -> Fit:
     return Fit(
         frozenset({container}),
-        lambda values: item.fits([*chain.from_iterable(values)]),
+        item.fits_within,
         is_never=item.is_never,
     )
 
@@ -205,10 +253,7 @@ def _all_of(container: type, item: Fit) -> Fit:
 def _dict_of(key: Fit, value: Fit) -> Fit:
     return Fit(
         frozenset({dict}),
-        lambda values: (
-            key.fits([*chain.from_iterable(values)])
-            and value.fits([*chain.from_iterable(map(dict.values, values))])
-        ),
+        lambda values: key.fits_within(values) and value.fits_within(map(dict.values, values)),
         is_never=key.is_never or value.is_never,
     )
 

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import NODEFAULT, inspect
 
 from bicycle_runtime.records.codecs import RecordCodec
+from bicycle_runtime.records.exactness import once_a_type
 from bicycle_sdk.state.aliases import aliases_of
 
 __all__ = [
@@ -69,6 +70,7 @@ class _UntypedError(Exception):
     """A part of the type is nothing that can be described."""
 
 
+@once_a_type(UNTYPED)
 def describe(declared: Any) -> Schema:
     """Return the schema of a declared type; ``UNTYPED`` for one whose values are pickled.
 
@@ -79,6 +81,7 @@ def describe(declared: Any) -> Schema:
     return _described(declared, names_classes=False)
 
 
+@once_a_type(UNTYPED)
 def describe_key(declared: Any) -> Schema:
     """Return the schema of keys of a declared type; of classes with their full names.
 
@@ -92,7 +95,7 @@ def _described(declared: Any, *, names_classes: bool) -> Schema:
         return UNTYPED
     try:
         return _Description(names_classes=names_classes).of(inspect.type_info(declared))
-    except (_UntypedError, TypeError, NameError):
+    except (_UntypedError, TypeError):
         return UNTYPED
 
 
