@@ -89,6 +89,23 @@ def test_a_plugin_is_packed_with_all_it_needs_and_nothing_else(tmp_path, pack):
     assert not packed.is_native
 
 
+def test_what_is_used_without_being_required_is_packed_on_demand(tmp_path):
+    site, runtime = tmp_path / "site", put_runtime(tmp_path / "runtime")
+    ref = put_plugin(site)
+    put(site, "tallies", requires=["digits"])
+    put(site, "digits")
+    put(site, "others")
+
+    def names(*others):
+        packed = pack_environment(
+            ref, [str(site)], runtime_path=runtime, cache_dir=tmp_path / "cache", others=others
+        )
+        return [library.partition(" ")[0] for library in packed.libraries]
+
+    assert names() == ["demo"]
+    assert names("Tallies") == ["demo", "digits", "tallies"]
+
+
 def test_a_broken_distribution_beside_it_is_no_matter(tmp_path, pack):
     ref = put_plugin(tmp_path / "site")
     broken = put(tmp_path / "site", "broken")

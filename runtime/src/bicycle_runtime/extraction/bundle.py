@@ -35,6 +35,7 @@ class JobBundle:
     for one that carries code (a lambda, a closure, a class made in a function). ``python_version``
     is the interpreter's, as code by value runs on that minor version only. Where the calls stand
     that made the operators is stored beside the graph and no part of the digest.
+    ``function_dists`` are distributions that bring function classes which the job calls by name.
     """
 
     graph: JobGraph
@@ -46,6 +47,7 @@ class JobBundle:
     dist: str
     sdk_version: str
     python_version: str
+    function_dists: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """Return the stored form: magic, format version, checksum, MessagePack."""
@@ -94,6 +96,7 @@ class _StoredFields:
     dist: str
     sdk_version: str
     python_version: str
+    function_dists: tuple[str, ...] = ()
     places: dict[str, str] = field(default_factory=dict)
 
 

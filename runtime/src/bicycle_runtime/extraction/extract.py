@@ -81,6 +81,7 @@ def extract(
         dist=ref.dist,
         sdk_version=header["sdk_version"],
         python_version=header["python_version"],
+        function_dists=tuple(header.get("function_dists", ())),
     )
 
 

@@ -8,9 +8,10 @@ traceback without frames of ours. Process matters (descriptors, limits, exit) be
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType, ModuleType
 from typing import Any
@@ -34,7 +35,9 @@ from bicycle_runtime.extraction.requirement import is_satisfied
 from bicycle_runtime.extraction.tracebacks import error_lines, error_locations, user_location
 from bicycle_runtime.extraction.unpicklable import find_unpicklable
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.functions import FunctionObject
 from bicycle_sdk.graph import JobGraph
+from bicycle_sdk.installed import ENTRY_POINT_GROUP
 from bicycle_sdk.plugin import build, parameter_schema
 
 __all__ = ["Answer", "Loading", "Target"]
@@ -140,6 +143,7 @@ class Loading:
                 "sdk_version": bicycle_sdk.__version__,
                 "python_version": platform.python_version(),
                 "payloads": [[name, payload.shipping] for name, payload in written.items()],
+                "function_dists": _function_dists(built.payloads.values(), self.target),
             },
             blobs={name: payload.data for name, payload in written.items()},
         )
@@ -325,3 +329,19 @@ def _text(error: BaseException) -> str:
         return str(error)[:_TEXT_LENGTH_MAX]
     except Exception:  # noqa: BLE001 - User code may write a __str__ that raises.
         return "(its text cannot be read)"
+
+
+def _function_dists(payloads: Iterable[Any], target: Target) -> list[str]:
+    """Return the distributions that bring, by entry point, function classes of other plugins."""
+    own = target.module.partition(".")[0]
+    classes = {type(each) for each in payloads if isinstance(each, FunctionObject)}
+    foreign = {
+        (cls.__module__, cls.__qualname__)
+        for cls in classes
+        if cls.__module__.partition(".")[0] not in (own, "bicycle_sdk")
+    }
+    if not foreign:  # As a rule: looking through all that is installed is slow.
+        return []
+    points = importlib.metadata.entry_points(group=ENTRY_POINT_GROUP)
+    found = (point.dist for point in points if (point.module, point.attr) in foreign)
+    return sorted({dist.name for dist in found if dist is not None})

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,16 +79,18 @@ def _name_of(dist: Any) -> str | None:
         return None
 
 
-def closure_of(root: str, among: Mapping[str, Any]) -> Closure:
-    """Return a distribution and all that it needs.
+def closure_of(*roots: str, among: Mapping[str, Any]) -> Closure:
+    """Return distributions and all that they need.
 
     Args:
-        root: Name of the distribution.
+        roots: Names of the distributions.
         among: What is installed, by canonical name.
     """
     members: dict[str, Any] = {}
     asked: dict[str, list[tuple[str, Requirement]]] = {}
-    waiting: list[tuple[str, frozenset[str]]] = [(canonicalize_name(root), frozenset())]
+    waiting: list[tuple[str, frozenset[str]]] = [
+        (canonicalize_name(root), frozenset()) for root in roots
+    ]
     seen: set[tuple[str, frozenset[str]]] = set()
     while waiting:
         name, extras = item = waiting.pop(0)
@@ -112,7 +114,7 @@ def require_no_conflict(plugin: Closure, runtime_path: Iterable[str], *, name: s
     Raises:
         ENVIRONMENT_CONFLICT: with library, versions and who asks for what.
     """
-    ours = closure_of(_RUNTIME, installed(runtime_path))
+    ours = closure_of(_RUNTIME, among=installed(runtime_path))
     for library in sorted(plugin.asked.keys() & ours.members.keys() & HELD_BY_RUNTIME):
         _require(plugin.asked[library], ours.members[library].version, library, name)
     for library in sorted(plugin.members.keys() & ours.asked.keys() - HELD_BY_RUNTIME):
@@ -155,7 +157,12 @@ class PackedEnvironment:
 
 
 def pack_environment(
-    ref: PluginRef, path: Iterable[str], *, runtime_path: Iterable[str], cache_dir: Path
+    ref: PluginRef,
+    path: Iterable[str],
+    *,
+    runtime_path: Iterable[str],
+    cache_dir: Path,
+    others: Sequence[str] = (),
 ) -> PackedEnvironment:
     """Pack what a plugin needs beside the runtime.
 
@@ -164,12 +171,13 @@ def pack_environment(
         path: Import path of the environment that it is installed in.
         runtime_path: Import path of the runtime.
         cache_dir: Archives are kept there, by digest; one that is there is not written again.
+        others: Further distributions that it uses, though it does not require them.
 
     Raises:
         ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
         ENVIRONMENT_FILES_UNKNOWN: the files of a distribution are not to be found.
     """
-    closure = closure_of(ref.dist_name, installed([ref.location, *path]))
+    closure = closure_of(ref.dist_name, *others, among=installed([ref.location, *path]))
     require_no_conflict(closure, runtime_path, name=ref.name)
     members = {name: dist for name, dist in closure.members.items() if name not in HELD_BY_RUNTIME}
     files: dict[str, Path] = {}

@@ -10,6 +10,7 @@ same way, because hosts have the runtime only, and so does a job that is a file.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,12 +48,14 @@ class JobEnvironment:
         packed: What workers get; None when they have the plugin by themselves.
         folder: Where the environment is unpacked on this host; None when it is the command's own.
         platform: Of the plugin's interpreter.
+        pack_with: Packs it with further distributions; None where nothing else can be in it.
     """
 
     ref: PluginRef
     packed: PackedEnvironment | None = None
     folder: Path | None = None
     platform: str = ""
+    pack_with: Callable[[Sequence[str]], PackedEnvironment] | None = None
 
     def enter(self) -> None:
         """Let this process, which runs the job's driver, see the plugin as workers do."""
@@ -61,13 +64,16 @@ class JobEnvironment:
 
     def shipment(self, bundle: JobBundle) -> Shipment:
         """Return what goes to workers of an extracted job."""
-        is_native = self.packed is not None and self.packed.is_native
+        packed = self.packed
+        if bundle.function_dists and self.pack_with is not None:
+            packed = self.pack_with(bundle.function_dists)
+        is_native = packed is not None and packed.is_native
         side = PluginSide(
             python=bundle.python_version,
             sdk=bundle.sdk_version,
             platform=self.platform if is_native else None,
         )
-        return Shipment(environment=self.packed, plugin=side, module=self.ref.module)
+        return Shipment(environment=packed, plugin=side, module=self.ref.module)
 
 
 def discover_in(plugin_env: str | None) -> Discovery:
@@ -102,8 +108,13 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
     if options.master is None or is_embedded(options.master):
         return JobEnvironment(ref=ref)
     own = own_environment()
-    packed = pack_environment(ref, own.path, runtime_path=own.path, cache_dir=home.cache_dir)
-    return JobEnvironment(ref=ref, packed=packed, platform=own.platform)
+
+    def pack_with(others: Sequence[str]) -> PackedEnvironment:
+        return pack_environment(
+            ref, own.path, runtime_path=own.path, cache_dir=home.cache_dir, others=others
+        )
+
+    return JobEnvironment(ref=ref, packed=pack_with(()), platform=own.platform, pack_with=pack_with)
 
 
 def entered(name: str, plugin_env: str | None, home: Home) -> PluginRef:

@@ -372,7 +372,7 @@ def _built(
     for leftover in ("tmp", "log", "requirements.txt"):
         _remove(folder / leftover)
     own, site = own_environment(), str(_site(folder))
-    closure = closure_of(wheel.name, installed([site]))
+    closure = closure_of(wheel.name, among=installed([site]))
     missing = sorted(closure.asked.keys() - closure.members.keys() - HELD_BY_RUNTIME)
     if missing:
         raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(missing))

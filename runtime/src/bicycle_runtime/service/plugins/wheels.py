@@ -276,5 +276,5 @@ class _Check:
             raise _refused(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
         plugins = {ref.name: ref.target for ref in found.found}
         self._refuse_if(not plugins, "it has no entry point of the group bicycle.plugins")
-        needed = closure_of(name, among)
+        needed = closure_of(name, among=among)
         return plugins, tuple(sorted(needed.asked.keys() - {name} - HELD_BY_RUNTIME))
