@@ -193,7 +193,8 @@ def test_secrets_of_a_start_are_neither_stored_nor_shown(home):
         )
         done = over(service, asked)
         config = service.readings.config("job")
-    stored = b"".join(path.read_bytes() for path in (home.path / "service").iterdir())
+    files = [path for path in (home.path / "service").rglob("*") if path.is_file()]
+    stored = b"".join(path.read_bytes() for path in files)
 
     assert canary not in json.dumps([config, done.facts, done.error])
     assert canary.encode() not in stored

@@ -30,7 +30,7 @@ def test_an_extraction_that_loops_for_ever_leaves_page_metrics_and_cancel_workin
     monkeypatch.syspath_prepend(tmp_path / "plugins")
     served = Served(tmp_path / "home").start()
     try:
-        until(lambda: "job" in served.ask("GET", "/jobs")[2].decode(), "the other job")
+        until(lambda: served.get("/api/v1/jobs")["items"], "the other job")
         answer = served.ask("POST", "/api/v1/jobs", {"plugin": "endless", "name": "endless"})
         number = json.loads(answer[2])["id"]
         until(begun.is_symlink, "the endless builder")

@@ -13,7 +13,7 @@ def test_letters_are_replayed_by_request_and_by_form(tmp_path):
     served = Served(tmp_path / "home").start()
     path = "/api/v1/jobs/job/dead-letters"
     try:
-        until(lambda: "job" in served.ask("GET", "/jobs")[2].decode(), "the job")
+        until(lambda: served.get("/api/v1/jobs")["items"], "the job")
         newest = served.get(path)["items"][0]["id"]
         vague = served.ask("POST", f"{path}/replay", {"letters": [newest], "operator": "even"})
         unknown = served.ask("POST", f"{path}/replay", {"letters": ["nowhere.jsonl:1"]})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from bicycle_runtime.api import shapes, state_shapes
-from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, service, state
+from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, quotas, service, state
 from bicycle_runtime.api.routing import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
@@ -106,6 +106,16 @@ ROUTES: tuple[Route, ...] = (
           summary="Show an operation, if asked so only when it is over.",
           handler=acting.operation, query=shapes.WaitQuery, answer=Operation,
           errors=(404, 429)),
+    Route(method="DELETE", path="/operations/{operation_id:int}",
+          summary="Take a job that waits out of the queue.", handler=acting.withdraw,
+          answer=Operation, role=Role.OPERATOR, errors=(404, 409, 429)),
+    Route(method="GET", path="/slots", summary="Show the slots of Spark masters, and who waits.",
+          handler=service.slots, answer=shapes.SlotList),
+    Route(method="GET", path="/quotas/{owner}", summary="Show what an owner may use.",
+          handler=quotas.quota, answer=shapes.QuotaAnswer, role=Role.ADMIN),
+    Route(method="PUT", path="/quotas/{owner}", summary="Set what an owner may use.",
+          handler=quotas.set_quota, body=shapes.QuotaBody, answer=shapes.QuotaAnswer,
+          role=Role.ADMIN, errors=(400, 413, 415, 422, 429)),
     Route(method="GET", path="/plugins", summary="List the uploaded plugins.",
           handler=plugins.plugins, answer=shapes.PluginList),
     Route(method="POST", path="/plugins", summary="Upload a wheel, and install it by itself.",

@@ -5,7 +5,7 @@ Tests hold real answers against them: what is not here is not answered, and what
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -47,9 +47,13 @@ __all__ = [
     "NoQuery",
     "OperationList",
     "PluginList",
+    "PoolSlots",
+    "QuotaAnswer",
+    "QuotaBody",
     "SamplesAnswer",
     "SamplesQuery",
     "SavepointList",
+    "SlotList",
     "StateChangeList",
     "StatusAnswer",
     "StatusList",
@@ -73,10 +77,50 @@ class JobQueryWords(_Shape, frozen=True, kw_only=True):
     """Which jobs, in which order: see ``JobQuery``. ``state`` may be given several times."""
 
     state: tuple[str, ...] = ()
+    owner: str = ""
     text: str = ""
     sort: str = "-start_time"
     limit: int = 50
     after: str | None = None
+
+
+class QuotaBody(_Shape, frozen=True, kw_only=True):
+    """What an owner may use at once; null is without limit. See ``QuotaAnswer``."""
+
+    jobs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
+    slots: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    upload_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
+
+
+class QuotaAnswer(_Shape, frozen=True, kw_only=True):
+    """What an owner may use at once, null without limit, and what is used.
+
+    ``jobs`` run or wait, ``slots`` are used by those that run, ``upload_bytes`` are those of all
+    wheels that are kept.
+    """
+
+    owner: str
+    jobs: int | None
+    slots: int | None
+    upload_bytes: int | None
+    used_jobs: int
+    used_slots: int
+    used_upload_bytes: int
+
+
+class PoolSlots(_Shape, frozen=True, kw_only=True):
+    """Slots of a Spark master; ``local`` is this machine. ``total`` is null where nobody told."""
+
+    master: str
+    total: int | None
+    used: int
+    waiting_jobs: int
+
+
+class SlotList(_Shape, frozen=True, kw_only=True):
+    """The masters whose slots are known or used."""
+
+    items: list[PoolSlots]
 
 
 class LimitQuery(_Shape, frozen=True, kw_only=True):

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
+import click
+
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.cli.errors import SERVICE_UNREACHABLE, SERVICE_URL_UNUSABLE, TOKEN_EXPOSED
 from bicycle_sdk.errors import BicycleError
@@ -26,6 +28,7 @@ __all__ = ["Remote", "job_path"]
 
 _TIMEOUT_S = 90.0
 _WAIT_S = 30
+_FIRST_WAIT_S = 1  # Who waits for slots learns soon that he does.
 _OK_MAX = 299
 _JSON = "application/json"
 _LOOPBACK_NAMES = ("localhost",)
@@ -109,8 +112,13 @@ class Remote:
 
     def _over(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         """Wait until an operation is over; return its result."""
+        told, wait_s = "", _FIRST_WAIT_S
         while operation["state"] in ("waiting", "running"):
-            operation = self.get(f"/operations/{operation['id']}", wait=_WAIT_S)
+            operation = self.get(f"/operations/{operation['id']}", wait=wait_s)
+            reason, wait_s = operation.get("reason", ""), _WAIT_S
+            if reason not in ("", told):
+                told = reason
+                click.echo(f"{operation['job']} waits: it {reason}", err=True)
         if operation["error"] is not None:
             raise error_from_json(operation["error"])
         result: dict[str, Any] = operation["result"]

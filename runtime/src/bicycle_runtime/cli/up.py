@@ -62,6 +62,18 @@ def _client_roles(
     return dict(roles)
 
 
+def _slots(
+    _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
+) -> dict[str, int]:  # fmt: skip
+    slots = {}
+    for text in texts:  # A URL may have an equals sign itself.
+        master, _, number = text.rpartition("=")
+        if not master or not (number.isascii() and number.isdecimal()) or int(number) < 1:
+            raise click.BadParameter(f"{text!r} is not MASTER=NUMBER", param_hint="--slots")
+        slots[master] = int(number)
+    return slots
+
+
 @click.command(
     "up",
     epilog=examples(
@@ -112,6 +124,14 @@ def _client_roles(
     multiple=True,
     metavar="NAME",
     help="Name by which others reach the service. May be given several times.",
+)
+@click.option(
+    "--slots",
+    multiple=True,
+    metavar="MASTER=NUMBER",
+    callback=_slots,
+    help="Slots of a Spark master, for the queue of jobs; `local` is this machine, which has as "
+    "many as cores, 4 at least. May be given several times.",
 )
 @home_option
 @click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")

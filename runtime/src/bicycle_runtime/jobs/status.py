@@ -193,6 +193,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     ``lag_ms`` are None, and ``lags`` has what that source knew last. ``waiting`` is what is sealed
     and not yet visible, by sink.
 
+    ``master`` is the URL of the Spark master that was asked for, empty for embedded Spark.
     ``has_begun`` says that the first look at the input is over: an epoch of this run was sealed, or
     there was nothing to read.
 
@@ -218,6 +219,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     supervisor_pid: int = 0
     supervisor_started: int = 0
     checkpoint: str = ""
+    master: str = ""
     bundle_digest: str = ""
     started_ms: int = 0
     running_ms: int | None = None

@@ -68,6 +68,30 @@ JOB_ENDED = BicycleError.row(
 )
 
 
+QUOTA_EXCEEDED = BicycleError.row(
+    "BIC-2360",
+    "{owner} may have {limit:,} {what}, and has {used:,}; nothing was begun",
+    cause="An owner has as many jobs, or bytes of wheels, as they may have.",
+    fix="{hint}, or ask an administrator to raise the quota: PUT /api/v1/quotas/{owner}",
+)
+
+
+OPERATION_BEGUN = BicycleError.row(
+    "BIC-2361",
+    "operation {operation} does not wait any more: it is {state}",
+    cause="Only a job that waits in the queue can be taken out of it.",
+    fix="cancel the job itself, if it runs",
+)
+
+
+START_WITHDRAWN = BicycleError.row(
+    "BIC-2362",
+    "{actor} took job {job!r} out of the queue; nothing of it has begun",
+    cause="A job waited for slots, and somebody took it out of the queue.",
+    fix="ask for it again, if it is to run after all",
+)
+
+
 GRAPH_UNKNOWN = BicycleError.row(
     "BIC-2310",
     "the graph of job {job!r} is not known: it has not begun to run",

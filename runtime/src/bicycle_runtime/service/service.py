@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, ParamSpec, TypeVar
+
+import msgspec
 
 import bicycle_runtime
 from bicycle_runtime.base.clock import Clock
@@ -25,6 +27,7 @@ from bicycle_runtime.service.address import read_address, service_folder
 from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
+from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.kinds import Surroundings
 from bicycle_runtime.service.operations.operations import Operation, Operations
 from bicycle_runtime.service.plugins.store import Plugins, clear_leftovers, clear_uploads
@@ -33,7 +36,9 @@ from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.users.owners import Owners, Quota
 from bicycle_runtime.service.users.redaction import redacted
+from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.users.sessions import Sessions
 from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
@@ -56,8 +61,10 @@ class Service:
     Args:
         home: The home.
         clock: The time of day.
+        slots: Slots of masters, by URL.
 
     Attributes:
+        owners: Whose jobs there are, and what they may use.
         tokens: Who may use it.
         sessions: Who has logged in to its pages.
         fleet: The snapshot of all jobs.
@@ -72,7 +79,7 @@ class Service:
         closing: Set when the service ends: streams end then.
     """
 
-    def __init__(self, home: Home, *, clock: Clock) -> None:
+    def __init__(self, home: Home, *, clock: Clock, slots: Mapping[str, int] | None = None) -> None:
         self.home = home
         self.clock = clock
         self.started_ms = clock.now_ms()
@@ -84,14 +91,17 @@ class Service:
         self.sessions = Sessions(self._control, self.tokens, clock)
         self.fleet = Fleet()
         self.history = History(self._control, self._samples)
+        self.owners = Owners(self._control)
         self.operations = Operations(
-            self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done
-        )
-        self.plugins = Plugins(home)
+            self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done,
+            owners=self.owners, slots=Slots(slots),
+        )  # fmt: skip
+        self.plugins = Plugins(home, limit_of=lambda who: self.owners.quota(who).upload_bytes)
         self.readings = Readings(home, self.fleet, self.history, clock)
         self.watcher = Watcher(
-            home, fleet=self.fleet, history=self.history, intents=self.operations, clock=clock
-        )
+            home, fleet=self.fleet, history=self.history, intents=self.operations,
+            owners=self.owners, clock=clock,
+        )  # fmt: skip
         self.lookups = StateLookups()
         self.metrics = MetricsText(self.fleet)
         self.figures = ServiceFigures()
@@ -112,6 +122,7 @@ class Service:
             opened.enter_context(self._locked())
             opened.enter_context(self._control)
             opened.enter_context(self._samples)
+            self.owners.load()
             opened.enter_context(self.watcher)
             clear_leftovers(self.home)
             opened.enter_context(self.operations)
@@ -210,6 +221,44 @@ class Service:
             raise CHECKPOINT_MISSING(url=job, found="", hint=hint)
         answer = await self.lookups.ask(url, {"about": about, **words})
         return {**answer, **redacted({"url": answer["url"]})}
+
+    def quota_of(self, owner: str) -> dict[str, Any]:
+        """Return what an owner may use, and uses."""
+        jobs = self.operations.jobs
+        claims = [claim for claim in jobs.claims() if claim.owner == owner]
+        waiting = [job.job for job in jobs.waiting() if job.owner == owner]
+        return {
+            "owner": owner,
+            **msgspec.structs.asdict(self.owners.quota(owner)),
+            "used_jobs": len({*waiting, *(claim.job for claim in claims)}),
+            "used_slots": sum(claim.slots for claim in claims),
+            "used_upload_bytes": self.plugins.used_bytes(owner),
+        }
+
+    def set_quota(
+        self, owner: str, quota: Quota, *, identity: Identity, address: str = ""
+    ) -> None:  # fmt: skip
+        """Set what an owner may use, and let begin what fits now."""
+        entry = {"actor": identity.name, "address": address, "action": "quota", "target": owner,
+                 "outcome": "accepted"}  # fmt: skip
+        self.owners.set_quota(owner, quota, entry, at_ms=self.clock.now_ms())
+        self.operations.jobs.wake()
+
+    def slots(self) -> list[dict[str, Any]]:
+        """Return the slots of the masters that are known, or used: total, used, jobs that wait."""
+        jobs = self.operations.jobs
+        claims, waiting = jobs.claims(), jobs.waiting()
+        pools = {claim.pool for claim in claims} | {job.pool for job in waiting}
+        pools.update(jobs.slots.pools())
+        return [
+            {
+                "master": pool,
+                "total": jobs.slots.of(pool),
+                "used": sum(claim.slots for claim in claims if claim.pool == pool),
+                "waiting_jobs": sum(job.pool == pool for job in waiting),
+            }
+            for pool in sorted(pools)
+        ]
 
     def _operation_done(self, operation: Operation) -> None:
         """Keep what an operation means for the shown state of its job, and look at it."""

@@ -23,6 +23,7 @@ class Doors:
         tls_client_ca: File with the certificates that may vouch for clients, PEM.
         client_roles: Common name of a client's certificate -> word of its role.
         names: What requests may call the service, beside the address.
+        slots: Slots of Spark masters by URL, for the queue of jobs; ``local`` is this machine.
     """
 
     needs_login: bool = False
@@ -31,6 +32,7 @@ class Doors:
     tls_client_ca: str | None = None
     client_roles: Mapping[str, str] = field(default_factory=dict)
     names: Sequence[str] = ()
+    slots: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def roles(self) -> dict[str, Role]:

@@ -82,7 +82,7 @@ async def _serve(
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
-    with Service(home, clock=SystemClock()) as service:
+    with Service(home, clock=SystemClock(), slots=doors.slots) as service:
         service.fleet.attach(asyncio.get_running_loop())
         app = build_application(
             service,

@@ -35,6 +35,8 @@ from bicycle_runtime.webui.pages.plugins import (
     start_do,
     start_page,
     upload_do,
+    withdraw_do,
+    withdraw_page,
 )
 from bicycle_runtime.webui.rendering import Site
 
@@ -67,6 +69,8 @@ def page_routes(service: Service) -> list[BaseRoute]:
         _get("/live/workers", partial(workers_live, site)),
         _get("/bulk/stop", partial(bulk_stop_page, site)),
         _post("/bulk/stop", partial(bulk_stop_do, site)),
+        _get("/queue/{number:int}", partial(withdraw_page, site)),
+        _post("/queue/{number:int}", partial(withdraw_do, site)),
         _get("/audit", partial(audit_page, site)),
         _get("/login", partial(login_page, site)),
         _post("/login", partial(login_do, site)),

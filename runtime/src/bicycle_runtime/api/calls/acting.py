@@ -10,7 +10,7 @@ from starlette.responses import Response
 from bicycle_runtime.api.routing import Call, Handler, answer_json
 from bicycle_runtime.service.operations.operations import Operation
 
-__all__ = ["accepted", "asking", "job_operations", "operation", "operations", "submit"]
+__all__ = ["accepted", "asking", "job_operations", "operation", "operations", "submit", "withdraw"]
 
 
 def asking(kind: str) -> Handler:
@@ -51,6 +51,16 @@ async def operation(call: Call) -> Response:
     """Answer with an operation, if asked so only when it is over."""
     number = int(call.request.path_params["operation_id"])
     found = await call.service.operations.wait(number, call.query.wait)
+    return answer_json(found)
+
+
+async def withdraw(call: Call) -> Response:
+    """Take a job that waits out of the queue."""
+    number = int(call.request.path_params["operation_id"])
+    found = await call.service.slow(
+        call.service.operations.withdraw, number, identity=call.identity,
+        address=str(call.request.state.address),
+    )  # fmt: skip
     return answer_json(found)
 
 

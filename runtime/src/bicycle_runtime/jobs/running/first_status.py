@@ -43,6 +43,7 @@ def first_status(
             plugin=request.options.plugin,
             is_detached=is_detached,
             checkpoint=place.storage.url,
+            master=request.options.master or "",
             started_ms=now_ms,
         )
     status.pid, status.pid_started = os.getpid(), start_ticks(os.getpid())

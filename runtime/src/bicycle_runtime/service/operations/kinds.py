@@ -91,6 +91,8 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     ``digest`` is that of an uploaded plugin; without it the plugin is installed beside the service.
     ``options`` are those of ``JobOptions``, ``engine`` those of ``EngineOptions``, each by name.
+    ``slots`` says how many slots of its master it takes; without, the parallelism that is given, or
+    one.
     """
 
     plugin: str
@@ -100,6 +102,7 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     params: dict[str, str] = {}
     engine: dict[str, Any] = {}
     spark: dict[str, str] = {}
+    slots: int | None = None
 
 
 class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -275,6 +278,10 @@ def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: i
                 kind="submit", problem=f"`{group}` is given among the options",
                 hint=f"give `{group}` beside `options`",
             )  # fmt: skip
+    if facts.slots is not None and facts.slots < 1:
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem=f"slots is {facts.slots}", hint="give 1 or more, or leave it out"
+        )
     options = _request(facts, where.home).options
     place = place_job(options, where.home, clock=where.clock, source=system_random())
     former = place.folder.status()

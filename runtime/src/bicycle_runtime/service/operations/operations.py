@@ -23,17 +23,24 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import (
     JOB_ENDED,
+    OPERATION_BEGUN,
     OPERATION_FACTS_INVALID,
     OPERATION_INTERRUPTED,
     OPERATION_KEY_REUSED,
     OPERATION_UNKNOWN,
+    QUOTA_EXCEEDED,
     SERVICE_BUSY,
+    START_WITHDRAWN,
 )
+from bicycle_runtime.service.operations.admission import Slots
+from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS, Surroundings
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import note_audit, note_event
+from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet
@@ -55,9 +62,11 @@ _Queue = queue.Queue[tuple[int, Any] | None]
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was asked for. ``state`` is waiting, running, done, failed or interrupted.
+    """Something that was asked for.
 
-    ``error`` has code, message, fix and facts of what ended it, ``result`` what came out.
+    ``state`` is waiting, running, done, failed, interrupted or canceled; ``reason`` says why the
+    start of a job waits. ``error`` has code, message, fix and facts of what ended it, ``result``
+    what came out.
     """
 
     id: int
@@ -70,6 +79,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     ended_ms: int | None = None
     result: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
+    reason: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -85,16 +95,26 @@ class Operations:
         where: See there.
         fleet: Is told of each step.
         on_done: Called in a thread with each operation that is over, before it is told.
+        owners: Whose jobs there are, and what they may use.
+        slots: Those of the masters.
+
+    Attributes:
+        jobs: Jobs that wait to be started.
     """
 
     def __init__(
         self, control: Database, where: Surroundings, fleet: Fleet,
-        on_done: Callable[[Operation], None],
+        on_done: Callable[[Operation], None], *, owners: Owners, slots: Slots,
     ) -> None:  # fmt: skip
         self._control = control
         self._where = where
         self._fleet = fleet
         self._on_done = on_done
+        self._owners = owners
+        self.jobs = JobQueue(
+            service_folder(where.home) / "queued", fleet, owners, slots, clock=where.clock,
+            begin=lambda number, facts: self._queue.put((number, facts)),
+        )  # fmt: skip
         self._queue: _Queue = queue.Queue()
         self._cancels: _Queue = queue.Queue()
         self._plugins: _Queue = queue.Queue()
@@ -105,6 +125,7 @@ class Operations:
     def __enter__(self) -> Operations:
         """Resolve what was open when the service ended, and begin."""
         self._resume()
+        self.jobs.__enter__()
         for waiting, count in self._queues():
             for number in range(count):
                 name = f"operations {number}"
@@ -115,6 +136,7 @@ class Operations:
 
     def __exit__(self, *_: object) -> None:
         self._is_closed = True
+        self.jobs.__exit__()
         for waiting, count in self._queues():
             for _number in range(count):
                 waiting.put(None)
@@ -127,6 +149,11 @@ class Operations:
         )
 
     def _put(self, operation: Operation, settled: Any) -> None:
+        if operation.kind == "submit":
+            self.jobs.add(
+                operation.id, operation.job, operation.actor, settled, asked_ms=operation.asked_ms
+            )
+            return
         own = {"cancel": self._cancels, "install": self._plugins, "remove_plugin": self._plugins}
         own.get(operation.kind, self._queue).put((operation.id, settled))
 
@@ -169,6 +196,8 @@ class Operations:
         settled = self._settled(kind, job, facts)
         if len(self._open) >= _WAITING_MAX:
             raise SERVICE_BUSY(waiting=len(self._open))
+        if kind == "submit":
+            self._require_quota(identity.name)
         target = job if job is not None else str(getattr(settled, "name", ""))
         who = {"actor": identity.name, "address": address}
         row, is_new = self._control.write(
@@ -177,11 +206,44 @@ class Operations:
         if not is_new:
             return _same(row, digest, key or "")
         operation = _operation(row)
+        if kind == "submit":
+            self.jobs.keep(operation.id, settled)
         with self._lock:
             self._open[operation.id] = operation
         self._put(operation, settled)
         self._fleet.tell_operation(operation.id)
         return operation
+
+    def _require_quota(self, owner: str) -> None:
+        limit = self._owners.quota(owner).jobs
+        if limit is None:
+            return
+        waiting = [job.job for job in self.jobs.waiting() if job.owner == owner]
+        running = [claim.job for claim in self.jobs.claims() if claim.owner == owner]
+        if (used := len({*waiting, *running})) >= limit:
+            raise QUOTA_EXCEEDED(
+                owner=owner, what="jobs", limit=limit, used=used, hint="end one of them"
+            )
+
+    def withdraw(self, number: int, *, identity: Identity, address: str = "") -> Operation:
+        """Take the start of a job out of the queue.
+
+        Raises:
+            OPERATION_UNKNOWN: there is none of this number.
+            OPERATION_BEGUN: it does not wait there.
+        """
+        operation = self.get(number)
+        if operation.kind != "submit" or not self.jobs.remove(number):
+            raise OPERATION_BEGUN(operation=number, state=operation.state)
+        entry = {"actor": identity.name, "address": address, "action": "withdraw",
+                 "target": operation.job, "outcome": "accepted"}  # fmt: skip
+        now_ms = self._where.clock.now_ms()
+        self._control.write(
+            lambda connection: note_audit(connection, entry, {"operation": number}, at_ms=now_ms)
+        ).result()
+        withdrawn = START_WITHDRAWN(job=operation.job, actor=identity.name)
+        self._end(operation, "canceled", result=None, error=withdrawn.to_json())
+        return self.get(number)
 
     def get(self, number: int) -> Operation:
         """Return an operation.
@@ -199,6 +261,16 @@ class Operations:
         if job is None:
             return self._select("ORDER BY id DESC LIMIT ?", (limit,))
         return self._select("WHERE job = ? ORDER BY id DESC LIMIT ?", (job, limit))
+
+    def queued(self) -> list[Operation]:
+        """Return the starts of jobs that wait in the queue, who has waited longest first."""
+        with self._lock:
+            found = [self._open.get(job.number) for job in self.jobs.waiting()]
+        return [
+            msgspec.structs.replace(each, reason=self.jobs.reason(each.id))
+            for each in found
+            if each is not None
+        ]
 
     def open(self, kind: str) -> list[Operation]:
         """Return those of a kind that are waiting or running."""
@@ -276,6 +348,8 @@ class Operations:
             )
             entry = {**who, "action": kind, "target": job, "outcome": "accepted"}
             note_audit(connection, entry, {"operation": cursor.lastrowid, **shown}, at_ms=now_ms)
+            if kind == "submit":
+                self._owners.note(connection, job, who["actor"])
             sql = "SELECT * FROM operations WHERE id = ?"
             return connection.execute(sql, (cursor.lastrowid,)).fetchone(), True
 
@@ -299,6 +373,8 @@ class Operations:
             failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}
         if not self._is_closed:
             self._end(operation, "failed" if failure else "done", result=result, error=failure)
+            if operation.kind == "submit":
+                self.jobs.ended(operation.id, is_good=failure is None)
 
     def _end(
         self, operation: Operation, state: str, *, result: dict[str, Any] | None,
@@ -341,6 +417,11 @@ class Operations:
         for operation in self._select("WHERE state IN ('waiting', 'running') ORDER BY id", ()):
             rules = KINDS[operation.kind]
             self._open[operation.id] = operation
+            if operation.kind == "submit" and operation.state == "waiting":
+                kept = self.jobs.kept(operation.id)
+                if kept is not None:  # None: it was asked for, and never answered.
+                    self._put(operation, kept)
+                    continue
             settled = msgspec.convert(operation.facts, rules.facts)
             if rules.is_repeated:
                 self._put(operation, settled)
@@ -364,7 +445,13 @@ class Operations:
     def _select(self, rest: str, values: tuple[Any, ...]) -> list[Operation]:
         sql = f"SELECT * FROM operations {rest}"
         rows = self._control.read(lambda connection: connection.execute(sql, values).fetchall())
-        return [_operation(row) for row in rows]
+        found = [_operation(row) for row in rows]
+        return [
+            msgspec.structs.replace(each, reason=self.jobs.reason(each.id))
+            if each.state == "waiting"
+            else each
+            for each in found
+        ]
 
 
 _BY_KEY = "SELECT * FROM operations WHERE actor = ? AND idempotency_key = ?"

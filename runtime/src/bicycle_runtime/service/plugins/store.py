@@ -16,7 +16,7 @@ import shutil
 import sysconfig
 import tempfile
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -39,7 +39,7 @@ from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.upgrading.stop_and_go import former_request
-from bicycle_runtime.service.errors import SERVICE_BUSY
+from bicycle_runtime.service.errors import QUOTA_EXCEEDED, SERVICE_BUSY
 from bicycle_runtime.service.plugins.building import BuildLimits, build_environment
 from bicycle_runtime.service.plugins.errors import (
     LOCK_INCOMPLETE,
@@ -125,10 +125,15 @@ class Plugins:
     Args:
         home: The home.
         limits: Bounds of a wheel; the defaults when None.
+        limit_of: Tells how many bytes of wheels an owner may have; None for no limit.
     """
 
-    def __init__(self, home: Home, limits: WheelLimits | None = None) -> None:
+    def __init__(
+        self, home: Home, limits: WheelLimits | None = None,
+        *, limit_of: Callable[[str], int | None] = lambda _owner: None,
+    ) -> None:  # fmt: skip
         self._home = home
+        self._limit_of = limit_of
         self.limits = limits or WheelLimits()
         self._receiving = threading.BoundedSemaphore(_RECEIVING_MAX)
 
@@ -147,6 +152,7 @@ class Plugins:
             WHEEL_REFUSED: the wheel breaks a rule.
             LOCK_REFUSED: the lock file does.
             LOCK_INCOMPLETE: the wheel needs libraries, and there is no lock file.
+            QUOTA_EXCEEDED: the owner has as many bytes of wheels as they may.
             SERVICE_BUSY: others are received.
         """
         if not self._receiving.acquire(blocking=False):
@@ -156,6 +162,11 @@ class Plugins:
                 return self._received(folder, name, wheel, lock, owner=owner)
         finally:
             self._receiving.release()
+
+    def used_bytes(self, owner: str) -> int:
+        """Return how many bytes of wheels of an owner are kept."""
+        plugins = uploaded_plugins(self._home)
+        return sum(each.byte_count for each in plugins if each.owner == owner)
 
     def all(self) -> list[UploadedPlugin]:
         """Return all plugins, those that were uploaded last first, with the jobs that need them."""
@@ -190,6 +201,12 @@ class Plugins:
         content = folder / "content"
         content.mkdir()
         _copy(wheel, content / name, self.limits.byte_count_max)
+        limit, used = self._limit_of(owner), self.used_bytes(owner)
+        if limit is not None and used + (content / name).stat().st_size > limit:
+            raise QUOTA_EXCEEDED(
+                owner=owner, what="bytes of wheels", limit=limit, used=used,
+                hint="remove plugins that nobody needs",
+            )  # fmt: skip
         facts = check_wheel(content / name, self.limits)
         if lock is not None:
             read_lock(lock)

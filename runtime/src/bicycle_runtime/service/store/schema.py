@@ -55,6 +55,11 @@ CONTROL: tuple[str, ...] = (
         hash BLOB PRIMARY KEY, token TEXT NOT NULL, made_ms INTEGER NOT NULL,
         expires_ms INTEGER NOT NULL);
     """,
+    """
+    CREATE TABLE owners (job TEXT PRIMARY KEY, owner TEXT NOT NULL);
+    CREATE TABLE quotas (
+        owner TEXT PRIMARY KEY, jobs INTEGER, slots INTEGER, upload_bytes INTEGER);
+    """,
 )
 HISTORY: tuple[str, ...] = (
     """

@@ -22,7 +22,7 @@ _NUMBERS = (
     "lag_records", "lag_bytes", "lag_ms", "errors", "late", "restarts", "state_bytes",
     "watermark_ms", "tasks_total",
 )  # fmt: skip
-_TEXTS = ("name", "state", "plugin")
+_TEXTS = ("name", "state", "plugin", "owner")
 SORT_WORDS = ("attention", *_TEXTS, *_NUMBERS)
 
 
@@ -30,12 +30,13 @@ SORT_WORDS = ("attention", *_TEXTS, *_NUMBERS)
 class JobQuery:
     """Which jobs, in which order, and how many.
 
-    ``state`` are words of ``State``, empty for any; ``text`` is looked for in id, name and plugin,
-    in any case; ``sort`` is one of ``SORT_WORDS``, with ``-`` before it the other way round;
-    ``limit`` is 1 to 500; ``after`` is the cursor that a former page gave.
+    ``state`` are words of ``State``, empty for any, ``owner`` is one, or empty; ``text`` is looked
+    for in id, name and plugin, in any case; ``sort`` is one of ``SORT_WORDS``, with ``-`` before it
+    the other way round; ``limit`` is 1 to 500; ``after`` is the cursor that a former page gave.
     """
 
     state: tuple[str, ...] = ()
+    owner: str = ""
     text: str = ""
     sort: str = "-start_time"
     limit: int = 50
@@ -70,7 +71,9 @@ def list_page(view: FleetView, query: JobQuery) -> Page:
     fitting = [
         job
         for job in view.jobs
-        if (not wanted or job.summary.state in wanted) and text in _haystack(job.summary)
+        if (not wanted or job.summary.state in wanted)
+        and query.owner in ("", job.summary.owner)
+        and text in _haystack(job.summary)
     ]
     # By id first, and in the same direction always: the sort is stable.
     keyed = sorted(((_key(job.summary, word), job) for job in fitting), key=lambda pair: pair[0])

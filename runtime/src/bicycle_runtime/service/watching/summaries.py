@@ -23,7 +23,8 @@ _BEGINNING = (State.CREATED, State.RESTARTING)
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One job as lists show it. Times are in ms since 1970, counts of this run.
 
-    ``reason`` says why the state is what it is, empty where there is nothing to say.
+    ``reason`` says why the state is what it is, empty where there is nothing to say. ``owner`` is
+    who had a service start it, empty where nobody did.
     ``tasks_running`` are the subtasks of a job that has begun its input. ``attention`` has the
     words of what is wrong, the worst first; ``attention_rank`` is 0 for the worst of all.
     """
@@ -52,6 +53,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     state_bytes: int
     watermark_ms: int | None
     is_frozen: bool
+    owner: str
     attention: tuple[str, ...]
     attention_rank: int
 
@@ -65,13 +67,16 @@ class KnownJob:
     revision: int
 
 
-def summary_of(status: JobStatus, state: State, *, is_lag_growing: bool) -> JobSummary:
+def summary_of(
+    status: JobStatus, state: State, *, is_lag_growing: bool, owner: str = ""
+) -> JobSummary:  # fmt: skip
     """Return the row of a job.
 
     Args:
         status: As last read; ``is_frozen`` is what the reader has found.
         state: As it is shown.
         is_lag_growing: Whether what is unread grows for some time.
+        owner: Who had the service start it.
     """
     operators = status.operators.values()
     tasks_total = sum(operator.parallelism or 1 for operator in operators)
@@ -102,6 +107,7 @@ def summary_of(status: JobStatus, state: State, *, is_lag_growing: bool) -> JobS
         state_bytes=status.state_bytes,
         watermark_ms=status.watermark_ms,
         is_frozen=status.is_frozen,
+        owner=owner,
         attention=attention,
         attention_rank=Attention.index(attention[0]) if attention else NOTHING_RANK,
     )

@@ -26,6 +26,7 @@ from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
 from bicycle_runtime.service.store.history import SAMPLED, History, KnownRow, Noted
+from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.deaths import Deaths
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
@@ -68,16 +69,19 @@ class Watcher:
         fleet: Gets the snapshots.
         history: Gets what happened; knows what was so before this process.
         intents: See there.
+        owners: Whose jobs they are.
         clock: The time of day.
     """
 
     def __init__(
-        self, home: Home, *, fleet: Fleet, history: History, intents: Intents, clock: Clock
-    ) -> None:
+        self, home: Home, *, fleet: Fleet, history: History, intents: Intents, owners: Owners,
+        clock: Clock,
+    ) -> None:  # fmt: skip
         self._home = home
         self._fleet = fleet
         self._history = history
         self._intents = intents
+        self._owners = owners
         self._clock = clock
         self._deaths = Deaths()
         self._seen: dict[str, _Seen] = {}
@@ -235,7 +239,10 @@ class Watcher:
     def _renew(self, seen: _Seen) -> bool:
         """Make the row of a job again; tell whether a shown value is another one."""
         assert seen.state is not None
-        summary = summary_of(seen.status, seen.state, is_lag_growing=_is_growing(seen.lags))
+        summary = summary_of(
+            seen.status, seen.state, is_lag_growing=_is_growing(seen.lags),
+            owner=self._owners.of(seen.status.id),
+        )  # fmt: skip
         former = seen.known
         if former is not None and former.summary == summary and former.status is seen.status:
             return False

@@ -25,6 +25,7 @@ _FIRST_ORDER = "attention"
 _COLUMNS = (
     ("name", "name", "name"),
     ("state", "state", "col-state"),
+    ("owner", "owner", "roomy"),
     ("rec/s", "-records_per_second", "number"),
     ("lag", "-lag_records", "number"),
     ("errors", "-errors", "number roomy"),
@@ -42,6 +43,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
     try:
         query = JobQuery(
             state=(words["state"],) if words.get("state") else (),
+            owner=words.get("owner", ""),
             text=words.get("text", ""),
             sort=words.get("sort") or _FIRST_ORDER,
             limit=_LIMIT,
@@ -56,6 +58,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
         "total": found.total,
         "query": query,
         "states": [state.value for state in State],
+        "queued": site.service.operations.queued(),
         "columns": [_column(query, *column) for column in _COLUMNS],
         "next_url": None if found.next is None else _url(query, after=found.next),
         "first_url": _url(query) if query.after else None,
@@ -78,7 +81,13 @@ async def jobs_live(site: Site, request: Request) -> Response:
         view = site.service.fleet.view
         rows = [found.summary for job in shown if job in change.jobs and (found := view.get(job))]
         gone = [job for job in shown if job in change.removed]
-        known = {**facts, "jobs": rows, "gone": gone, "totals": site.service.fleet.totals()}
+        known = {
+            **facts,
+            "queued": site.service.operations.queued(),
+            "jobs": rows,
+            "gone": gone,
+            "totals": site.service.fleet.totals(),
+        }
         return [Message(data=site.text("live/jobs.html", known))]
 
     return live_answer(site, render)
@@ -101,6 +110,7 @@ def _column(query: JobQuery, heading: str, order: str, classes: str) -> dict[str
 def _url(query: JobQuery, *, sort: str | None = None, after: str | None = None) -> str:
     words = {
         "state": "".join(query.state),
+        "owner": query.owner,
         "text": query.text,
         "sort": sort or query.sort,
         "after": after or "",

@@ -24,7 +24,7 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "operation_page", "plugins_page", "remove_do", "remove_page", "start_do", "start_page",
-    "upload_do",
+    "upload_do", "withdraw_do", "withdraw_page",
 ]  # fmt: skip
 
 _FILES_MAX = 2
@@ -57,6 +57,29 @@ async def operation_page(site: Site, request: Request) -> Response:
     except BicycleError as error:
         return site.refusal(request, error, status=404)
     return site.page(request, "operation.html", {"operation": found})
+
+
+async def withdraw_page(site: Site, request: Request) -> Response:
+    """Return the page that asks once more before a job is taken out of the queue."""
+    require_role(request.state.identity, Role.OPERATOR)
+    try:
+        found = await site.service.operations.wait(int(request.path_params["number"]), 0)
+    except BicycleError as error:
+        return site.refusal(request, error, status=404)
+    return site.page(request, "withdraw.html", {"operation": found})
+
+
+async def withdraw_do(site: Site, request: Request) -> Response:
+    """Take a job out of the queue, and go back to the list."""
+    require_role(request.state.identity, Role.OPERATOR)
+    try:
+        await site.service.slow(
+            site.service.operations.withdraw, int(request.path_params["number"]),
+            identity=request.state.identity, address=str(request.state.address),
+        )  # fmt: skip
+    except BicycleError as error:
+        return site.refusal(request, error, status=409)
+    return RedirectResponse("/jobs", status_code=303)
 
 
 async def start_page(site: Site, request: Request) -> Response:

@@ -1,0 +1,174 @@
+"""Which waiting jobs may begin: pure functions of slots, quotas, and what runs.
+
+A slot is room for one subtask at a time. Next is the owner who uses the least share of what they
+may use, then who has waited longest. Who has waited for ten minutes reserves the slots of the
+master as they become free, so that small jobs do not keep a wide one from beginning for ever.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bicycle_runtime.service.users.owners import Quota
+
+__all__ = ["LOCAL", "Admission", "Claim", "Slots", "WaitingJob", "admit", "pool_of"]
+
+LOCAL = "local"
+_LOCAL_SLOTS_MIN = 4
+_RESERVING_MS = 600_000
+_LOCAL_MASTER = re.compile(r"local(\[.*\]|-cluster.*)?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A job that runs, or begins."""
+
+    job: str
+    owner: str
+    pool: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitingJob:
+    """A job that waits to begin; ``number`` is that of its operation."""
+
+    number: int
+    job: str
+    owner: str
+    pool: str
+    slots: int
+    asked_ms: int
+
+    def claim(self) -> Claim:
+        """Return what it uses once it begins."""
+        return Claim(job=self.job, owner=self.owner, pool=self.pool, slots=self.slots)
+
+
+class Slots:
+    """How many slots each master has.
+
+    Args:
+        declared: By master URL; ``local`` is this machine, for all embedded Sparks together.
+    """
+
+    def __init__(self, declared: Mapping[str, int] | None = None) -> None:
+        here = max(_LOCAL_SLOTS_MIN, os.cpu_count() or 1)
+        self._known: dict[str, int] = {LOCAL: here, **(declared or {})}
+
+    def of(self, pool: str) -> int | None:
+        """Return the slots of a master; None when nobody has told them: it queues by itself."""
+        return self._known.get(pool)
+
+    def pools(self) -> list[str]:
+        """Return the masters whose slots are known."""
+        return sorted(self._known)
+
+
+def pool_of(master: str | None) -> str:
+    """Return whose slots a master URL means: embedded Sparks share those of this machine.
+
+    Example:
+        >>> pool_of(None), pool_of("local[4]"), pool_of("spark://head:7077")
+        ('local', 'local', 'spark://head:7077')
+    """
+    return LOCAL if not master or _LOCAL_MASTER.fullmatch(master) else master
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """Numbers of the jobs that begin now, in order, and why the others wait."""
+
+    begun: list[int] = field(default_factory=list)
+    reasons: dict[int, str] = field(default_factory=dict)
+
+
+def admit(
+    waiting: Sequence[WaitingJob], running: Iterable[Claim], *, slots: Slots,
+    quotas: Mapping[str, Quota], now_ms: int,
+) -> Admission:  # fmt: skip
+    """Return which jobs begin now.
+
+    Args:
+        waiting: Who waits.
+        running: What runs; jobs that the service did not start count, too.
+        slots: Those of the masters.
+        quotas: By owner.
+        now_ms: The time.
+    """
+    use = _Use(running, slots, quotas)
+    begun: list[int] = []
+    reasons: dict[int, str] = {}
+    left = list(waiting)
+    reserved: dict[str, WaitingJob] = {}
+    while left:
+        job = min(left, key=lambda each: use.order(each, now_ms))
+        left.remove(job)
+        reason = use.problem(job)
+        if reason is None and (first := reserved.get(job.pool)) is not None:
+            reason = f"the next slots of {job.pool} are for {first.job}, which waits longer"
+        if reason is None:
+            use.take(job.claim())
+            begun.append(job.number)
+            continue
+        reasons[job.number] = reason
+        waits_for_slots = use.owner_problem(job) is None
+        if waits_for_slots and now_ms - job.asked_ms >= _RESERVING_MS:
+            reserved.setdefault(job.pool, job)
+    return Admission(begun=begun, reasons=reasons)
+
+
+class _Use:
+    """What is used, by master and by owner."""
+
+    def __init__(self, running: Iterable[Claim], slots: Slots, quotas: Mapping[str, Quota]) -> None:
+        self._slots = slots
+        self._quotas = quotas
+        self._by_pool: Counter[str] = Counter()
+        self._by_owner: Counter[str] = Counter()
+        for claim in running:
+            self.take(claim)
+
+    def take(self, claim: Claim) -> None:
+        needed = self._needed(claim.pool, claim.slots)
+        self._by_pool[claim.pool] += needed
+        self._by_owner[claim.owner] += needed
+
+    def order(self, job: WaitingJob, now_ms: int) -> tuple[bool, float, int, int]:
+        """Return a key: the least is next. Who reserves comes first, the oldest of them."""
+        if now_ms - job.asked_ms >= _RESERVING_MS:
+            return (False, 0.0, job.asked_ms, job.number)
+        limit = self._quotas.get(job.owner, Quota()).slots or self._slots.of(job.pool)
+        share = self._by_owner[job.owner] / (limit or 1)
+        return (True, share, job.asked_ms, job.number)
+
+    def problem(self, job: WaitingJob) -> str | None:
+        return self.owner_problem(job) or self._pool_problem(job)
+
+    def owner_problem(self, job: WaitingJob) -> str | None:
+        limit = self._quotas.get(job.owner, Quota()).slots
+        needed, used = self._needed(job.pool, job.slots), self._by_owner[job.owner]
+        if limit is None or used + min(needed, limit) <= limit:
+            return None
+        return f"needs {_count(needed)}; {job.owner} uses {used} of the {limit} they may use"
+
+    def _pool_problem(self, job: WaitingJob) -> str | None:
+        total = self._slots.of(job.pool)
+        needed, used = self._needed(job.pool, job.slots), self._by_pool[job.pool]
+        if total is None or used + needed <= total:
+            return None
+        place = "this machine" if job.pool == LOCAL else job.pool
+        return f"needs {_count(needed)}; {max(total - used, 0)} of the {total} of {place} are free"
+
+    def _needed(self, pool: str, slots: int) -> int:
+        """Return what a job takes: one that is wider than its master takes all of it."""
+        total = self._slots.of(pool)
+        return slots if total is None else min(slots, total)
+
+
+def _count(slots: int) -> str:
+    return "1 slot" if slots == 1 else f"{slots} slots"

@@ -1,0 +1,211 @@
+"""Jobs that wait until they may begin: a thread lets them, as slots and quotas allow.
+
+What was asked for lies in a file of its own until the job begins, since the row of the operation
+shows no secrets; so a job that waits survives any end of the service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.files import own_folder, replace_file
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.service.operations.admission import Claim, Slots, WaitingJob, admit, pool_of
+from bicycle_runtime.service.operations.kinds import SubmitFacts
+from bicycle_runtime.service.users.owners import Owners
+from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.summaries import KnownJob
+
+__all__ = ["JobQueue"]
+
+_LOG = logging.getLogger(__name__)
+_LOOK_S = 1.0
+
+
+class JobQueue:
+    """A context manager; its thread runs between entering and leaving.
+
+    Args:
+        folder: Where jobs that wait are kept.
+        fleet: The snapshot of all jobs; is told when the reason of one that waits is another one.
+        owners: Whose jobs there are, and what each may use.
+        slots: Those of the masters.
+        clock: The time of day.
+        begin: Called, in the thread, with a job that may begin.
+    """
+
+    def __init__(
+        self, folder: Path, fleet: Fleet, owners: Owners, slots: Slots, *, clock: Clock,
+        begin: Callable[[int, Any], None],
+    ) -> None:  # fmt: skip
+        self._folder = folder
+        self._fleet = fleet
+        self._owners = owners
+        self.slots = slots
+        self._clock = clock
+        self._begin = begin
+        self._waiting: dict[int, tuple[WaitingJob, SubmitFacts]] = {}
+        self._begun: dict[int, tuple[WaitingJob, bool]] = {}  # and whether the start is over
+        self._reasons: dict[int, str] = {}
+        self._news = threading.Condition()
+        self._has_news = False
+        self._is_closed = False
+        self._thread = threading.Thread(target=self._run, name="job queue", daemon=True)
+
+    def __enter__(self) -> JobQueue:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._news:
+            self._is_closed = True
+            self._news.notify()
+        self._thread.join()
+
+    def keep(self, number: int, facts: SubmitFacts) -> None:
+        """Keep what was asked for, before that is promised to anybody."""
+        own_folder(self._folder)
+        replace_file(self._file(number), json.dumps(msgspec.to_builtins(facts)).encode())
+
+    def kept(self, number: int) -> SubmitFacts | None:
+        """Return what was kept; None when that is gone, or cannot be read."""
+        try:
+            return msgspec.json.decode(self._file(number).read_bytes(), type=SubmitFacts)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def add(self, number: int, job: str, owner: str, facts: SubmitFacts, *, asked_ms: int) -> None:
+        """Let a job wait; it may begin at once."""
+        waiting = WaitingJob(
+            number=number, job=job, owner=owner, pool=pool_of(facts.options.get("master")),
+            slots=facts.slots or _width(facts), asked_ms=asked_ms,
+        )  # fmt: skip
+        with self._news:
+            self._waiting[number] = (waiting, facts)
+        self.wake()
+
+    def remove(self, number: int) -> bool:
+        """Let a job wait no more; False when it has begun."""
+        with self._news:
+            is_waiting = self._waiting.pop(number, None) is not None
+            self._reasons.pop(number, None)
+        if is_waiting:
+            self._forget(number)
+        return is_waiting
+
+    def ended(self, number: int, *, is_good: bool) -> None:
+        """Take note that the start of a job is over: from now on the snapshot tells of it."""
+        self._forget(number)
+        with self._news:
+            if number in self._begun:
+                self._begun[number] = (self._begun[number][0], True)
+                if not is_good:
+                    self._begun.pop(number)
+        self.wake()
+
+    def wake(self) -> None:
+        """Look again: something has changed, such as a quota."""
+        with self._news:
+            self._has_news = True
+            self._news.notify()
+
+    def reason(self, number: int) -> str:
+        """Return why a job waits, empty when it does not."""
+        return self._reasons.get(number, "")
+
+    def waiting(self) -> list[WaitingJob]:
+        """Return the jobs that wait, who has waited longest first."""
+        with self._news:
+            found = [job for job, _ in self._waiting.values()]
+        return sorted(found, key=lambda job: (job.asked_ms, job.number))
+
+    def claims(self) -> list[Claim]:
+        """Return what runs, or begins."""
+        found = {
+            job.summary.job_id: _claim(job) for job in self._fleet.view.jobs if _is_running(job)
+        }
+        with self._news:
+            for job, _ in self._begun.values():
+                found.setdefault(job.job, job.claim())
+        return list(found.values())
+
+    def _run(self) -> None:
+        while True:
+            with self._news:
+                if not (self._is_closed or self._has_news):
+                    self._news.wait(_LOOK_S if self._waiting else None)
+                self._has_news = False
+                if self._is_closed:
+                    return
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - The next look may do.
+                log_event(_LOG, "job_queue_failed", level=logging.WARNING, error=error)
+
+    def _look(self) -> None:
+        self._drop_shown()
+        claims = self.claims()
+        with self._news:
+            waiting = [job for job, _ in self._waiting.values()]
+            admitted = admit(
+                waiting, claims, slots=self.slots, quotas=self._owners.quotas(),
+                now_ms=self._clock.now_ms(),
+            )  # fmt: skip
+            begun = [(number, self._waiting.pop(number)) for number in admitted.begun]
+            self._begun |= {number: (job, False) for number, (job, _) in begun}
+            changed = [
+                number
+                for number, reason in admitted.reasons.items()
+                if self._reasons.get(number) != reason
+            ]
+            self._reasons = admitted.reasons
+        for number, (_, facts) in begun:
+            self._begin(number, facts)
+        self._tell(changed)
+
+    def _tell(self, numbers: Iterable[int]) -> None:
+        for number in numbers:
+            self._fleet.tell_operation(number)
+
+    def _drop_shown(self) -> None:
+        """Forget jobs whose start is over, and which the snapshot shows."""
+        view = self._fleet.view
+        with self._news:
+            for number, (job, is_over) in list(self._begun.items()):
+                shown = view.get(job.job)
+                if is_over and shown is not None and shown.summary.start_time >= job.asked_ms:
+                    self._begun.pop(number)
+
+    def _forget(self, number: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._file(number).unlink()
+
+    def _file(self, number: int) -> Path:
+        return self._folder / f"{number}.json"
+
+
+def _width(facts: SubmitFacts) -> int:
+    """Return how wide a job will be, as far as its options tell before it is built."""
+    found = facts.options.get("parallelism")
+    return int(found) if isinstance(found, int | str) and str(found).isdecimal() else 1
+
+
+def _is_running(job: KnownJob) -> bool:
+    return job.summary.end_time is None
+
+
+def _claim(job: KnownJob) -> Claim:
+    widths = [operator.parallelism or 1 for operator in job.status.operators.values()]
+    return Claim(
+        job=job.summary.job_id, owner=job.summary.owner, pool=pool_of(job.status.master),
+        slots=max(widths, default=1),
+    )  # fmt: skip

@@ -1,0 +1,88 @@
+"""Whose jobs there are, and what each owner may use."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Mapping
+
+import msgspec
+
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.history import note_audit
+
+__all__ = ["Owners", "Quota"]
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """What an owner may use at once; None is without limit.
+
+    ``jobs`` run or wait, ``slots`` are used by those that run, ``upload_bytes`` are those of all
+    wheels that are kept.
+    """
+
+    jobs: int | None = None
+    slots: int | None = None
+    upload_bytes: int | None = None
+
+
+_NO_QUOTA = Quota()
+
+
+class Owners:
+    """Owners of jobs and their quotas: in memory, and in the database of the service.
+
+    Args:
+        control: The database.
+    """
+
+    def __init__(self, control: Database) -> None:
+        self._control = control
+        self._lock = threading.Lock()
+        self._by_job: dict[str, str] = {}
+        self._quotas: dict[str, Quota] = {}
+
+    def load(self) -> None:
+        """Read what is kept."""
+        jobs = self._control.read(lambda each: each.execute("SELECT * FROM owners").fetchall())
+        quotas = self._control.read(lambda each: each.execute("SELECT * FROM quotas").fetchall())
+        with self._lock:
+            self._by_job = {row["job"]: row["owner"] for row in jobs}
+            names = Quota.__struct_fields__
+            self._quotas = {
+                row["owner"]: Quota(**{name: row[name] for name in names}) for row in quotas
+            }
+
+    def of(self, job: str) -> str:
+        """Return the owner of a job, empty for one that no service has started."""
+        return self._by_job.get(job, "")
+
+    def note(self, connection: sqlite3.Connection, job: str, owner: str) -> None:
+        """Keep whose job it is, in a transaction of the database."""
+        connection.execute("INSERT OR REPLACE INTO owners VALUES (?, ?)", (job, owner))
+        with self._lock:
+            self._by_job[job] = owner
+
+    def quotas(self) -> dict[str, Quota]:
+        """Return all quotas, by owner."""
+        with self._lock:
+            return dict(self._quotas)
+
+    def quota(self, owner: str) -> Quota:
+        """Return what an owner may use."""
+        with self._lock:
+            return self._quotas.get(owner, _NO_QUOTA)
+
+    def set_quota(
+        self, owner: str, quota: Quota, entry: Mapping[str, str], *, at_ms: int
+    ) -> None:  # fmt: skip
+        """Keep what an owner may use, with a line of the audit log; it is so when this returns."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            values = (owner, quota.jobs, quota.slots, quota.upload_bytes)
+            note_audit(connection, entry, msgspec.structs.asdict(quota), at_ms=at_ms)
+            connection.execute("INSERT OR REPLACE INTO quotas VALUES (?, ?, ?, ?)", values)
+
+        self._control.write(work).result()
+        with self._lock:
+            self._quotas[owner] = quota

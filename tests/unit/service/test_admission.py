@@ -1,0 +1,136 @@
+"""Who begins next: slots, quotas, and fairness between owners, with random arrivals."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.service.operations.admission import (
+    Claim,
+    Slots,
+    WaitingJob,
+    admit,
+    pool_of,
+)
+from bicycle_runtime.service.users.owners import Quota
+
+MINUTE_MS = 60_000
+
+
+def job(number, owner="ada", *, slots=1, asked_ms=0, pool="local"):
+    return WaitingJob(
+        number=number, job=f"job-{number}", owner=owner, pool=pool, slots=slots, asked_ms=asked_ms
+    )
+
+
+def begun(waiting, running=(), *, total=4, quotas=None, now_ms=0):
+    return admit(
+        waiting, running, slots=Slots({"local": total}), quotas=quotas or {}, now_ms=now_ms
+    )
+
+
+def test_owners_take_turns_and_of_one_the_first_is_first():
+    waiting = [job(1), job(2), job(3), job(4, "bob", asked_ms=9), job(5, "bob", asked_ms=8)]
+
+    found = begun(waiting)
+
+    assert found.begun == [1, 5, 2, 4]
+    assert found.reasons == {3: "needs 1 slot; 0 of the 4 of this machine are free"}
+
+
+def test_an_owner_waits_for_his_quota_and_nobody_waits_for_him():
+    running = [Claim(job="a", owner="ada", pool="local", slots=2)]
+    waiting = [job(1, slots=2), job(2, "bob", asked_ms=1)]
+
+    found = begun(waiting, running, quotas={"ada": Quota(slots=3)}, now_ms=30 * MINUTE_MS)
+
+    assert found.begun == [2]
+    assert found.reasons == {1: "needs 2 slots; ada uses 2 of the 3 they may use"}
+
+
+def test_a_wide_job_that_waits_for_ten_minutes_gets_the_next_slots():
+    running = [Claim(job="a", owner="cy", pool="local", slots=2)]
+    waiting = [job(1, slots=4), job(2, "bob", asked_ms=11 * MINUTE_MS)]
+
+    soon = begun(waiting, running, now_ms=5 * MINUTE_MS)
+    late = begun(waiting, running, now_ms=12 * MINUTE_MS)
+
+    assert soon.begun == [2]
+    assert late.begun == []
+    assert late.reasons[2] == "the next slots of local are for job-1, which waits longer"
+
+
+def test_a_job_wider_than_its_master_takes_all_of_it_and_unknown_masters_queue_by_themselves():
+    assert begun([job(1, slots=9), job(2)]).begun == [1]
+    assert begun([job(n, slots=50, pool="yarn") for n in range(3)]).begun == [0, 1, 2]
+
+
+@pytest.mark.parametrize("master", [None, "local", "local[*]", "local[4,2]"])
+def test_embedded_sparks_share_this_machine(master):
+    assert pool_of(master) == "local"
+
+
+@st.composite
+def loads(draw):
+    owners = ["ada", "bob", "cy"]
+    waiting = [
+        job(
+            number, draw(st.sampled_from(owners)), slots=draw(st.integers(1, 6)),
+            asked_ms=draw(st.integers(0, 20)) * MINUTE_MS,
+        )
+        for number in range(draw(st.integers(0, 12)))
+    ]  # fmt: skip
+    running = [
+        Claim(job=f"r{n}", owner=draw(st.sampled_from(owners)), pool="local", slots=1)
+        for n in range(draw(st.integers(0, 4)))
+    ]
+    quotas = {
+        owner: Quota(slots=draw(st.integers(1, 5))) for owner in owners if draw(st.booleans())
+    }
+    return waiting, running, quotas, draw(st.integers(1, 8))
+
+
+@given(loads())
+def test_bounds_hold_and_what_fits_begins(load):
+    waiting, running, quotas, total = load
+    now_ms = 20 * MINUTE_MS
+    found = begun(waiting, running, quotas=quotas, total=total, now_ms=now_ms)
+    by_number = {each.number: each for each in waiting}
+    new = [by_number[number].claim() for number in found.begun]
+    used = sum(min(claim.slots, total) for claim in [*running, *new])
+
+    assert sorted([*found.begun, *found.reasons]) == sorted(by_number)
+    assert used <= max(total, len(running))
+    for owner, quota in quotas.items():
+        of_owner = [each for each in [*running, *new] if each.owner == owner]
+        before = sum(each.owner == owner for each in running)
+        # One that is wider than the quota may run alone.
+        counted = sum(min(each.slots, total, quota.slots) for each in of_owner)
+        assert counted <= max(quota.slots, before)
+    if all(now_ms - each.asked_ms < 10 * MINUTE_MS for each in waiting):
+        left = [by_number[number] for number in found.reasons]
+        again = begun(left, [*running, *new], quotas=quotas, total=total, now_ms=now_ms)
+        assert again.begun == []
+
+
+@given(st.lists(st.tuples(st.sampled_from(["ada", "bob", "cy"]), st.integers(1, 3)), max_size=25))
+def test_every_job_begins_at_last_while_others_come_and_go(arrivals):
+    """Each minute the oldest job ends, and a small one of another owner arrives."""
+    waiting = [job(n, owner, slots=slots) for n, (owner, slots) in enumerate(arrivals)]
+    left, running, minute = {each.number for each in waiting}, [], 0
+    while left:
+        waiting.append(job(1_000 + minute, "dee", asked_ms=minute * MINUTE_MS))
+        found = begun(waiting, running, total=3, now_ms=minute * MINUTE_MS)
+        running += [each.claim() for each in waiting if each.number in found.begun]
+        waiting = [each for each in waiting if each.number in found.reasons]
+        left -= set(found.begun)
+        running = running[1:]
+        minute += 1
+        assert minute < 200
+
+
+def test_owners_with_endless_jobs_get_equal_parts():
+    waiting = [job(n, owner) for n, owner in enumerate(["ada"] * 30 + ["bob"] * 30 + ["cy"] * 30)]
+    found = begun(waiting, total=9)
+    owners = [waiting[number].owner for number in found.begun]
+
+    assert {owner: owners.count(owner) for owner in owners} == {"ada": 3, "bob": 3, "cy": 3}
