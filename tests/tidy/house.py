@@ -22,6 +22,7 @@ PARAMETERS_MAX = 8
 POSITIONAL_MAX = 4
 REASON_LENGTH_MIN = 8
 
+GENERATED = "generated"  # A folder of code that a program has written.
 VAGUE_NAMES = frozenset({"common", "core", "helper", "helpers", "misc", "util", "utils"})
 # Where time, random numbers and the environment may be read: the base room and the doors.
 DOORS = tuple(
@@ -282,6 +283,7 @@ def read_tree(root: Path, folders: tuple[str, ...]) -> list[Source]:
         Source(path=PurePosixPath(file.relative_to(root)), text=file.read_text(encoding="utf-8"))
         for folder in folders
         for file in sorted((root / folder).rglob("*.py"))
+        if file.parent.name != GENERATED
     ]
     contracts = contract_methods(found)
     for source in found:

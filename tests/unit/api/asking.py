@@ -14,7 +14,8 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.limits import LimitOptions, Rate
+from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.limits import LimitOptions, Limits, Rate
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.site import page_routes
 from tests.unit.jobs.job_samples import put_job
@@ -47,10 +48,14 @@ class Asked:
     def __init__(self, service: Service, runner: asyncio.Runner, **options: Any) -> None:
         self.service = service
         self.runner = runner
+        limits = Limits(options.pop("limits", MANY))
+        pages = options.pop("pages", None) or page_routes(service)
+        entrance = Entrance(
+            service.tokens, service.sessions, **{"needs_login": False, "clients": {}, **options}
+        )
         self.app = build_application(
-            service, hosts=[HOST],
-            **{"pages": page_routes(service), "limits": MANY, **options},
-        )  # fmt: skip
+            service, hosts=[HOST], pages=pages, entrance=entrance, limits=limits
+        )
 
     def token(self, role: Role = Role.VIEWER, *, name: str = "ada", days: float = 1) -> str:
         lifetime_ms = int(days * DAY_MS)

@@ -17,6 +17,8 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"
@@ -36,7 +38,9 @@ class Site:
     """The application with a service behind it, asked without a socket."""
 
     def __init__(self, service):
-        self.app = build_application(service, hosts=[HOST])
+        entrance = Entrance(service.tokens, service.sessions, needs_login=False, clients={})
+        limits = Limits(LimitOptions())
+        self.app = build_application(service, hosts=[HOST], entrance=entrance, limits=limits)
 
     async def ask(self, method, path, query="", body=b"", **headers):
         sent = {"host": HOST, "content-type": "application/json", **headers}

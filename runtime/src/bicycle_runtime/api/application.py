@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,30 +20,25 @@ from bicycle_runtime.api.routes import ALIASES, ROUTES
 from bicycle_runtime.api.routing import Route, endpoint
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.entrance import Entrance
-from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["build_application"]
 
-_NO_CLIENTS: Mapping[str, Role] = {}
-_LIMITS = LimitOptions()
-
 
 def build_application(
-    service: Service, *, hosts: Collection[str], pages: Sequence[BaseRoute] = (),
-    needs_login: bool = False, clients: Mapping[str, Role] = _NO_CLIENTS,
-    limits: LimitOptions = _LIMITS,
+    service: Service, *, hosts: Collection[str], entrance: Entrance, limits: Limits,
+    pages: Sequence[BaseRoute] = (),
 ) -> ASGIApp:  # fmt: skip
     """Return the application.
 
     Args:
         service: What it is a door of; open while requests come.
         hosts: What it may be called: host and port, as in the header ``Host``.
+        entrance: Tells who asks.
+        limits: Counts what one token or address asks for.
         pages: Further routes, for paths that the API does not have.
-        needs_login: Whether requests must say who asks.
-        clients: The role of each client with a certificate, by the common name in it.
-        limits: How much one token or address may ask for.
     """
     data = msgspec.json.encode(document())
 
@@ -63,10 +58,7 @@ def build_application(
             Exception: _broken,
         },
     )
-    entrance = Entrance(
-        service.tokens, service.sessions, needs_login=needs_login, clients=clients
-    )  # fmt: skip
-    return Guard(app, service, hosts, entrance=entrance, limits=Limits(limits))
+    return Guard(app, service, hosts, entrance=entrance, limits=limits)
 
 
 def _paths(route: Route) -> list[str]:

@@ -21,7 +21,10 @@ from bicycle_runtime.api.shapes import NoQuery
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import Identity, Role, require_role
 
-__all__ = ["EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint"]
+__all__ = [
+    "EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint",
+    "with_whole_numbers",
+]  # fmt: skip
 
 EVENT_STREAM = "text/event-stream"
 TEXT = "text/plain"
@@ -128,7 +131,7 @@ async def _body(request: Request, shape: type[T]) -> T:
     data = await request.body()
     try:
         plain = json.loads(data, parse_constant=_refuse) if data.strip() else {}
-        return msgspec.convert(_with_whole_numbers(plain), shape)
+        return msgspec.convert(with_whole_numbers(plain), shape)
     except (ValueError, RecursionError) as error:  # A ValidationError is one.
         raise BODY_UNREADABLE(problem=str(error) or type(error).__name__) from None
 
@@ -137,12 +140,12 @@ def _refuse(word: str) -> Any:
     raise ValueError(f"{word} is no JSON")
 
 
-def _with_whole_numbers(value: Any) -> Any:
+def with_whole_numbers(value: Any) -> Any:
     """Return JSON with whole floats as integers: JSON knows no difference."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {name: _with_whole_numbers(each) for name, each in value.items()}
+        return {name: with_whole_numbers(each) for name, each in value.items()}
     if isinstance(value, list):
-        return [_with_whole_numbers(each) for each in value]
+        return [with_whole_numbers(each) for each in value]
     return value

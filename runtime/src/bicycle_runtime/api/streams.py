@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -19,7 +20,9 @@ from bicycle_runtime.api.routing import EVENT_STREAM
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.watching.fleet import Change
 
-__all__ = ["event_stream", "log_stream"]
+__all__ = ["News", "event_stream", "log_stream", "news_of", "until_closing"]
+
+T = TypeVar("T")
 
 _COMMENT_S = 15.0
 _LIFE_S = 3_600.0
@@ -37,8 +40,8 @@ async def event_stream(service: Service, request: Request, job: str | None) -> S
     """
     last = request.headers.get("last-event-id", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else None
-    newest = await service.slow(service.history.latest_event)
-    stream = _bounded(_events(service, job, after, newest), service)
+    jobs = None if job is None else frozenset({job})
+    stream = _bounded(_texts(await news_of(service, jobs, after)), service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
@@ -49,7 +52,14 @@ def log_stream(service: Service, job: str, *, after: int | None, limit: int) -> 
 
 
 async def _bounded(pieces: AsyncGenerator[str, None], service: Service) -> AsyncIterator[str]:
-    """Yield pieces, a comment when there is none for long, and end with the service."""
+    async for piece in until_closing(pieces, service, pause_s=_COMMENT_S):
+        yield _KEEP_ALIVE if piece is None else piece
+
+
+async def until_closing(
+    pieces: AsyncGenerator[T, None], service: Service, *, pause_s: float
+) -> AsyncGenerator[T | None, None]:
+    """Yield pieces, None when there is none for so long; end with the service, or after an hour."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _LIFE_S
     closing: asyncio.Future[Any] = asyncio.ensure_future(service.closing.wait())
@@ -58,12 +68,12 @@ async def _bounded(pieces: AsyncGenerator[str, None], service: Service) -> Async
         while loop.time() < deadline:
             following = following or asyncio.ensure_future(anext(pieces))
             done, _ = await asyncio.wait(
-                {following, closing}, timeout=_COMMENT_S, return_when=asyncio.FIRST_COMPLETED
+                {following, closing}, timeout=pause_s, return_when=asyncio.FIRST_COMPLETED
             )
             if closing in done:
                 break
             if following not in done:
-                yield _KEEP_ALIVE
+                yield None
                 continue
             try:
                 piece = following.result()
@@ -80,34 +90,71 @@ async def _bounded(pieces: AsyncGenerator[str, None], service: Service) -> Async
         await pieces.aclose()
 
 
-async def _events(
-    service: Service, job: str | None, after: int | None, newest: int
-) -> AsyncGenerator[str, None]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """News of jobs: a row that changed, a job that is gone, an event, or that more was missed.
+
+    ``data`` is a ``JobSummary``, ``{"job_id": …}``, an ``Event`` or ``{"latest": …}``; ``number``
+    is what to go on behind, None for news that the history does not have.
+    """
+
+    kind: str
+    data: Any
+    number: int | None = None
+
+
+async def news_of(
+    service: Service, jobs: frozenset[str] | None, after: int | None
+) -> AsyncGenerator[News, None]:
+    """Return what happens to some jobs, or to all, from before this call ends.
+
+    Args:
+        service: The service.
+        jobs: Their ids; None for all.
+        after: Number of the event to go on behind; None for what happens from now on.
+    """
+    newest = await service.slow(service.history.latest_event)
+    return _news_of(service, jobs, after, newest)
+
+
+async def _news_of(
+    service: Service, jobs: frozenset[str] | None, after: int | None, newest: int
+) -> AsyncGenerator[News, None]:
     history = service.history
     if after is None:
         after = newest
     elif not newest - _BACKLOG_MAX <= after <= newest:
         after = newest
-        yield _event("resync", {"latest": newest}, number=newest)
+        yield News(kind="resync", data={"latest": newest}, number=newest)
+    asked = next(iter(jobs)) if jobs is not None and len(jobs) == 1 else None
     async with service.fleet.changes() as changes:
         async for change in changes:
-            for piece in _rows(service, change, job):
-                yield piece
-            while events := await service.slow(history.events, job, after=after):
+            for row in _rows(service, change, jobs):
+                yield row
+            while events := await service.slow(history.events, asked, after=after):
                 for each in events:
-                    yield _event(each.kind, each, number=each.id)
                     after = each.id
+                    if jobs is None or each.job in jobs:
+                        yield News(kind=each.kind, data=each, number=each.id)
 
 
-def _rows(service: Service, change: Change, job: str | None) -> list[str]:
+async def _texts(news: AsyncGenerator[News, None]) -> AsyncGenerator[str, None]:
+    try:
+        async for each in news:
+            yield _event(each.kind, each.data, number=each.number)
+    finally:
+        await news.aclose()
+
+
+def _rows(service: Service, change: Change, jobs: frozenset[str] | None) -> list[News]:
     """Return the rows of jobs that changed."""
     view = service.fleet.view
-    found = sorted(change.jobs if job is None else change.jobs & {job})
-    gone = sorted(change.removed if job is None else change.removed & {job})
+    found = sorted(change.jobs if jobs is None else change.jobs & jobs)
+    gone = sorted(change.removed if jobs is None else change.removed & jobs)
     rows = [view.by_id[each].summary for each in found if each in view.by_id]
     return [
-        *(_event("job", row) for row in rows),
-        *(_event("gone", {"job_id": each}) for each in gone),
+        *(News(kind="job", data=row) for row in rows),
+        *(News(kind="gone", data={"job_id": each}) for each in gone),
     ]
 
 

@@ -34,7 +34,16 @@ from bicycle_runtime.service.errors import (
 __all__ = ["down_command", "home_option", "service_home", "up_command"]
 
 _MODULE = "bicycle_runtime.serving.main"
-_LIBRARIES = ("jinja2", "multipart", "prometheus_client", "starlette", "uvicorn")
+_LIBRARIES = (
+    "grpc",
+    "grpc_health",
+    "grpc_reflection",
+    "jinja2",
+    "multipart",
+    "prometheus_client",
+    "starlette",
+    "uvicorn",
+)
 _POLL_S = 0.05
 _END_MS = 30_000
 
@@ -98,6 +107,12 @@ def _slots(
     help="Port for API and pages; 0 takes any that is free.",
 )
 @click.option(
+    "--grpc-port",
+    type=click.IntRange(0, 65_535),
+    help="Port for gRPC; 0 takes any that is free. Default: the one behind --port.",
+)
+@click.option("--no-grpc", is_flag=True, help="Serve no gRPC.")
+@click.option(
     "--require-auth",
     "needs_login",
     is_flag=True,
@@ -137,14 +152,22 @@ def _slots(
 @click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")
 @answers
 def up_command(
-    *, host: str, port: int, folder: str | None, detach: bool, as_json: bool, **doors: Any
+    *,
+    host: str,
+    port: int,
+    grpc_port: int | None,
+    no_grpc: bool,
+    folder: str | None,
+    detach: bool,
+    as_json: bool,
+    **doors: Any,
 ) -> None:
     """Serve the jobs of this machine behind one port.
 
-    That is a REST API, events and metrics. All jobs of the home are there, those of `bicycle
-    submit` included. The service prints its URL and runs until Ctrl-C, SIGTERM or `bicycle down`;
-    jobs go on without it, and are found again. With --json the answer is the URL and the process
-    id, which needs --detach.
+    That is a REST API, events, metrics and pages; gRPC has a port of its own. All jobs of the home
+    are there, those of `bicycle submit` included. The service prints its URL and runs until Ctrl-C,
+    SIGTERM or `bicycle down`; jobs go on without it, and are found again. With --json the answer is
+    the URL and the process id, which needs --detach.
     """
     if as_json and not detach:
         raise click.UsageError("--json needs --detach")
@@ -152,6 +175,7 @@ def up_command(
     if missing:
         raise SERVICE_EXTRA_MISSING(missing_text=", ".join(missing))
     place = service_home(folder)
+    doors["grpc_port"] = _grpc_port(port, grpc_port, is_wanted=not no_grpc)
     if not detach:
         # The rooms above this one are started by name, and only when they are asked for.
         serving = importlib.import_module(_MODULE)
@@ -166,6 +190,14 @@ def up_command(
         answer_json(address)
     else:
         click.echo(address["url"])
+
+
+def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
+    if not is_wanted:
+        return None
+    if given is not None:
+        return given
+    return port + 1 if 0 < port < 65_535 else 0
 
 
 @click.command(

@@ -14,7 +14,7 @@ from typing import Any
 
 from bicycle_runtime.serving.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 
-__all__ = ["hosts_of", "is_loopback", "listen"]
+__all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
 
 _BACKLOG = 128
 
@@ -31,13 +31,7 @@ def listen(host: str, port: int, *, missing: str | None) -> socket.socket:
         ADDRESS_REFUSED: others could reach the address, and something is missing.
         ADDRESS_TAKEN: the address is none, or is taken.
     """
-    found = _places(host, port)
-    for place in found:
-        address = ipaddress.ip_address(str(place[3][0]).partition("%")[0])
-        if not address.is_loopback and missing is not None:
-            text = "any address of this machine" if address.is_unspecified else str(address)
-            raise ADDRESS_REFUSED(host=host, port=port, found=text, missing=missing)
-    family, kind, protocol, place = found[0]
+    family, kind, protocol, place = require_safe(host, port, missing=missing)
     # With its protocol: asyncio sends small pieces at once only where it knows that this is TCP,
     # and an answer would else wait 40 ms between head and body.
     listener = socket.socket(family, kind, protocol)
@@ -49,6 +43,22 @@ def listen(host: str, port: int, *, missing: str | None) -> socket.socket:
         listener.close()
         raise ADDRESS_TAKEN(host=host, port=port, reason=error.strerror or str(error)) from error
     return listener
+
+
+def require_safe(host: str, port: int, *, missing: str | None) -> tuple[int, int, int, Any]:
+    """Return the first place that an address means: family, kind, protocol and address of a socket.
+
+    Raises:
+        ADDRESS_REFUSED: others could reach the address, and something is missing.
+        ADDRESS_TAKEN: the address is none.
+    """
+    found = _places(host, port)
+    for place in found:
+        address = ipaddress.ip_address(str(place[3][0]).partition("%")[0])
+        if not address.is_loopback and missing is not None:
+            text = "any address of this machine" if address.is_unspecified else str(address)
+            raise ADDRESS_REFUSED(host=host, port=port, found=text, missing=missing)
+    return found[0]
 
 
 def is_loopback(host: str, port: int) -> bool:

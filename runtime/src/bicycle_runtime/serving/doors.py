@@ -24,6 +24,7 @@ class Doors:
         client_roles: Common name of a client's certificate -> word of its role.
         names: What requests may call the service, beside the address.
         slots: Slots of Spark masters by URL, for the queue of jobs; ``local`` is this machine.
+        grpc_port: Port for gRPC; 0 takes any that is free, None is no gRPC.
     """
 
     needs_login: bool = False
@@ -33,6 +34,7 @@ class Doors:
     client_roles: Mapping[str, str] = field(default_factory=dict)
     names: Sequence[str] = ()
     slots: Mapping[str, int] = field(default_factory=dict)
+    grpc_port: int | None = None
 
     @property
     def roles(self) -> dict[str, Role]:

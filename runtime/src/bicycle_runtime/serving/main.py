@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import json
 import os
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from ssl import SSLContext
 
@@ -25,8 +27,10 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.service.users.tokens import tokens_of
-from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen
+from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.serving.doors import Doors
 from bicycle_runtime.serving.server import serve
 from bicycle_runtime.webui.site import page_routes
@@ -41,7 +45,7 @@ def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> N
     """Serve a home until a signal says to end. No job is ended by it.
 
     Raises:
-        ADDRESS_REFUSED: others could reach the address; nothing was started.
+        ADDRESS_REFUSED: others could reach an address; nothing was started.
         ADDRESS_TAKEN: the address cannot be listened on.
         TLS_INCOMPLETE: an option for TLS lacks the one that belongs to it.
         TLS_UNUSABLE: a certificate or key cannot be used.
@@ -51,7 +55,10 @@ def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> N
     context = doors.context()
     if not is_loopback(host, port):
         doors = dataclasses.replace(doors, needs_login=True)
-    with listen(host, port, missing=_missing(home, doors)) as listener:
+    missing = _missing(home, doors)
+    if doors.grpc_port is not None:
+        require_safe(host, doors.grpc_port, missing=missing)
+    with listen(host, port, missing=missing) as listener:
         asyncio.run(_serve(home, listener, host, doors=doors, context=context))
 
 
@@ -75,28 +82,46 @@ async def _serve(
     own = os.getpid()
     url = f"{'http' if context is None else 'https'}://{hosts[0]}"
 
-    def tell() -> None:
+    def tell(grpc: str | None) -> None:
         is_open = not doors.needs_login and context is None
         facts = {"url": url, "pid": own, "started": start_ticks(own), "is_open": is_open}
-        replace_file(address, json.dumps(facts).encode())
+        replace_file(address, json.dumps({**facts, "grpc": grpc}).encode())
         sys.stdout.write(f"{url}\n")
         sys.stdout.flush()
 
     with Service(home, clock=SystemClock(), slots=doors.slots) as service:
         service.fleet.attach(asyncio.get_running_loop())
-        app = build_application(
-            service,
-            hosts=hosts,
-            pages=page_routes(service),
-            needs_login=doors.needs_login,
-            clients=doors.roles,
+        entrance = Entrance(
+            service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.roles
         )
+        limits = Limits(LimitOptions())
+        pages = page_routes(service)
+        app = build_application(
+            service, hosts=hosts, entrance=entrance, limits=limits, pages=pages
+        )  # fmt: skip
         try:
-            await serve(app, listener, closing=service.closing, on_ready=tell, context=context)
+            async with _rpc(service, host, doors=doors, entrance=entrance, limits=limits) as grpc:
+                ready = functools.partial(tell, grpc)
+                await serve(app, listener, closing=service.closing, on_ready=ready, context=context)
         finally:
             service.closing.set()
             with suppress(FileNotFoundError):
                 address.unlink()
+
+
+@asynccontextmanager
+async def _rpc(
+    service: Service, host: str, *, doors: Doors, entrance: Entrance, limits: Limits
+) -> AsyncIterator[str | None]:
+    """Serve gRPC meanwhile, where it is asked for; give its address."""
+    if doors.grpc_port is None:
+        yield None
+        return
+    # 16 MB of memory, and needed where gRPC is asked for.
+    from bicycle_runtime.serving.rpc import serve_rpc
+
+    async with serve_rpc(service, host, doors=doors, entrance=entrance, limits=limits) as address:
+        yield address
 
 
 def main(arguments: list[str]) -> int:

@@ -19,8 +19,9 @@ from bicycle_runtime.service.store.schema import TIERS
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 __all__ = [
-    "all_savepoints", "config", "epochs", "events", "exceptions", "graph", "job", "jobs", "logs",
-    "metrics", "samples", "savepoints", "state_changes", "status", "statuses", "tasks",
+    "all_savepoints", "config", "epochs", "events", "exceptions", "graph", "job", "job_metrics",
+    "jobs", "logs", "metrics", "samples", "savepoints", "state_changes", "status", "statuses",
+    "tasks",
 ]  # fmt: skip
 
 
@@ -43,7 +44,7 @@ async def job(call: Call) -> Response:
     known = await call.service.known(call.job)
     plain = {
         "summary": known.summary,
-        "metrics": _metrics(known.status),
+        "metrics": job_metrics(known.status),
         "status": known.status.to_json(),
     }
     return answer_json(plain)
@@ -151,7 +152,8 @@ async def events(call: Call) -> Response:
     return await event_stream(call.service, call.request, job_id)
 
 
-def _metrics(status: JobStatus) -> JobMetrics:
+def job_metrics(status: JobStatus) -> JobMetrics:
+    """Return the records of a job, added up over its ends."""
     ends = [each for each in status.operators.values() if not each.records_out]
     return JobMetrics(
         records_in=status.record_count, records_out=sum(each.records_in for each in ends)

@@ -1,0 +1,207 @@
+"""The calls of ``bicycle.v1.JobManager``: the same parts of the service as the REST API asks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import Message
+
+from bicycle_runtime.api.calls.jobs import job_metrics
+from bicycle_runtime.api.errors import QUERY_UNREADABLE
+from bicycle_runtime.api.routing import with_whole_numbers
+from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
+from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerServicer
+from bicycle_runtime.api.rpc.guard import Context, asking
+from bicycle_runtime.api.streams import News, news_of, until_closing
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
+from bicycle_runtime.service.operations.operations import Operation
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.watching.listing import LIMIT_MAX, JobQuery, list_page
+from bicycle_runtime.service.watching.workers import worker_rows
+
+__all__ = ["ROLES", "SERVICE", "WRITES", "JobManager", "message_of"]
+
+SERVICE = "bicycle.v1.JobManager"
+WRITES = frozenset(f"/{SERVICE}/{name}" for name in ("SubmitJob", "CancelJob"))
+ROLES: Mapping[str, Role] = {
+    **dict.fromkeys(WRITES, Role.OPERATOR),
+    "/grpc.health.v1.Health/Check": Role.NOBODY,
+    "/grpc.health.v1.Health/Watch": Role.NOBODY,
+}
+_PAGE = 50
+_WAIT_S_MAX = 60.0
+_WATCH_S = 1.0
+T = TypeVar("T", bound=Message)
+
+
+def message_of(kind: type[T], value: Any) -> T:
+    """Return an object of the REST API as a message; what is None is left out."""
+    plain = msgspec.to_builtins(value, str_keys=True)
+    message: T = json_format.ParseDict(plain, kind())
+    return message
+
+
+class JobManager(JobManagerServicer):
+    """Answers calls; who may is decided before.
+
+    Args:
+        service: What is asked.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def SubmitJob(self, request: Any, _context: Context) -> Any:
+        """Start the job of a plugin."""
+        facts: dict[str, Any] = {
+            "plugin": request.plugin, "options": _plain(request.options),
+            "params": dict(request.params), "engine": _plain(request.engine),
+            "spark": dict(request.spark),
+        }  # fmt: skip
+        for name in ("digest", "name"):
+            if request.HasField(name):
+                facts[name] = getattr(request, name)
+        wait_s = _waiting(request.wait_seconds)
+        operation = await self._ask("submit", None, facts, _key(request))
+        operation = await self._service.operations.wait(operation.id, wait_s)
+        error = operation.error or {}
+        return shapes.SubmitJobResponse(
+            job_id=operation.job, success=operation.state not in ("failed", "interrupted"),
+            message=f"{error['code']} {error['message']}" if error else operation.state,
+            operation=message_of(shapes.Operation, operation),
+        )  # fmt: skip
+
+    async def GetJobStatus(self, request: Any, _context: Context) -> Any:
+        """Show one job with everything that its driver tells."""
+        known = await self._service.known(request.job_id)
+        detail = {
+            "summary": known.summary,
+            "metrics": job_metrics(known.status),
+            "status": known.status.to_json(),
+        }
+        return message_of(shapes.JobDetail, detail)
+
+    async def CancelJob(self, request: Any, _context: Context) -> Any:
+        """End a job at once, or after its epoch with a savepoint; answer when it has ended."""
+        facts: dict[str, Any] = {}
+        if request.savepoint:
+            if request.HasField("savepoint_name"):
+                facts["name"] = request.savepoint_name
+            if request.HasField("savepoint_to"):
+                facts["to"] = request.savepoint_to
+        kind = "suspend" if request.savepoint else "cancel"
+        operation = await self._ask(kind, request.job_id, facts, _key(request))
+        while not operation.is_over:
+            operation = await self._service.operations.wait(operation.id, _WAIT_S_MAX)
+        if operation.error is not None:
+            raise error_from_json(operation.error)
+        saved = (operation.result or {}).get("savepoint", {})
+        return shapes.CancelJobResponse(
+            savepoint_path=saved.get("url", ""), operation=message_of(shapes.Operation, operation)
+        )
+
+    async def ListJobs(self, request: Any, _context: Context) -> Any:
+        """List jobs, page by page."""
+        limit = request.page_size or _PAGE
+        if not 1 <= limit <= LIMIT_MAX:
+            problem = f"page_size is {limit}, expected 1 to {LIMIT_MAX}"
+            raise QUERY_UNREADABLE(problem=problem, known_text="page_size")
+        query = JobQuery(
+            state=tuple(request.states), text=request.text, sort=request.sort or JobQuery().sort,
+            limit=limit, after=request.page_token or None,
+        )  # fmt: skip
+        page = list_page(self._service.fleet.view, query)
+        return shapes.ListJobsResponse(
+            jobs=[message_of(shapes.JobSummary, job.summary) for job in page.items],
+            next_page_token=page.next or "", total=page.total,
+        )  # fmt: skip
+
+    async def GetClusterInfo(self, _request: Any, _context: Context) -> Any:
+        """Show what all jobs come to."""
+        service = self._service
+        return message_of(shapes.ClusterInfo, {**service.about, **service.fleet.totals()})
+
+    async def ListWorkers(self, _request: Any, _context: Context) -> Any:
+        """List the processes of the jobs that have not ended."""
+        rows = await self._service.slow(worker_rows, self._service.fleet.view.jobs)
+        return message_of(shapes.ListWorkersResponse, {"items": rows})
+
+    async def GetMetrics(self, request: Any, _context: Context) -> Any:
+        """Read the figures of a job, or of all."""
+        service = self._service
+        jobs = (await service.known(request.job_id),) if request.job_id else service.fleet.view.jobs
+        now_ms = service.clock.now_ms()
+
+        def samples() -> list[MetricSample]:
+            return [sample for job in jobs for sample in job_samples(job, now_ms=now_ms)]
+
+        found = await service.slow(samples)
+        return message_of(shapes.GetMetricsResponse, {"items": found})
+
+    async def WatchJobs(self, request: Any, _context: Context) -> AsyncIterator[Any]:
+        """Follow what happens to jobs, until who asks goes, or is to go."""
+        jobs = frozenset(request.job_ids) or None
+        for job in jobs or ():
+            await self._service.known(job)
+        after = request.after_event if request.HasField("after_event") else None
+        who = asking()
+        news = await news_of(self._service, jobs, after)
+        watched = until_closing(news, self._service, pause_s=_WATCH_S)
+        try:
+            async for each in watched:
+                if not who.is_still():
+                    break
+                if each is not None:
+                    yield _event(each)
+        finally:
+            await watched.aclose()
+
+    async def WaitOperation(self, request: Any, _context: Context) -> Any:
+        """Show an operation, if asked so only when it is over."""
+        wait_s = _waiting(request.wait_seconds)
+        found = await self._service.operations.wait(request.id, wait_s)
+        return message_of(shapes.Operation, found)
+
+    async def _ask(
+        self, kind: str, job: str | None, facts: Mapping[str, Any], key: str | None
+    ) -> Operation:  # fmt: skip
+        who = asking()
+        return await self._service.slow(
+            self._service.operations.ask, kind, job, facts, identity=who.identity, key=key,
+            address=who.address,
+        )  # fmt: skip
+
+
+def _key(request: Any) -> str | None:
+    return request.idempotency_key if request.HasField("idempotency_key") else None
+
+
+def _plain(struct: Any) -> dict[str, Any]:
+    """Return free data of a request; a number that is whole is an integer, as in JSON."""
+    plain: dict[str, Any] = with_whole_numbers(json_format.MessageToDict(struct))
+    return plain
+
+
+def _waiting(seconds: float) -> float:
+    if not (math.isfinite(seconds) and 0 <= seconds <= _WAIT_S_MAX):
+        problem = f"wait_seconds is {seconds}, expected 0 to 60"
+        raise QUERY_UNREADABLE(problem=problem, known_text="wait_seconds")
+    return seconds
+
+
+def _event(news: News) -> Any:
+    """Return news of jobs as a message."""
+    number = news.number or 0
+    if news.kind == "job":
+        return shapes.JobEvent(id=number, job=message_of(shapes.JobSummary, news.data))
+    if news.kind == "gone":
+        return shapes.JobEvent(id=number, gone=news.data["job_id"])
+    if news.kind == "resync":
+        return shapes.JobEvent(id=number, resync=shapes.Resync(latest=news.data["latest"]))
+    return shapes.JobEvent(id=number, event=message_of(shapes.Event, news.data))
