@@ -77,6 +77,7 @@ def test_each_sample_has_the_labels_of_the_table():
 def test_the_names_of_the_service_are_those_of_its_table():
     figures = ServiceFigures()
     figures.count_request(200, 0.1)
+    figures.count_spans("sent", 1)
     figures.note_disk(free_bytes=5, total_bytes=9)
     text = figures.text(look_ms=1.0, subscriber_count=0, operation_count=0)
     found = {s.name for f in text_string_to_metric_families(text) for s in f.samples}

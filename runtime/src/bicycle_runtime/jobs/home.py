@@ -62,6 +62,11 @@ class JobFolder:
         return self.path / "log"
 
     @property
+    def journal_path(self) -> Path:
+        """A line for each epoch, written by the driver only."""
+        return self.path / "journal.jsonl"
+
+    @property
     def lock_path(self) -> Path:
         """Held while the status is written."""
         return self.path / "lock"

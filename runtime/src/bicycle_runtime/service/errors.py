@@ -124,6 +124,14 @@ SERVICE_EXTRA_MISSING = BicycleError.row(
 )
 
 
+TRACING_EXTRA_MISSING = BicycleError.row(
+    "BIC-2390",
+    "{variable} names a receiver of spans, and the libraries for it are not installed",
+    cause="Spans are wanted, and the libraries of OpenTelemetry are not installed.",
+    fix="install them with `pip install 'bicycle-runtime[tracing]'`, or unset {variable}",
+)
+
+
 SERVICE_START_FAILED = BicycleError.row(
     "BIC-2314",
     "the service ended while it started, with {how}",

@@ -10,7 +10,7 @@ import asyncio
 import functools
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
 import msgspec
@@ -37,6 +37,7 @@ from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
 from bicycle_runtime.service.users.owners import Owners, Quota
+from bicycle_runtime.service.tracing.receiver import is_receiver_configured
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.users.sessions import Sessions
@@ -114,6 +115,7 @@ class Service:
         Raises:
             SERVICE_RUNNING: another process serves it.
             DATABASE_UNUSABLE: a database of it cannot be used.
+            TRACING_EXTRA_MISSING: spans are wanted, and their libraries are not installed.
             HomeError: it cannot be made.
         """
         self.home.prepare()
@@ -124,6 +126,7 @@ class Service:
             opened.enter_context(self._samples)
             self.owners.load()
             opened.enter_context(self.watcher)
+            opened.enter_context(self._traced())
             clear_leftovers(self.home)
             opened.enter_context(self.operations)
             waiting = {str(each.facts["digest"]) for each in self.operations.open("install")}
@@ -162,6 +165,19 @@ class Service:
         except TimeoutError:
             what = getattr(function, "__name__", "it")
             raise READING_TIMED_OUT(what=what, waited_ms=_READ_TIMEOUT_MS) from None
+
+    def _traced(self) -> AbstractContextManager[object]:
+        """Return what makes spans of epochs, where a receiver is configured.
+
+        Raises:
+            TRACING_EXTRA_MISSING: one is, and its libraries are not installed.
+        """
+        if not is_receiver_configured():
+            return nullcontext()
+        # Optional: the libraries are needed where there is a receiver.
+        from bicycle_runtime.service.tracing.spans import Tracing
+
+        return Tracing(self.home, self.fleet, self.figures)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.journal import EpochLine, Journal
 from bicycle_runtime.jobs.running.listeners import Listeners
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.running.timings import Timings
@@ -105,6 +106,7 @@ class Progress:
         self._unshown: Unread | None = None
         self._hot_key_percent = hot_key_percent
         self._timings = Timings(clock)
+        self._journal = Journal(folder.journal_path, job=status.job)
         self._skews: dict[str, Skew] = {}
         self._told: set[tuple[str, str]] = set()
 
@@ -271,8 +273,19 @@ class Progress:
         self.take_waiting(stats.waiting)
         if self._listeners is not None:
             self._listeners.sealed(stats)
+        self._note(stats)
         self._log_epoch(stats)
         self._begin()
+
+    def _note(self, stats: EpochStats) -> None:
+        """Write the epoch into the journal."""
+        sealed_ms = self._clock.now_ms()
+        line = EpochLine(
+            epoch=stats.epoch, began_ms=sealed_ms - round(stats.duration_ms), sealed_ms=sealed_ms,
+            phases_ms={name: round(ms, 3) for name, ms in stats.phases_ms.items()},
+            records=stats.record_count, state_bytes=stats.state_bytes,
+        )  # fmt: skip
+        self._journal.take(line, now_s=self._clock.monotonic())
 
     def take_waiting(self, waiting: Mapping[str, Waiting]) -> None:
         """Take note of what is sealed and not yet visible, by sink."""
@@ -381,6 +394,7 @@ class Progress:
             self.status.updated_ms = self._clock.now_ms()
             self._show_lags()
             self._timings.show(self.status)
+            self._journal.flush()
             try:
                 write_status(self._folder.status_path, self.status)
             except OSError as error:  # A full disk of the home is no reason to end the job.

@@ -22,6 +22,10 @@ class ServiceFigures:
             "bicycle_service_requests_refused", "Requests of foreign hosts and origins.",
             registry=self._registry,
         )  # fmt: skip
+        self._spans = Counter(
+            "bicycle_service_spans", "Spans of epochs for a receiver of OpenTelemetry.",
+            ("outcome",), registry=self._registry,
+        )  # fmt: skip
         self._look = Gauge(
             "bicycle_service_tick_seconds", "Time that the last look at all jobs took.",
             registry=self._registry,
@@ -47,6 +51,10 @@ class ServiceFigures:
     def count_refused(self) -> None:
         """Count a request that was refused for its host or origin."""
         self._refused.inc()
+
+    def count_spans(self, outcome: str, count: int) -> None:
+        """Count spans that were sent, not taken (failed), or dropped for want of room."""
+        self._spans.labels(outcome).inc(count)
 
     def note_disk(self, *, free_bytes: int, total_bytes: int) -> None:
         """Take note of the disk that the home is on."""

@@ -103,6 +103,8 @@ SERVICE_METRICS: tuple[Metric, ...] = (
            help="Time to the head of an answer."),
     Metric(name="bicycle_service_requests_refused_total", type="counter", labels=(),
            help="Requests of foreign hosts and origins."),
+    Metric(name="bicycle_service_spans_total", type="counter", labels=("outcome",),
+           help="Spans for a receiver of OpenTelemetry: sent, failed or dropped."),
     Metric(name="bicycle_service_tick_seconds", type="gauge", labels=(),
            help="Time that the last look at all jobs took."),
     Metric(name="bicycle_service_subscribers", type="gauge", labels=(),

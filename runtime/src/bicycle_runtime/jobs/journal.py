@@ -1,0 +1,160 @@
+"""The journal of a job: a line for each epoch that was sealed, beside its status.
+
+The status says what is; the journal what was, so that who looks once a second misses no epoch. The
+driver appends, in single writes; others read on from where they were. It is no part of what makes
+results right: it may be lost, and a disk that takes no line ends no job.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from bicycle_runtime.base.logging import log_event
+
+__all__ = ["EpochLine", "Journal", "JournalTail"]
+
+_LOG = logging.getLogger(__name__)
+_BYTES_MAX = 4 << 20
+_READ_BYTES_MAX = 1 << 20
+_INTERVAL_S = 0.5
+
+
+class EpochLine(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One epoch, or ``count`` of them that came close together, of which it is the last.
+
+    Times are in ms since 1970; durations are those of all of them together.
+    """
+
+    epoch: int
+    began_ms: int
+    sealed_ms: int
+    phases_ms: dict[str, float] = {}
+    records: int = 0
+    state_bytes: int = 0
+    count: int = 1
+
+    def joined(self, later: EpochLine) -> EpochLine:
+        """Return this line and a later one as one."""
+        names = {**self.phases_ms, **later.phases_ms}
+        phases = {n: self.phases_ms.get(n, 0.0) + later.phases_ms.get(n, 0.0) for n in names}
+        return EpochLine(
+            epoch=later.epoch, began_ms=self.began_ms, sealed_ms=later.sealed_ms, phases_ms=phases,
+            records=self.records + later.records, state_bytes=later.state_bytes,
+            count=self.count + later.count,
+        )  # fmt: skip
+
+
+class Journal:
+    """Appends lines, two a second at most; what comes faster becomes one line.
+
+    Args:
+        path: The file; of its predecessors one is kept.
+        job: The job, for the log.
+        bytes_max: When the file becomes the predecessor.
+    """
+
+    def __init__(self, path: Path, *, job: str, bytes_max: int = _BYTES_MAX) -> None:
+        self._path = path
+        self._bytes_max = bytes_max
+        self._job = job
+        self._waiting: EpochLine | None = None
+        self._written_s = -_INTERVAL_S
+        self._is_told = False
+
+    def take(self, line: EpochLine, *, now_s: float) -> None:
+        """Add an epoch; ``now_s`` is a clock that does not go back."""
+        self._waiting = line if self._waiting is None else self._waiting.joined(line)
+        if now_s - self._written_s >= _INTERVAL_S:
+            self._written_s = now_s
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits; a full disk is told in the log once."""
+        if self._waiting is None:
+            return
+        data = msgspec.json.encode(self._waiting) + b"\n"
+        self._waiting = None
+        try:
+            self._append(data)
+        except OSError as error:
+            if not self._is_told:
+                reason = error.strerror or str(error)
+                log_event(
+                    _LOG, "journal_not_written", level=logging.WARNING, job=self._job,
+                    reason=reason,
+                )  # fmt: skip
+            self._is_told = True
+
+    def _append(self, data: bytes) -> None:
+        number = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(number, data)
+            size = os.fstat(number).st_size
+        finally:
+            os.close(number)
+        if size >= self._bytes_max:
+            self._path.replace(_predecessor(self._path))
+
+
+class JournalTail:
+    """Reads a journal on from where it was, over a change of files.
+
+    Args:
+        path: The file; it need not be there.
+        is_whole: Begin with the first line; else with what is added from now on.
+    """
+
+    def __init__(self, path: Path, *, is_whole: bool = False) -> None:
+        self._path = path
+        self._file: tuple[int, int] | None = None
+        self._offset = 0
+        if not is_whole:
+            stat = _stat(path)
+            if stat is not None:
+                self._file, self._offset = (stat.st_dev, stat.st_ino), stat.st_size
+
+    def read(self) -> list[EpochLine]:
+        """Return the lines that are new, at most a MiB of them; the rest comes next time."""
+        stat = _stat(self._path)
+        if stat is None:
+            return []
+        file = (stat.st_dev, stat.st_ino)
+        found: list[EpochLine] = []
+        if self._file is not None and file != self._file:
+            former = _stat(_predecessor(self._path))
+            if former is not None and (former.st_dev, former.st_ino) == self._file:
+                found = self._lines(_predecessor(self._path))
+            self._offset = 0
+        self._file = file
+        if stat.st_size > self._offset:
+            found += self._lines(self._path)
+        return found
+
+    def _lines(self, path: Path) -> list[EpochLine]:
+        with path.open("rb") as stream:
+            stream.seek(self._offset)
+            data = stream.read(_READ_BYTES_MAX)
+        whole = data[: data.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        lines = []
+        for text in whole.splitlines():
+            try:
+                lines.append(msgspec.json.decode(text, type=EpochLine))
+            except msgspec.MsgspecError:  # Of a disk that was full in the middle of a line.
+                log_event(_LOG, "journal_line_unreadable", level=logging.WARNING, path=str(path))
+        return lines
+
+
+def _predecessor(path: Path) -> Path:
+    return path.with_name("journal.1.jsonl")
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Spans of epochs for a receiver of OpenTelemetry, where one is configured."""
