@@ -33,6 +33,7 @@ from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.users.redaction import JobSecrets
 from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_runtime.service.watching.fleet import Change, Fleet
 from bicycle_runtime.service.watching.states import State
@@ -300,7 +301,7 @@ def test_a_slow_reader_gets_one_change_that_has_everything():
 
 def test_the_log_is_read_on_where_it_was_left_in_whole_lines(home):
     folder = put_job(home, "job", is_ours=True)
-    readings = Readings(home, Fleet(), None, ManualClock())
+    readings = Readings(home, Fleet(), None, secrets=JobSecrets(home), clock=ManualClock())
     folder.log_path.write_bytes(b"".join(b"line %d\n" % n for n in range(10)) + b"unfinish")
 
     last = readings.logs("job", limit=2)

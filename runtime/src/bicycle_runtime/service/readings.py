@@ -25,7 +25,7 @@ from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.service.errors import GRAPH_UNKNOWN
 from bicycle_runtime.service.store.history import History
-from bicycle_runtime.service.users.redaction import redacted
+from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
@@ -43,10 +43,14 @@ class Readings:
         home: Where jobs are kept.
         fleet: Knows the status of each.
         history: Knows what failed before.
+        secrets: What of a job is never shown.
         clock: What ages are counted from.
     """
 
-    def __init__(self, home: Home, fleet: Fleet, history: History, clock: Clock) -> None:
+    def __init__(
+        self, home: Home, fleet: Fleet, history: History, *, secrets: JobSecrets, clock: Clock
+    ) -> None:
+        self._secrets = secrets
         self._home = home
         self._fleet = fleet
         self._history = history
@@ -59,7 +63,9 @@ class Readings:
             JOB_NOT_FOUND: there is no such job.
         """
         known = self._fleet.view.get(job)
-        return job_status(self._home, job) if known is None else known.status
+        if known is not None:
+            return known.status
+        return self._secrets.hide_in_status(job_status(self._home, job))
 
     def tasks(self, job: str) -> list[dict[str, Any]]:
         """Return a row for each operator of a job, with the counts of this run."""
@@ -169,7 +175,8 @@ class Readings:
             ) from None
         plain = redacted(request.to_json())
         shown = type(request).from_json(plain)
-        return {**plain, "command": shown.command_words("submit")}
+        words = self._secrets.hide(job, shown.command_words("submit"))
+        return {**self._secrets.hide(job, plain), "command": words}
 
     def logs(self, job: str, *, after: int | None = None, limit: int = 500) -> dict[str, Any]:
         """Return lines of the log of a job.
@@ -193,7 +200,8 @@ class Readings:
             size = os.fstat(stream.fileno()).st_size
             is_tail = after is None
             start = max(0, size - LOG_CHUNK_BYTES_MAX) if after is None else min(after, size)
-            return _lines(stream, start, limit, size, is_tail=is_tail, is_over=is_over)
+            page = _lines(stream, start, limit, size, is_tail=is_tail, is_over=is_over)
+        return {**page, "lines": self._secrets.hide(job, page["lines"])}
 
     def _storage(self, status: JobStatus) -> Any:
         return open_storage(status.checkpoint, patience_s=_STORAGE_PATIENCE_S)

@@ -40,6 +40,7 @@ from bicycle_runtime.service.users.owners import Owners, Quota
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Identity
+from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.sessions import Sessions
 from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
@@ -72,6 +73,7 @@ class Service:
         history: What was.
         operations: What was asked for.
         readings: What is read about one job when somebody asks; through ``slow``.
+        secrets: What of a job is never shown.
         plugins: Wheels that were uploaded.
         lookups: What is looked up in the state of jobs.
         watcher: Looks at the jobs.
@@ -102,6 +104,14 @@ class Service:
         self.watcher = Watcher(
             home, fleet=self.fleet, history=self.history, intents=self.operations,
             owners=self.owners, clock=clock,
+            self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done
+        )
+        self.plugins = Plugins(home)
+        self.secrets = JobSecrets(home)
+        self.readings = Readings(home, self.fleet, self.history, secrets=self.secrets, clock=clock)
+        self.watcher = Watcher(
+            home, fleet=self.fleet, history=self.history, intents=self.operations,
+            secrets=self.secrets, clock=clock,
         )  # fmt: skip
         self.lookups = StateLookups()
         self.metrics = MetricsText(self.fleet)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 from starlette.responses import Response
 
 from bicycle_runtime.api.routing import Call, answer_json
@@ -17,7 +18,8 @@ async def letters(call: Call) -> Response:
     found, following = await call.service.slow(
         dead_letters, home, call.job, operator=query.operator, after=query.after, limit=query.limit
     )
-    return answer_json({"items": found, "next": following})
+    items = call.service.secrets.hide(call.job, msgspec.to_builtins(found))
+    return answer_json({"items": items, "next": following})
 
 
 async def letter(call: Call) -> Response:
@@ -30,7 +32,7 @@ async def letter(call: Call) -> Response:
     )
     if is_revealed:
         await call.service.slow(_note, call, name)
-    return answer_json(found)
+    return answer_json(call.service.secrets.hide(call.job, found))
 
 
 def _note(call: Call, letter: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
 import msgspec
 from starlette.responses import Response
@@ -15,7 +16,9 @@ from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.metrics.metrics import job_samples
+from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.schema import TIERS
+from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 __all__ = [
@@ -45,7 +48,7 @@ async def job(call: Call) -> Response:
     plain = {
         "summary": known.summary,
         "metrics": job_metrics(known.status),
-        "status": known.status.to_json(),
+        "status": redacted(known.status.to_json()),
     }
     return answer_json(plain)
 
@@ -53,13 +56,22 @@ async def job(call: Call) -> Response:
 async def status(call: Call) -> Response:
     """Answer with the status of a job, as its file says it now."""
     found = await call.service.slow(job_status, call.service.home, call.job)
-    return answer_json({"status": found.to_json()})
+    return answer_json({"status": _shown(call.service, found)})
 
 
 async def statuses(call: Call) -> Response:
     """Answer with the statuses of all jobs, as their files say it now."""
-    found = await call.service.slow(list_jobs, call.service.home)
-    return answer_json({"items": [each.to_json() for each in found]})
+    service = call.service
+
+    def read() -> list[dict[str, Any]]:
+        return [_shown(service, each) for each in list_jobs(service.home)]
+
+    return answer_json({"items": await service.slow(read)})
+
+
+def _shown(service: Service, status: JobStatus) -> dict[str, Any]:
+    """Return a status as plain data without secrets."""
+    return redacted(service.secrets.hide_in_status(status).to_json())
 
 
 async def metrics(call: Call) -> Response:

@@ -21,6 +21,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.listing import LIMIT_MAX, JobQuery, list_page
 from bicycle_runtime.service.watching.workers import worker_rows
@@ -83,7 +84,7 @@ class JobManager(JobManagerServicer):
         detail = {
             "summary": known.summary,
             "metrics": job_metrics(known.status),
-            "status": known.status.to_json(),
+            "status": redacted(known.status.to_json()),
         }
         return message_of(shapes.JobDetail, detail)
 

@@ -42,6 +42,7 @@ from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import note_audit, note_event
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import redacted
+from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import Intent
@@ -107,6 +108,7 @@ class Operations:
         on_done: Callable[[Operation], None], *, owners: Owners, slots: Slots,
     ) -> None:  # fmt: skip
         self._control = control
+        self._secrets = JobSecrets(where.home)
         self._where = where
         self._fleet = fleet
         self._on_done = on_done
@@ -381,6 +383,7 @@ class Operations:
         error: dict[str, Any] | None,
     ) -> None:  # fmt: skip
         plain = json.loads(json.dumps({"result": result, "error": error}, default=str))
+        plain = self._secrets.hide(operation.job, redacted(plain))
         now_ms = self._where.clock.now_ms()
         over = msgspec.structs.replace(operation, state=state, ended_ms=now_ms, **plain)
         self._on_done(over)

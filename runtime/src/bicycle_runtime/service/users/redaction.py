@@ -1,17 +1,30 @@
 """Values that nobody is shown: those of parameters whose name says that they are secret.
 
+They are hidden by name where requests are shown, and by value in what their job says.
+
 References to a secret (``env:NAME``, ``file:PATH``) are no secrets, and are shown.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["HIDDEN", "redacted"]
+import msgspec
+
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.errors import SecretError
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["HIDDEN", "JobSecrets", "redacted"]
+
+T = TypeVar("T")
 
 HIDDEN = "***"
+_LENGTH_MIN = 6  # Shorter ones are parts of other words.
 _SECRET = re.compile(
     r"pass(word|wd|phrase)?|secret|token|credential|private|(api|access|auth)[-_.]?key|jaas|bearer",
     re.IGNORECASE,
@@ -35,8 +48,83 @@ def redacted(values: Mapping[str, Any]) -> dict[str, Any]:
 def _shown(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return redacted(value)
+    if isinstance(value, list | tuple):
+        return [_shown(name, each) for each in value]
     if not isinstance(value, str):
         return value
     if _SECRET.search(name) and not _REFERENCE.match(value):
         return HIDDEN if value else value
     return _USER_IN_URL.sub(rf"\1{HIDDEN}@", value)
+
+
+class JobSecrets:
+    """The secrets of jobs by their values, which are hidden wherever a job tells them.
+
+    They are what is given for parameters and settings whose names are those of secrets, and what
+    references lead to, as far as that can be read here. Jobs tell them in messages of errors, and
+    in what they log.
+
+    Args:
+        home: Where the requests of jobs lie.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self._kept: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {}
+
+    def hide(self, job: str, value: T) -> T:
+        """Return plain data of a job, or text, without them; what needs no change is the same."""
+        secrets = self._of(job)
+        return value if not secrets else _without(value, secrets)
+
+    def hide_in_status(self, status: JobStatus) -> JobStatus:
+        """Return a status without them; but for the place of its checkpoints, which is opened."""
+        secrets = self._of(status.id)
+        if not secrets:
+            return status
+        plain = _without(status.to_json(), secrets)
+        plain["checkpoint"] = status.checkpoint
+        return msgspec.convert(plain, JobStatus, str_keys=True)
+
+    def _of(self, job: str) -> tuple[str, ...]:
+        path = self._home.folder(job).request_path
+        try:
+            stat = path.stat()
+            stamp = (stat.st_mtime_ns, stat.st_size)
+            known = self._kept.get(job)
+            if known is None or known[0] != stamp:
+                known = self._kept[job] = (stamp, _secrets_in(json.loads(path.read_bytes())))
+        except (OSError, ValueError):
+            return ()
+        return known[1]
+
+
+def _secrets_in(request: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the secrets that a request has or names, the longest first."""
+    found: set[str] = set()
+    for group in ("params", "options", "engine", "spark"):
+        for name, value in dict(request.get(group) or {}).items():
+            if isinstance(value, str):
+                found |= _meant(name, value)
+    return tuple(sorted((each for each in found if len(each) >= _LENGTH_MIN), key=len))[::-1]
+
+
+def _meant(name: str, value: str) -> set[str]:
+    if not _REFERENCE.match(value):
+        return {value} if _SECRET.search(name) else set()
+    try:
+        return {Secret.parse(value).reveal()}
+    except (SecretError, ValueError):  # Nobody can read it here.
+        return set()
+
+
+def _without(value: Any, secrets: tuple[str, ...]) -> Any:
+    if isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret, HIDDEN)
+        return value
+    if isinstance(value, dict):
+        return {_without(n, secrets): _without(each, secrets) for n, each in value.items()}
+    if isinstance(value, list):
+        return [_without(each, secrets) for each in value]
+    return value

@@ -27,6 +27,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
 from bicycle_runtime.service.store.history import SAMPLED, History, KnownRow, Noted
 from bicycle_runtime.service.users.owners import Owners
+from bicycle_runtime.service.users.redaction import JobSecrets
 from bicycle_runtime.service.watching.deaths import Deaths
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
@@ -70,12 +71,15 @@ class Watcher:
         history: Gets what happened; knows what was so before this process.
         intents: See there.
         owners: Whose jobs they are.
+        secrets: What of a job is never shown.
         clock: The time of day.
     """
 
     def __init__(
         self, home: Home, *, fleet: Fleet, history: History, intents: Intents, owners: Owners,
         clock: Clock,
+        self, home: Home, *, fleet: Fleet, history: History, intents: Intents,
+        secrets: JobSecrets, clock: Clock,
     ) -> None:  # fmt: skip
         self._home = home
         self._fleet = fleet
@@ -83,6 +87,7 @@ class Watcher:
         self._intents = intents
         self._owners = owners
         self._clock = clock
+        self._secrets = secrets
         self._deaths = Deaths()
         self._seen: dict[str, _Seen] = {}
         self._rows: dict[str, KnownRow] = {}
@@ -262,9 +267,10 @@ class Watcher:
                 id=job, job=job, plugin="", state=JobState.FAILED, error=error.to_json(),
                 started_ms=stamp_ms, updated_ms=stamp_ms,
             )  # fmt: skip
-        if status is not None:
-            status.id = job  # What a folder is called is how commands know it.
-        return status
+        if status is None:
+            return None
+        status.id = job  # What a folder is called is how commands know it.
+        return self._secrets.hide_in_status(status)
 
     def _forget_the_dead(self) -> None:
         alive = {

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from bicycle_runtime.jobs.control.dead_letters import dead_letters
+from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letters
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
@@ -74,9 +75,11 @@ async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
     found, following = await site.service.slow(
         dead_letters, site.service.home, job.summary.job_id, after=after
     )
+    plain = site.service.secrets.hide(job.summary.job_id, msgspec.to_builtins(found))
+    shown = msgspec.convert(plain, list[DeadLetter])
     may_operate = request.state.identity.may(Role.OPERATOR)
     can_replay = may_operate and REPLAY.fits(job)
-    return {"letters": found, "following": following, "can_replay": can_replay}
+    return {"letters": shown, "following": following, "can_replay": can_replay}
 
 
 async def _graph(site: Site, job: KnownJob, _request: Request) -> Facts:
