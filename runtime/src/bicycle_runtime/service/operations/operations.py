@@ -55,6 +55,7 @@ _THREAD_COUNT = 8
 _CANCEL_THREAD_COUNT = 4
 _WAITING_MAX = 1_000
 _KEY_LENGTH_MAX = 200
+_NUMBER_MAX = 2**63 - 1  # SQLite knows no greater one.
 _INTENTS: dict[str, Intent] = {
     "stop": "stop", "drain": "drain", "suspend": "suspend", "cancel": "cancel",
 }  # fmt: skip
@@ -253,7 +254,7 @@ class Operations:
         Raises:
             OPERATION_UNKNOWN: there is none of this number.
         """
-        found = self._select("WHERE id = ?", (number,))
+        found = self._select("WHERE id = ?", (number,)) if abs(number) <= _NUMBER_MAX else []
         if not found:
             raise OPERATION_UNKNOWN(operation=number)
         return found[0]
