@@ -38,9 +38,8 @@ from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
 from bicycle_runtime.service.users.owners import Owners, Quota
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
-from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Identity
-from bicycle_runtime.service.users.redaction import JobSecrets, redacted
+from bicycle_runtime.service.users.redaction import JobSecrets
 from bicycle_runtime.service.users.sessions import Sessions
 from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
@@ -100,18 +99,11 @@ class Service:
             owners=self.owners, slots=Slots(slots),
         )  # fmt: skip
         self.plugins = Plugins(home, limit_of=lambda who: self.owners.quota(who).upload_bytes)
-        self.readings = Readings(home, self.fleet, self.history, clock)
-        self.watcher = Watcher(
-            home, fleet=self.fleet, history=self.history, intents=self.operations,
-            owners=self.owners, clock=clock,
-            self._control, Surroundings(home=home, clock=clock), self.fleet, self._operation_done
-        )
-        self.plugins = Plugins(home)
         self.secrets = JobSecrets(home)
         self.readings = Readings(home, self.fleet, self.history, secrets=self.secrets, clock=clock)
         self.watcher = Watcher(
             home, fleet=self.fleet, history=self.history, intents=self.operations,
-            secrets=self.secrets, clock=clock,
+            owners=self.owners, secrets=self.secrets, clock=clock,
         )  # fmt: skip
         self.lookups = StateLookups()
         self.metrics = MetricsText(self.fleet)

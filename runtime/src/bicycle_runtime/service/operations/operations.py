@@ -41,7 +41,6 @@ from bicycle_runtime.service.operations.kinds import KINDS, Surroundings
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import note_audit, note_event
 from bicycle_runtime.service.users.owners import Owners
-from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
 from bicycle_runtime.service.watching.fleet import Fleet

@@ -77,8 +77,6 @@ class Watcher:
 
     def __init__(
         self, home: Home, *, fleet: Fleet, history: History, intents: Intents, owners: Owners,
-        clock: Clock,
-        self, home: Home, *, fleet: Fleet, history: History, intents: Intents,
         secrets: JobSecrets, clock: Clock,
     ) -> None:  # fmt: skip
         self._home = home
