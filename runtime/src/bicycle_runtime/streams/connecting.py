@@ -19,7 +19,9 @@ from bicycle_runtime.streams.options import StreamerOptions
 __all__ = ["ENTRY_POINTS", "backend_of", "connect"]
 
 ENTRY_POINTS = "bicycle.streams"
-_BACKENDS: dict[str, str] = {}
+_BACKENDS = {
+    "file": "bicycle_runtime.streams.file.streamer:FileStreamer",
+}
 
 
 def connect(

@@ -7,6 +7,7 @@ cancelled call loses nothing: the message is given to the next call.
 from __future__ import annotations
 
 import asyncio
+import platform
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
@@ -47,6 +48,11 @@ class Subscription:
             raise ConsumerGroupIsSetError(group=self.group)
         if self.mode == "load-balanced" and self.group is None:
             raise ConsumerGroupNotSetError()
+
+    @property
+    def position_name(self) -> str:
+        """Whose position is kept: the group, or this host where none is named."""
+        return self.group or f"host-{platform.node() or 'unknown'}"
 
 
 class Consumer(ABC):

@@ -1,0 +1,54 @@
+"""Options of the file backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.streams.file.errors import BEACON_INTERVAL_INVALID
+from bicycle_runtime.streams.options import StreamerOptions
+
+__all__ = ["FileOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileOptions(StreamerOptions):
+    """What the streamer of a file can be told."""
+
+    create: Literal["never", "if-missing", "only"] = option(
+        "never", doc="Whether to make the file: never, if it is missing, or only if it is."
+    )
+    end_with_eos: bool = option(
+        False, doc="Whether the last producer marks the streams as ended when it ends."
+    )
+    beacon_interval_bytes: int = option(
+        1 << 20, low=1, high=1 << 30, doc="Bytes between beacons of a new file, a multiple of 1024."
+    )
+    file_size_limit_bytes: int = option(
+        16 << 30, low=1024, doc="How large the file may become; a message beyond it is refused."
+    )
+    fsync: Literal["never", "flush", "interval"] = option(
+        "never", doc="When a message survives a loss of power: with each flush, or at intervals."
+    )
+    fsync_interval_ms: int = option(
+        1_000, low=1, high=3_600_000, doc="Time between two syncs with fsync=interval."
+    )
+    linger_ms: int = option(
+        5, low=0, high=60_000, doc="How long a message may wait in memory that nobody flushes."
+    )
+    write_buffer_bytes: int = option(
+        256 << 10, low=1, high=1 << 30, doc="From how many bytes on messages are written at once."
+    )
+    poll_interval_ms: int = option(
+        20, low=1, high=60_000, doc="How often a consumer at the end looks for further messages."
+    )
+    positions: Path | None = option(
+        None, doc="The database of committed positions; FILE.positions beside the file if unset."
+    )
+
+    def __post_init__(self) -> None:
+        super(FileOptions, self).__post_init__()  # slots=True makes another class.
+        if self.beacon_interval_bytes % 1024:
+            raise BEACON_INTERVAL_INVALID(address="file://", found=self.beacon_interval_bytes)

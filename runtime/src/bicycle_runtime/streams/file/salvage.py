@@ -1,0 +1,49 @@
+"""The next whole message behind damage: whatever is wrong before it, it has a right checksum."""
+
+from __future__ import annotations
+
+import re
+
+from bicycle_runtime.streams.file.errors import FileFormatError
+from bicycle_runtime.streams.file.view import CutOffError, FileView
+from bicycle_runtime.streams.messages import Message
+
+__all__ = ["next_message", "whole_message"]
+
+_KEY = re.compile(rb"[A-Za-z0-9._-]+")
+
+
+def next_message(view: FileView, offset: int) -> int | None:
+    """Return where the next whole message begins: before the next beacon, or where one says."""
+    while offset < view.size:
+        number = offset // view.interval + 1
+        limit = min(view.size, number * view.interval)
+        data = view.read(offset, limit - offset)
+        for at, size in enumerate(data):
+            name = data[at + 1 : at + 1 + size]
+            is_name = size == len(name) and _KEY.fullmatch(name) is not None
+            may_be_cut = size > len(name) and (not name or _KEY.fullmatch(name) is not None)
+            if (is_name or may_be_cut) and whole_message(view, offset + at) is not None:
+                return offset + at
+        if (start := _start_behind(view, number)) is not None:
+            return start
+        offset = limit + 1
+    return None
+
+
+def _start_behind(view: FileView, number: int) -> int | None:
+    try:
+        start = view.start_behind(number)
+    except (CutOffError, FileFormatError):
+        return None
+    return start if start == view.size or whole_message(view, start) is not None else None
+
+
+def whole_message(view: FileView, offset: int) -> tuple[Message, int] | None:
+    """Return the whole message that begins at an offset, and where it ends; None if none does."""
+    try:
+        head = view.head(offset)
+        payload, end = view.payload(head)
+    except (CutOffError, FileFormatError):
+        return None
+    return Message(head.key, head.shard_id, head.sequence, head.timestamp_ms, payload), end

@@ -1,0 +1,175 @@
+"""Damage in files: it is told, and costs the messages that it hits and no others."""
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bicycle_runtime.streams import StreamConnectError, connect
+from bicycle_runtime.streams.file.errors import FileFormatError
+from bicycle_runtime.streams.file.repairing import repair, verify
+from tests.unit.streams.ss_decoder import decode
+
+
+def make(path, payloads, *, interval=1024, end=True):
+    """Write messages of streams a and b in turns."""
+    path.unlink(missing_ok=True)
+
+    async def scenario():
+        options = {
+            "create": "only",
+            "beacon_interval_bytes": interval,
+            "end_with_eos": end,
+        }
+        async with connect(f"file://{path}", options) as streamer:
+            producer = await streamer.create_generic_producer()
+            for number, payload in enumerate(payloads):
+                producer.send_to("ab"[number % 2], payload)
+
+    asyncio.run(scenario())
+    return path.read_bytes()
+
+
+def flip(data, at, bit=1):
+    return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
+
+
+def repaired(path):
+    output = path.with_name("repaired.ss")
+    output.unlink(missing_ok=True)
+    report = repair(path, output)
+    return report, decode(output.read_bytes())
+
+
+def test_an_intact_file_is_intact_and_repaired_to_the_same_messages(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"x" * n for n in range(60)])
+
+    report, found = repaired(path)
+
+    assert verify(path) == report
+    assert (report.is_intact, report.message_count, report.has_ended) == (True, 60, True)
+    assert report.by_stream == {"a": 30, "b": 30}
+    assert (found.messages, found.has_ended) == (decode(data).messages, True)
+
+
+def test_a_flipped_bit_in_a_payload_costs_that_message(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(60)])
+    path.write_bytes(flip(data, data.index(b"payload-017")))
+
+    report, found = repaired(path)
+
+    assert [(b.stream, b.sequence) for b in report.broken] == [("b", 9)]
+    assert found.messages == [m for m in decode(data).messages if (m[0], m[2]) != ("b", 9)]
+    assert path.read_bytes() != data
+
+
+def test_a_flipped_bit_in_a_size_costs_that_message(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(60)])
+    path.write_bytes(flip(data, data.index(b"payload-017") - 1, 64))
+
+    report, found = repaired(path)
+
+    assert [(b.stream, b.sequence) for b in report.broken] == [("b", 9)]
+    assert found.messages == [m for m in decode(data).messages if (m[0], m[2]) != ("b", 9)]
+
+
+def test_a_flipped_bit_in_a_beacon_costs_nothing(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"x" * 100] * 60)
+    path.write_bytes(flip(data, 2048 + 4))
+
+    report, found = repaired(path)
+
+    assert found.messages == decode(data).messages
+    assert ["beacon" in b.problem for b in report.broken] == [True]
+
+
+def test_a_file_that_was_cut_has_all_but_the_last_message(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"x" * 100] * 30, end=False)
+    path.write_bytes(data[:-1])
+
+    report, found = repaired(path)
+
+    assert found.messages == decode(data).messages[:-1]
+    assert [b.problem for b in report.broken] == ["the file ends inside a message"]
+
+
+@given(
+    st.lists(st.binary(max_size=1500), min_size=1, max_size=20),
+    st.data(),
+)
+@settings(max_examples=150, deadline=None)
+def test_one_flipped_bit_costs_at_most_what_it_touches(tmp_path_factory, payloads, data):
+    path = tmp_path_factory.mktemp("damage") / "events.ss"
+    whole = make(path, payloads)
+    before = decode(whole).messages
+    at = data.draw(st.integers(128, len(whole) - 1), label="byte")
+    path.write_bytes(flip(whole, at, 1 << data.draw(st.integers(0, 7), label="bit")))
+
+    report, found = repaired(path)
+
+    lost = [message for message in before if message not in found.messages]
+    invented = [message for message in found.messages if message not in before]
+    assert len(lost) <= 1
+    # The header of a message has no checksum: a flip there is a message with another name or time.
+    assert len(invented) <= 1
+    assert {m[4] for m in invented} <= {b"EOS", *(m[4] for m in lost)}
+    assert not lost or invented or report.broken
+    path.unlink()
+
+
+def test_a_file_with_a_broken_header_is_refused(tmp_path):
+    path = tmp_path / "events.ss"
+    path.write_bytes(flip(make(path, [b"x"]), 0))
+
+    with pytest.raises(FileFormatError):
+        verify(path)
+
+
+def test_a_repair_writes_over_nothing(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"x"])
+
+    with pytest.raises(StreamConnectError):
+        repair(path, path)
+    assert path.read_bytes() == data
+
+
+def test_a_damaged_file_is_told_to_who_reads_and_to_who_appends(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"first", b"second", b"third"])
+    path.write_bytes(flip(data, data.index(b"second")))
+
+    async def reading():
+        async with connect(f"file://{path}") as streamer:
+            consumer = await streamer.create_consumer(["a", "b"], start="earliest", is_live=False)
+            first = await consumer.next()
+            with pytest.raises(FileFormatError) as caught:
+                await consumer.next()
+            return first.payload, caught.value.facts["offset"]
+
+    payload, offset = asyncio.run(reading())
+
+    assert payload == b"first"
+    assert offset == data.index(b"\x01b")
+
+
+def test_nothing_is_appended_behind_damage_that_has_messages_behind_it(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [b"first", b"second", b"third"], end=False)
+    path.write_bytes(
+        broken := flip(data, data.index(b"second") - 4, 1)
+    )  # Its size is far too large.
+
+    async def appending():
+        async with connect(f"file://{path}") as streamer:
+            await streamer.create_producer("a")
+
+    with pytest.raises(FileFormatError):
+        asyncio.run(appending())
+    assert path.read_bytes() == broken
