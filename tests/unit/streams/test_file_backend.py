@@ -15,7 +15,7 @@ from bicycle_runtime.streams import (
     UnacknowledgedError,
     connect,
 )
-from bicycle_runtime.streams.file.errors import FileFormatError, FileLimitError, FileRemovedError
+from bicycle_runtime.streams.file.errors import FileFormatError
 from bicycle_runtime.streams.file.writing import FileWriter
 from tests.unit.streams.ss_decoder import decode
 
@@ -224,7 +224,7 @@ def test_a_limit_refuses_the_message_that_would_cross_it_and_no_other(tmp_path):
     async def scenario(streamer):
         producer = await send(streamer, [1])
         for call in (producer.send, lambda payload: producer.send_many([payload])):
-            with pytest.raises(FileLimitError):
+            with pytest.raises(StreamError, match="BIC-2641"):
                 call(b"x" * 3000)
         producer.send("2")
 
@@ -265,7 +265,7 @@ def test_a_failed_write_is_told_and_leaves_whole_messages(tmp_path, monkeypatch)
             producer.send("3")
         return caught.value.code
 
-    with pytest.raises(StreamError):  # The message is lost, and whoever ends the producer hears it.
+    with pytest.raises(StreamError):  # Ending tells it once more.
         run(tmp_path, scenario)
     assert [m[4] for m in decode(path.read_bytes()).messages] == [b"1"]
 
@@ -275,7 +275,7 @@ def test_a_removed_file_is_told_to_who_waits_at_its_end(tmp_path):
         consumer = await streamer.create_consumer("a")
         waiting = asyncio.create_task(consumer.next())
         (tmp_path / "events.ss").unlink()
-        with pytest.raises(FileRemovedError):
+        with pytest.raises(StreamError, match="BIC-2640"):
             await waiting
         return True
 

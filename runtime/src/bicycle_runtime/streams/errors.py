@@ -215,3 +215,29 @@ class UnacknowledgedError(StreamError):
     code = "BIC-2626"
     message = "group {group!r} of {address} holds {waiting} messages that nobody acknowledged"
     fix = "call ack(message) for each message that is done, or raise unacknowledged_max"
+
+
+LINE_UNREADABLE = StreamError.row(
+    "BIC-2650",
+    "a line of {address} has a head that cannot be read: {part!r} in {line!r}",
+    cause="A line begins with '[' and what follows is no head of a message.",
+    fix="write `[time | key | sequence | shard] payload`, or a payload that begins otherwise",
+)
+LINE_NOT_TEXT = StreamError.row(
+    "BIC-2651",
+    "a line of {address} is not UTF-8: {reason}",
+    cause="A line between programs holds bytes that are no text.",
+    fix="send text: JSON, or base64 for what is binary",
+)
+PAYLOAD_NOT_A_LINE = StreamUnsupportedError.row(
+    "BIC-2652",
+    "{backend} sends lines, and this payload is none: {reason}",
+    cause="A payload for a backend of lines is not text, or has a line end in it.",
+    fix="send one line of text: JSON without indents, or base64 for what is binary",
+)
+STREAMER_IN_USE = StreamConnectError.row(
+    "BIC-2653",
+    "{address} is in use by another streamer of this process",
+    cause="Two streamers of one process want the standard input and output.",
+    fix="share one streamer, or disconnect the first",
+)

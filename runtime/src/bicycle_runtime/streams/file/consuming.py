@@ -13,9 +13,9 @@ from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.errors import SeekError, StreamEndedError, StreamUnsupportedError
 from bicycle_runtime.streams.file.errors import (
     FILE_CUT_OFF,
+    FILE_REMOVED,
     GROUP_DIFFERS,
     FileFormatError,
-    FileRemovedError,
 )
 from bicycle_runtime.streams.file.format import HEADER_SIZE
 from bicycle_runtime.streams.file.options import FileOptions
@@ -124,7 +124,7 @@ class FileFeed:
                 size = self._reader.offset
                 continue
             if not _is_at(self._view.descriptor, self._view.path):
-                raise FileRemovedError(address=str(self._view.path), path=str(self._view.path))
+                raise FILE_REMOVED(path=str(self._view.path))
             await asyncio.sleep(self._poll_s)
 
 

@@ -69,26 +69,22 @@ FILE_CUT_OFF = FileFormatError.row(
     "BIC-2639",
     "{path} ends inside a message, at byte {offset}",
     cause="The writer died while it wrote, or still writes; nothing behind this place is there.",
-    fix="read it live to wait for the rest; whoever appends next cuts the unfinished message off",
+    fix="read it live to wait for the rest; the next writer cuts the unfinished message off",
 )
 
 
-class FileRemovedError(StreamError):
-    """The file that is read or written is no longer at its path."""
-
-    code = "BIC-2640"
-    message = "the file {path} was removed or replaced"
-    fix = "connect again to read what is there now"
-
-
-class FileLimitError(StreamError):
-    """A message would make the file larger than it may be; it was not written."""
-
-    code = "BIC-2641"
-    message = "{path} would grow beyond {limit_bytes} bytes"
-    fix = "send to a new file, or raise file_size_limit_bytes"
-
-
+FILE_REMOVED = StreamError.row(
+    "BIC-2640",
+    "the file {path} was removed or replaced",
+    cause="The file that is read is no longer at its path.",
+    fix="connect again to read what is there now",
+)
+FILE_LIMIT = StreamError.row(
+    "BIC-2641",
+    "{path} would grow beyond {limit_bytes} bytes; the message was not written",
+    cause="A message would make the file larger than it may be.",
+    fix="send to a new file, or raise file_size_limit_bytes",
+)
 MESSAGE_TOO_LARGE = StreamError.row(
     "BIC-2642",
     "a message of {size_bytes} bytes does not fit into {path}: 4 GiB is the largest",

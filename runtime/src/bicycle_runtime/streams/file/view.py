@@ -75,7 +75,7 @@ class FileView:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Open a file to read it; whoever calls this closes the view."""
+        """Open a file to read it; the caller closes the view."""
         descriptor = open_to_read(path)
         try:
             return cls(path, descriptor)

@@ -1,0 +1,90 @@
+"""Messages as lines of text: ``[time | key | sequence | shard] payload``, or parts of that head.
+
+Standard input and output and sockets speak lines, and so do commands that show messages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import (
+    LINE_UNREADABLE,
+    PAYLOAD_NOT_A_LINE,
+    StreamError,
+)
+from bicycle_runtime.streams.messages import MessageHeader, Timestamp
+
+__all__ = ["BROADCAST", "LineHead", "format_line", "line_payload", "parse_line"]
+
+BROADCAST = StreamKey("broadcast")
+_HEAD = re.compile(r"\[([^\]]+)\]")
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?")
+
+
+class LineHead(NamedTuple):
+    """What a line says of its message; None where it says nothing."""
+
+    timestamp_ms: int | None = None
+    stream_key: StreamKey | None = None
+    sequence: int | None = None
+    shard_id: int | None = None
+
+
+def parse_line(line: str, address: str) -> tuple[LineHead, str]:
+    """Return head and payload of a line.
+
+    Raises:
+        StreamError: the line has a head that is none.
+
+    Example:
+        >>> head, payload = parse_line("[2022-01-02T03:04:05 | clicks | 7] ada", "stdio://")
+        >>> head.timestamp_ms, head.stream_key, head.sequence, head.shard_id, payload
+        (1641092645000, StreamKey('clicks'), 7, None, 'ada')
+    """
+    found = _HEAD.match(line)
+    if found is None:
+        return LineHead(), line
+    parts = [part.strip() for part in found[1].split("|")]
+    rest = list(parts)
+    timestamp_ms = None
+    try:
+        if _TIME.fullmatch(rest[0]):
+            timestamp_ms = int(Timestamp.parse(rest.pop(0)))
+        key = StreamKey(rest.pop(0)) if rest else None
+        sequence = _number(rest.pop(0)) if rest else None
+        shard_id = _number(rest.pop(0)) if rest else None
+    except (StreamError, ValueError):
+        part = parts[len(parts) - len(rest) - 1]
+        raise LINE_UNREADABLE(address=address, part=part, line=line[:80]) from None
+    if rest:
+        raise LINE_UNREADABLE(address=address, part=rest[0], line=line[:80])
+    return LineHead(timestamp_ms, key, sequence, shard_id), line[found.end() :].strip()
+
+
+def format_line(header: MessageHeader, payload: str) -> str:
+    """Return a message as a line, without its end."""
+    head = f"{header.timestamp} | {header.stream_key} | {header.sequence} | {header.shard_id}"
+    return f"[{head}] {payload}"
+
+
+def line_payload(payload: bytes, backend: str) -> str:
+    """Return a payload as the text of one line.
+
+    Raises:
+        StreamUnsupportedError: it is not text, or more than a line.
+    """
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError as error:
+        raise PAYLOAD_NOT_A_LINE(backend=backend, reason=str(error)) from None
+    if "\n" in text or "\r" in text:
+        raise PAYLOAD_NOT_A_LINE(backend=backend, reason="it has an end of line in it")
+    return text
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(text)
+    return int(text)

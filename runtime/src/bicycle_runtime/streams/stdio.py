@@ -1,0 +1,176 @@
+"""Streams on standard input and output: each message is a line, so that programs make a pipe.
+
+There is one streamer of this kind in a process, since there is one standard input. A thread reads
+it from the first consumer on, and waits while consumers have no room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import BinaryIO, ClassVar
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.options import option
+from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
+from bicycle_runtime.streams.consuming import Consumer, Subscription
+from bicycle_runtime.streams.contract import Capabilities, Streamer
+from bicycle_runtime.streams.delivering import Hub, HubConsumer, QueuedSender
+from bicycle_runtime.streams.errors import (
+    LINE_NOT_TEXT,
+    STREAMER_IN_USE,
+    ConnectionLostError,
+    StreamEndedError,
+    StreamError,
+)
+from bicycle_runtime.streams.lines import BROADCAST, format_line, line_payload, parse_line
+from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.options import Durability, StreamerOptions
+from bicycle_runtime.streams.producing import Sender
+
+__all__ = ["LineDecoder", "StdioOptions", "StdioStreamer"]
+
+_CHUNK_SIZE = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StdioOptions(StreamerOptions):
+    """What the streamer of standard input and output can be told."""
+
+    loopback: bool = option(
+        False, doc="Whether what is sent also comes back to consumers of this streamer."
+    )
+
+
+class LineDecoder:
+    """Makes messages of lines, and numbers those that have no sequence.
+
+    Args:
+        address: Where lines come from, for messages of errors.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._now_ms = SystemClock().now_ms
+        self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
+
+    def decode(self, line: bytes) -> Message | StreamError:
+        """Return the message of a line, or what is wrong with it."""
+        try:
+            head, payload = parse_line(line.decode(), self._address)
+        except UnicodeDecodeError as error:
+            return LINE_NOT_TEXT(address=self._address, reason=str(error))
+        except StreamError as error:
+            return error
+        key = BROADCAST if head.stream_key is None else head.stream_key
+        shard_id = head.shard_id or 0
+        sequence = self._sequences[key, shard_id] if head.sequence is None else head.sequence
+        self._sequences[key, shard_id] = sequence + 1
+        time_ms = self._now_ms() if head.timestamp_ms is None else head.timestamp_ms
+        return Message(key, shard_id, sequence, time_ms, payload.encode())
+
+
+class StdioStreamer(Streamer):
+    """Streams on standard input and output.
+
+    Args:
+        uri: ``stdio://``.
+        options: ``StdioOptions``.
+    """
+
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        modes=frozenset({"real-time", "load-balanced"}), is_binary=False
+    )
+    options_type: ClassVar[type[StreamerOptions]] = StdioOptions
+    options: StdioOptions
+    in_use: ClassVar[StdioStreamer | None] = None
+
+    def __init__(self, uri: StreamerUri, options: StdioOptions) -> None:
+        super().__init__(uri, options)
+        self._hub = Hub()
+        self._reader: threading.Thread | None = None
+
+    async def _open(self) -> None:
+        if StdioStreamer.in_use is not None:
+            raise STREAMER_IN_USE(address=str(self.uri))
+        StdioStreamer.in_use = self
+
+    async def _close(self) -> None:
+        StdioStreamer.in_use = None
+        self._hub.end(StreamEndedError(address=str(self.uri)))
+
+    async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
+        hub = self._hub if self.options.loopback else None
+        return _StdioSender(str(self.uri), self.options, sys.stdout.buffer, hub)
+
+    async def _make_consumer(self, subscription: Subscription) -> Consumer:
+        consumer = HubConsumer(str(self.uri), subscription, self.options, self._hub)
+        if self._reader is None and not self.options.loopback:
+            self._reader = threading.Thread(
+                target=self._read,
+                args=(sys.stdin.buffer, asyncio.get_running_loop()),
+                name="standard input",
+                daemon=True,  # Nothing ends a read of a terminal but the terminal.
+            )
+            self._reader.start()
+        return consumer
+
+    def _read(self, stream: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
+        """Read lines to the end of the input; runs on a thread of its own."""
+        decoder = LineDecoder(str(self.uri))
+        rest = b""
+        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody reads any more.
+            while chunk := _read_some(stream):
+                *lines, rest = (rest + chunk).split(b"\n")
+                self._offer(decoder, lines, loop)
+            self._offer(decoder, [rest] if rest else [], loop)
+            end = StreamEndedError(address=str(self.uri))
+            loop.call_soon_threadsafe(self._hub.end, end)
+
+    def _offer(
+        self, decoder: LineDecoder, lines: list[bytes], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        items = [decoder.decode(line) for raw in lines if (line := raw.strip())]
+        if self._hub.end_error is None:
+            asyncio.run_coroutine_threadsafe(self._hub.offer(items), loop).result()
+
+
+def _read_some(stream: BinaryIO) -> bytes:
+    read1 = getattr(stream, "read1", stream.read)
+    return bytes(read1(_CHUNK_SIZE))
+
+
+class _StdioSender(QueuedSender):
+    """Writes lines to standard output, on a thread, since a full pipe makes a write wait."""
+
+    def __init__(
+        self, address: str, options: StdioOptions, stream: BinaryIO, hub: Hub | None
+    ) -> None:
+        super().__init__(address, options)
+        self._stream = stream
+        self._hub = hub
+        self._clock = SystemClock()
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def _check(self, payload: bytes) -> None:
+        line_payload(payload, self.address)
+
+    async def _write(self, messages: list[Message]) -> None:
+        lines = [format_line(m.header, m.payload.decode()) + "\n" for m in messages if m.payload]
+        data = "".join(lines).encode()
+        try:
+            await asyncio.to_thread(self._put, data)
+        except OSError as error:
+            raise ConnectionLostError(address=self.address, reason=str(error)) from None
+        if self._hub is not None:
+            await self._hub.offer(messages)
+
+    def _put(self, data: bytes) -> None:
+        self._stream.write(data)
+        self._stream.flush()
