@@ -1,6 +1,6 @@
 """Waits on purpose inside an epoch: pauses before retries, records that are held at a rate.
 
-Whoever watches how long an epoch takes must not take them for a call that never comes back. So a
+What watches how long an epoch takes must not take them for a call that never comes back. So a
 wait is told before it begins; what several calls wait at the same time counts once.
 """
 
