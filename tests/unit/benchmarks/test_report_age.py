@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/benchmarks.md").read_text("utf-8")
 TOLD = re.compile(
     r"<!-- begin ([\w-]+) -->\n(?:(?!<!-- end).)*?"
-    r"^- measured: [\d-]+ on commit (\w+) \(code (\w+)\)",
+    r"^- measured: [\d-]+ on commit (\w+)(?: and changes)? \(code (\w+)\)",
     re.MULTILINE | re.DOTALL,
 )
 CHANGED = "; **the code has changed since**"

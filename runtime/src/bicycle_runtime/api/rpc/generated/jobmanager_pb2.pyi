@@ -150,7 +150,7 @@ class WaitOperationRequest(_message.Message):
     def __init__(self, id: _Optional[int] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
 
 class JobSummary(_message.Message):
-    __slots__ = ("job_id", "name", "plugin", "plugin_version", "state", "reason", "start_time", "end_time", "updated_ms", "tasks_total", "tasks_running", "epoch", "records", "records_total", "records_per_second", "lag_records", "lag_bytes", "lag_ms", "errors", "late", "restarts", "state_bytes", "watermark_ms", "is_frozen", "attention", "attention_rank")
+    __slots__ = ("job_id", "name", "plugin", "plugin_version", "state", "reason", "start_time", "end_time", "updated_ms", "tasks_total", "tasks_running", "epoch", "records", "records_total", "records_per_second", "lag_records", "lag_bytes", "lag_ms", "errors", "late", "restarts", "state_bytes", "watermark_ms", "is_frozen", "attention", "attention_rank", "owner")
     JOB_ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     PLUGIN_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +177,7 @@ class JobSummary(_message.Message):
     IS_FROZEN_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_FIELD_NUMBER: _ClassVar[int]
     ATTENTION_RANK_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
     job_id: str
     name: str
     plugin: str
@@ -203,7 +204,8 @@ class JobSummary(_message.Message):
     is_frozen: bool
     attention: _containers.RepeatedScalarFieldContainer[str]
     attention_rank: int
-    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., plugin: _Optional[str] = ..., plugin_version: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., start_time: _Optional[int] = ..., end_time: _Optional[int] = ..., updated_ms: _Optional[int] = ..., tasks_total: _Optional[int] = ..., tasks_running: _Optional[int] = ..., epoch: _Optional[int] = ..., records: _Optional[int] = ..., records_total: _Optional[int] = ..., records_per_second: _Optional[float] = ..., lag_records: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., errors: _Optional[int] = ..., late: _Optional[int] = ..., restarts: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watermark_ms: _Optional[int] = ..., is_frozen: _Optional[bool] = ..., attention: _Optional[_Iterable[str]] = ..., attention_rank: _Optional[int] = ...) -> None: ...
+    owner: str
+    def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., plugin: _Optional[str] = ..., plugin_version: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., start_time: _Optional[int] = ..., end_time: _Optional[int] = ..., updated_ms: _Optional[int] = ..., tasks_total: _Optional[int] = ..., tasks_running: _Optional[int] = ..., epoch: _Optional[int] = ..., records: _Optional[int] = ..., records_total: _Optional[int] = ..., records_per_second: _Optional[float] = ..., lag_records: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., errors: _Optional[int] = ..., late: _Optional[int] = ..., restarts: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watermark_ms: _Optional[int] = ..., is_frozen: _Optional[bool] = ..., attention: _Optional[_Iterable[str]] = ..., attention_rank: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class JobMetrics(_message.Message):
     __slots__ = ("records_in", "records_out")
@@ -224,7 +226,7 @@ class JobDetail(_message.Message):
     def __init__(self, summary: _Optional[_Union[JobSummary, _Mapping]] = ..., metrics: _Optional[_Union[JobMetrics, _Mapping]] = ..., status: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
 
 class Operation(_message.Message):
-    __slots__ = ("id", "actor", "job", "kind", "facts", "state", "asked_ms", "ended_ms", "result", "error")
+    __slots__ = ("id", "actor", "job", "kind", "facts", "state", "asked_ms", "ended_ms", "result", "error", "reason")
     ID_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
     JOB_FIELD_NUMBER: _ClassVar[int]
@@ -235,6 +237,7 @@ class Operation(_message.Message):
     ENDED_MS_FIELD_NUMBER: _ClassVar[int]
     RESULT_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
     id: int
     actor: str
     job: str
@@ -245,7 +248,8 @@ class Operation(_message.Message):
     ended_ms: int
     result: _struct_pb2.Struct
     error: _struct_pb2.Struct
-    def __init__(self, id: _Optional[int] = ..., actor: _Optional[str] = ..., job: _Optional[str] = ..., kind: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[str] = ..., asked_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ...) -> None: ...
+    reason: str
+    def __init__(self, id: _Optional[int] = ..., actor: _Optional[str] = ..., job: _Optional[str] = ..., kind: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[str] = ..., asked_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ClusterInfo(_message.Message):
     __slots__ = ("version", "home", "started_ms", "uptime_ms", "jobs", "states", "running", "attention", "records_per_second", "lag_records", "tasks_total", "tasks_running")
