@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Collection
-from concurrent.futures import Future
 from urllib.parse import urlencode
 
 from starlette.datastructures import Headers
@@ -28,6 +27,7 @@ from bicycle_runtime.api.errors import (
     plain_answer,
 )
 from bicycle_runtime.api.exchange import Exchange
+from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.routing import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
 from bicycle_runtime.base.logging import log_event
@@ -144,23 +144,11 @@ class Guard:
             return
         if code in (HostUnknownError.code, ForeignOriginError.code):
             self._service.figures.count_refused()
-        entry = {
-            "actor": scope["state"]["identity"].name,
-            "address": scope["state"]["address"],
-            "action": scope["method"],
-            "target": scope["path"][:200],
-            "outcome": "refused",
-        }
-        now_ms = self._service.clock.now_ms()
-        written = self._service.history.note_audit(entry, {"code": code}, at_ms=now_ms)
-        written.add_done_callback(functools.partial(_log_lost, entry))
-
-
-def _log_lost(entry: dict[str, str], written: Future[None]) -> None:
-    """Tell that a line of the audit log could not be written: the disk is full, say."""
-    error = written.exception()
-    if error is not None:
-        log_event(_LOG, "audit_line_lost", level=logging.ERROR, error=error, **entry)
+        state = scope["state"]
+        note_refused(
+            self._service, state["identity"], state["address"],
+            action=scope["method"], target=scope["path"], code=code,
+        )  # fmt: skip
 
 
 def _to_login(scope: Scope, error: BicycleError) -> Response | None:

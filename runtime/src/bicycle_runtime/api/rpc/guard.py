@@ -16,6 +16,7 @@ from typing import Any
 import grpc
 
 from bicycle_runtime.api.errors import REQUEST_BROKE, answer_code, plain_answer
+from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.entrance import Entrance
@@ -154,19 +155,14 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
             log_event(_LOG, "request_broke", level=logging.ERROR, error=error, path=method)
             error = REQUEST_BROKE(path=method, exception=type(error).__name__)
         if method in self._writes:
-            self._note_refused(method, error.code)
+            who = asking()
+            note_refused(
+                self._service, who.identity, who.address,
+                action="gRPC", target=method, code=error.code,
+            )  # fmt: skip
         code = _STATUS.get(answer_code(error), grpc.StatusCode.INTERNAL)
         trailing = ((ERROR_KEY, json.dumps(plain_answer(error)).encode()),)
         await context.abort(code, f"{error.code} {error.summary}", trailing)
-
-    def _note_refused(self, method: str, code: str) -> None:
-        who = asking()
-        entry = {
-            "actor": who.identity.name, "address": who.address, "action": "gRPC",
-            "target": method, "outcome": "refused",
-        }  # fmt: skip
-        now_ms = self._service.clock.now_ms()
-        self._service.history.note_audit(entry, {"code": code}, at_ms=now_ms)
 
 
 def _address(peer: str) -> str:

@@ -1,0 +1,49 @@
+"""Refused changes in the audit log, whichever door refused them."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.roles import Identity
+
+__all__ = ["note_refused"]
+
+_LOG = logging.getLogger(__name__)
+_TARGET_LENGTH_MAX = 200
+
+
+def note_refused(
+    service: Service, identity: Identity, address: str, *, action: str, target: str, code: str
+) -> None:
+    """Hand a line to the audit log, before the refusal is answered; one that is lost is logged.
+
+    Args:
+        service: Whose log it is.
+        identity: Who asked.
+        address: From where.
+        action: What was tried.
+        target: On what; a long one is cut.
+        code: Of the error.
+    """
+    entry = {
+        "actor": identity.name,
+        "address": address,
+        "action": action,
+        "target": target[:_TARGET_LENGTH_MAX],
+        "outcome": "refused",
+    }
+    now_ms = service.clock.now_ms()
+    written = service.history.note_audit(entry, {"code": code}, at_ms=now_ms)
+    written.add_done_callback(functools.partial(_log_lost, entry))
+
+
+def _log_lost(entry: Mapping[str, str], written: Future[None]) -> None:
+    """Tell that a line of the audit log could not be written: the disk is full, say."""
+    error = written.exception()
+    if error is not None:
+        log_event(_LOG, "audit_line_lost", level=logging.ERROR, error=error, **entry)
