@@ -35,6 +35,10 @@ def extension(offers):
     return module
 
 
+def tide(offers):
+    return Extension(name="tide", load=lambda: extension(offers))
+
+
 def broken():
     raise RuntimeError("no such sea")
 
@@ -42,7 +46,7 @@ def broken():
 def test_an_extension_adds_a_format_and_harms_no_other():
     place = f"{__name__}:Reversed"
     found = find_formats(
-        [("tide", lambda: extension({"reversed": place, "json": place})), ("flood", broken)]
+        [tide({"reversed": place, "json": place}), Extension(name="flood", load=broken)]
     )
 
     codec = found.codec("reversed", None, {"a": 1})
@@ -55,7 +59,7 @@ def test_an_extension_adds_a_format_and_harms_no_other():
 
 @pytest.mark.parametrize("offers", [{"a": "no place"}, {"a": 3}, {1: "m:C"}, 7])
 def test_an_offer_that_is_none_is_refused(offers):
-    found = find_formats([("tide", lambda: extension(offers))])
+    found = find_formats([tide(offers)])
 
     assert found.places == OWN_FORMATS
     assert len(found.refusals) == 1
@@ -69,7 +73,7 @@ def test_an_extension_with_formats_may_have_connectors_beside_them():
 
 def test_an_unknown_name_is_told_with_the_known_ones_the_nearest_and_the_refusals():
     with raises(FORMAT_UNKNOWN) as caught:
-        find_formats([("flood", broken)]).codec("avra")
+        find_formats([Extension(name="flood", load=broken)]).codec("avra")
 
     assert "avro, bytes, csv, json, msgpack, protobuf, string" in caught.value.summary
     assert "flood: RuntimeError: no such sea" in caught.value.summary

@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import pluggy
 
-from bicycle_runtime.formats.contract import (
-    EXTENSION_ENTRY_POINT_GROUP,
-    HOOK_PROJECT,
-    format_hook,
-)
+from bicycle_runtime.base.extensions import EXTENSION_ENTRY_POINT_GROUP, HOOK_PROJECT
+from bicycle_runtime.formats.contract import format_hook
 
 __all__ = [
     "EXTENSION_ENTRY_POINT_GROUP",

@@ -10,21 +10,20 @@ from __future__ import annotations
 import difflib
 import importlib
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-import pluggy
-
+from bicycle_runtime.base.extensions import (
+    Extension,
+    checked_words,
+    hooks_of,
+    installed_extensions,
+)
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.connectors.errors import UNKNOWN_CONNECTOR, UNKNOWN_STATE_BACKEND
-from bicycle_runtime.connectors.hooks import (
-    EXTENSION_ENTRY_POINT_GROUP,
-    HOOK_PROJECT,
-    ConnectorHooks,
-    RuntimeHooks,
-)
+from bicycle_runtime.connectors.hooks import ConnectorHooks, RuntimeHooks
 from bicycle_runtime.contract import ConnectorSpec, Sink, Source
 from bicycle_runtime.formats.contract import FormatHooks
 from bicycle_runtime.state.settings import OWN_BACKENDS
@@ -41,14 +40,6 @@ __all__ = [
     "default_registry",
     "load_registry",
 ]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extension:
-    """A module that offers connectors, not loaded yet."""
-
-    name: str
-    load: Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,12 +207,7 @@ def _is_taken(offer: Offer, others: Iterable[Offer]) -> bool:
 @cache
 def default_registry() -> ConnectorRegistry:
     """Return the registry of this installation; entry points are read once per process."""
-    from importlib_metadata import entry_points  # slow to import; needed once, not on workers
-
-    return load_registry(
-        Extension(name=point.name, load=point.load)
-        for point in entry_points(group=EXTENSION_ENTRY_POINT_GROUP)
-    )
+    return load_registry(installed_extensions())
 
 
 def create_source(spec: ConnectorSpec) -> Source:
@@ -235,28 +221,17 @@ def create_sink(spec: ConnectorSpec) -> Sink:
 
 
 def _ask(extension: Extension) -> tuple[list[dict[str, str]], list[Offer]]:
-    """Load one extension into a manager of its own, so that a bad hook harms nobody else."""
-    manager = pluggy.PluginManager(HOOK_PROJECT)
-    manager.add_hookspecs(ConnectorHooks)
-    manager.add_hookspecs(RuntimeHooks)
-    manager.add_hookspecs(FormatHooks)  # Asked by the registry of formats; known here, too.
-    manager.register(extension.load(), extension.name)
+    """Load one extension; a hook that nobody specifies is refused. Formats have a registry."""
+    manager = hooks_of(extension, ConnectorHooks, RuntimeHooks, FormatHooks)
     manager.check_pending()
-    connectors = [_words(manager.hook.bicycle_sources()), _words(manager.hook.bicycle_sinks())]
+    hook = manager.hook
+    connectors = [checked_words(hook.bicycle_sources()), checked_words(hook.bicycle_sinks())]
     offers = [
         Offer(kind=kind, word=word, place=place, extension=extension.name)
         for kind in _KINDS
-        for word, place in sorted(_words(getattr(manager.hook, f"bicycle_{kind}")()).items())
+        for word, place in sorted(checked_words(getattr(hook, f"bicycle_{kind}")()).items())
     ]
     return connectors, offers
-
-
-def _words(answers: Iterable[Mapping[Any, Any]]) -> dict[str, str]:
-    words = {word: target for answer in answers for word, target in dict(answer).items()}
-    for word, target in words.items():
-        if not (isinstance(word, str) and isinstance(target, str) and target.count(":") == 1):
-            raise TypeError(f"{word!r}: {target!r} is not a word and a 'module:Class'")
-    return words
 
 
 def _resolve(target: str) -> Any:

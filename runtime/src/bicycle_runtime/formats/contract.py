@@ -7,17 +7,10 @@ from typing import Any, Protocol
 
 import pluggy
 
-__all__ = [
-    "EXTENSION_ENTRY_POINT_GROUP",
-    "HOOK_PROJECT",
-    "Codec",
-    "CodecFactory",
-    "FormatHooks",
-    "format_hook",
-]
+from bicycle_runtime.base.extensions import HOOK_PROJECT
 
-HOOK_PROJECT = "bicycle"
-EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
+__all__ = ["Codec", "CodecFactory", "FormatHooks", "format_hook"]
+
 format_hook = pluggy.HookimplMarker(HOOK_PROJECT)
 _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
 

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-import pluggy
-
-from bicycle_runtime.formats.contract import (
-    EXTENSION_ENTRY_POINT_GROUP,
-    HOOK_PROJECT,
-    Codec,
-    FormatHooks,
+from bicycle_runtime.base.extensions import (
+    Extension,
+    checked_words,
+    hooks_of,
+    installed_extensions,
 )
+from bicycle_runtime.formats.contract import Codec, FormatHooks
 from bicycle_runtime.formats.errors import FORMAT_LIBRARY_MISSING, FORMAT_UNKNOWN, FORMAT_UNUSABLE
 
 __all__ = [
@@ -90,32 +89,27 @@ class FormatRegistry:
         )
 
 
-def find_formats(extensions: Iterable[tuple[str, Callable[[], object]]]) -> FormatRegistry:
-    """Return our formats and those of some extensions.
-
-    Args:
-        extensions: Name and loader of each.
-    """
+def find_formats(extensions: Iterable[Extension]) -> FormatRegistry:
+    """Return our formats and those of some extensions."""
     places, refusals = dict(OWN_FORMATS), []
-    for name, load in sorted(extensions, key=lambda pair: pair[0]):
+    for extension in sorted(extensions, key=lambda each: each.name):
         try:
-            offered = _ask(name, load)
+            hook = hooks_of(extension, FormatHooks).hook
+            offered = checked_words(hook.bicycle_formats())
         except Exception as error:  # noqa: BLE001 - a stranger's module may raise anything.
-            refusals.append(f"{name}: {type(error).__name__}: {error}")
+            refusals.append(f"{extension.name}: {type(error).__name__}: {error}")
             continue
         for word, place in sorted(offered.items()):
             if places.setdefault(word, place) != place:
-                refusals.append(f"{name}: the name {word!r} belongs to {places[word]} already")
+                owner = places[word]
+                refusals.append(f"{extension.name}: the name {word!r} belongs to {owner} already")
     return FormatRegistry(places=places, refusals=tuple(refusals))
 
 
 @cache
 def default_formats() -> FormatRegistry:
     """Return the formats of this installation; entry points are read once per process."""
-    from importlib_metadata import entry_points  # slow to import; needed once, not on workers
-
-    points = entry_points(group=EXTENSION_ENTRY_POINT_GROUP)
-    return find_formats((point.name, point.load) for point in points)
+    return find_formats(installed_extensions())
 
 
 def make_codec(name: str, record_type: Any = None, options: Mapping[str, Any] = _NOTHING) -> Codec:
@@ -125,17 +119,3 @@ def make_codec(name: str, record_type: Any = None, options: Mapping[str, Any] = 
     """
     registry = FormatRegistry() if name in OWN_FORMATS else default_formats()
     return registry.codec(name, record_type, options)
-
-
-def _ask(name: str, load: Callable[[], object]) -> dict[str, str]:
-    """Load one extension into a manager of its own; what else it implements is not looked at."""
-    manager = pluggy.PluginManager(HOOK_PROJECT)
-    manager.add_hookspecs(FormatHooks)
-    manager.register(load(), name)
-    words = {
-        word: place for answer in manager.hook.bicycle_formats() for word, place in answer.items()
-    }
-    for word, place in words.items():
-        if not (isinstance(word, str) and isinstance(place, str) and place.count(":") == 1):
-            raise TypeError(f"{word!r}: {place!r} is not a name and a 'module:factory'")
-    return words

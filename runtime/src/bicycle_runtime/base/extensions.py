@@ -1,0 +1,68 @@
+"""Extensions: modules of other distributions, found by entry points, asked one by one by hooks.
+
+What a hook offers are words, each with the place of what it names; nothing is imported for that but
+the extension itself. Who asks decides what an extension that fails means.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pluggy
+
+__all__ = [
+    "EXTENSION_ENTRY_POINT_GROUP",
+    "HOOK_PROJECT",
+    "Extension",
+    "checked_words",
+    "hooks_of",
+    "installed_extensions",
+]
+
+HOOK_PROJECT = "bicycle"
+EXTENSION_ENTRY_POINT_GROUP = "bicycle.extensions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """A module that offers parts of the runtime, not loaded yet."""
+
+    name: str
+    load: Callable[[], object]
+
+
+def installed_extensions() -> list[Extension]:
+    """Return the extensions of this installation."""
+    from importlib_metadata import entry_points  # slow to import; needed once, not on workers
+
+    points = entry_points(group=EXTENSION_ENTRY_POINT_GROUP)
+    return [Extension(name=point.name, load=point.load) for point in points]
+
+
+def hooks_of(extension: Extension, *specifications: type) -> pluggy.PluginManager:
+    """Load one extension into a manager of its own, so that a bad hook harms nobody else.
+
+    Args:
+        extension: The extension; whatever its module raises is raised here.
+        specifications: Classes with the hooks that it may implement.
+    """
+    manager = pluggy.PluginManager(HOOK_PROJECT)
+    for specification in specifications:
+        manager.add_hookspecs(specification)
+    manager.register(extension.load(), extension.name)
+    return manager
+
+
+def checked_words(answers: Iterable[Mapping[Any, Any]]) -> dict[str, str]:
+    """Return what a hook has answered: word -> ``"module:name"``.
+
+    Raises:
+        TypeError: an answer is something else.
+    """
+    words = {word: place for answer in answers for word, place in dict(answer).items()}
+    for word, place in words.items():
+        if not (isinstance(word, str) and isinstance(place, str) and place.count(":") == 1):
+            raise TypeError(f"{word!r}: {place!r} is not a word and a 'module:Class'")
+    return words
