@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from bicycle_runtime.base.faults import TRANSACTION_POINTS, fault_point
 from bicycle_runtime.connectors.hooks import connector_hook
-from bicycle_runtime.connectors.staging import StagedWriter, read_staged
+from bicycle_runtime.connectors.staging import StagedStream, StagedWriter, read_staged
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.testing.connectors import CanBeUnwritable, HasOutages, RunsInForks, SinkCase
 from bicycle_sdk.connectors import SinkDescriptor
@@ -94,9 +94,8 @@ class ReportingWriter(StagedWriter):
     def finish(self):
         if not self.is_eager:
             return [replace(file, record_count=0) for file in super().finish()]
-        if self._context is None:
-            self._context = self._task.storage.open_write(self._path)
-            self._context.__enter__()
+        if self._stream is None:
+            self._stream = StagedStream(self._task, self._path)
         return super().finish()
 
 

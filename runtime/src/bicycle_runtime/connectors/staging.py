@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.errors import STAGED_FILE_DAMAGED
@@ -17,6 +17,7 @@ from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
 
 __all__ = [
     "BLOCK_BYTES",
+    "StagedStream",
     "StagedWriter",
     "read_staged",
     "staged_blocks",
@@ -28,6 +29,56 @@ _NOTHING: tuple[Sequence[Any], bytes] = ([], b"")
 
 class _AbortedError(Exception):
     """Thrown into the storage's write context, so that the unfinished object never appears."""
+
+
+class StagedStream:
+    """One staged file while it is written: what passes is counted and summed up.
+
+    Args:
+        task: Where to stage.
+        path: Of the file, below the task's prefix.
+    """
+
+    def __init__(self, task: WriterTask, path: str) -> None:
+        self._task = task
+        self._path = path
+        self._context: AbstractContextManager[BinaryIO] | None = task.storage.open_write(path)
+        self._stream = self._context.__enter__()
+        self.byte_count = 0
+        self._crc32 = 0
+
+    def add(self, data: bytes | memoryview) -> None:
+        """Append some bytes; an ``OSError`` of this is for ``fail``."""
+        self._stream.write(data)
+        self.byte_count += len(data)
+        self._crc32 = zlib.crc32(data, self._crc32)
+
+    def finish(self, record_count: int, details: Mapping[str, Any]) -> StagedFile:
+        """Make the file durable, and return what it is."""
+        self._leave(None)
+        return StagedFile(
+            path=self._path,
+            record_count=record_count,
+            byte_count=self.byte_count,
+            crc32=self._crc32,
+            subtask=self._task.subtask,
+            details=details,
+        )
+
+    def fail(self, error: OSError) -> NoReturn:
+        """Drop the file, and raise what the storage makes of an error: a ``StorageError``."""
+        self._leave(error)
+        raise error
+
+    def abort(self) -> None:
+        """Drop the file; one that has ended is left as it is."""
+        self._leave(_AbortedError())
+
+    def _leave(self, error: Exception | None) -> None:
+        context, self._context = self._context, None
+        if context is not None:
+            kind = None if error is None else type(error)
+            context.__exit__(kind, error, None if error is None else error.__traceback__)
 
 
 class StagedWriter:
@@ -52,11 +103,8 @@ class StagedWriter:
         self._path = f"{task.prefix}/{file_name}"
         self._encode = encode
         self.takes_rows = takes_rows
-        self._context: AbstractContextManager[BinaryIO] | None = None
-        self._stream: BinaryIO | None = None
+        self._stream: StagedStream | None = None
         self._record_count = 0
-        self._byte_count = 0
-        self._crc32 = 0
         self._prepared = _NOTHING
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> Any:
@@ -77,43 +125,25 @@ class StagedWriter:
         if encoded is not values:
             data = self._encode(values)
         if self._stream is None:
-            self._context = self._task.storage.open_write(self._path)
-            self._stream = self._context.__enter__()
+            self._stream = StagedStream(self._task, self._path)
             data = self.heading() + data
         try:
-            self._stream.write(data)
+            self._stream.add(data)
         except OSError as error:
-            context, self._context, self._stream = self._context, None, None
-            assert context is not None
-            context.__exit__(type(error), error, error.__traceback__)  # It raises a StorageError.
-            raise
+            stream, self._stream = self._stream, None
+            stream.fail(error)
         self._record_count += len(values)
-        self._byte_count += len(data)
-        self._crc32 = zlib.crc32(data, self._crc32)
 
     def finish(self) -> list[StagedFile]:
         """Make the file durable; nothing was staged when there were no records."""
-        if self._context is None:
-            return []
-        context, self._context, self._stream = self._context, None, None
-        context.__exit__(None, None, None)
-        return [
-            StagedFile(
-                path=self._path,
-                record_count=self._record_count,
-                byte_count=self._byte_count,
-                crc32=self._crc32,
-                subtask=self._task.subtask,
-                details=self.details(),
-            )
-        ]
+        stream, self._stream = self._stream, None
+        return [] if stream is None else [stream.finish(self._record_count, self.details())]
 
     def abort(self) -> None:
         """Drop the file."""
-        if self._context is not None:
-            context, self._context, self._stream = self._context, None, None
-            error = _AbortedError()
-            context.__exit__(_AbortedError, error, None)
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.abort()
 
     def heading(self) -> bytes:
         """Return what the file begins with, before the records that are written first."""

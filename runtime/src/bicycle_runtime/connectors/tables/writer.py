@@ -8,17 +8,16 @@ it can become a part as it is.
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Literal
+from typing import Any, Literal
 
 import pyarrow
 import pyarrow.compute as pc
 from pyarrow import parquet
 
+from bicycle_runtime.connectors.staging import StagedStream
 from bicycle_runtime.connectors.tables.columns import TableColumns
 from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
 from bicycle_runtime.contract import EventTimes, StagedFile, WriterTask
@@ -151,38 +150,29 @@ class TableWriter:
 
 
 class _StagedTable:
-    """One staged file. It is the stream that the library writes to, and counts what passes."""
+    """One staged file of rows."""
 
     def __init__(
         self, task: WriterTask, path: str, schema: pyarrow.Schema, compression: Compression
     ) -> None:
-        self._task = task
-        self._path = path
         self.record_count = 0
-        self.byte_count = 0
-        self._crc32 = 0
         self._counts: Counter[str] = Counter()
         self._has_folders = PARTITION in schema.names
-        self._context: AbstractContextManager[BinaryIO] = task.storage.open_write(path)
-        self._stream = self._context.__enter__()
-        sink = pyarrow.PythonFile(_Counting(self), mode="w")
+        self._stream = StagedStream(task, path)
+        sink = pyarrow.PythonFile(_Counting(self._stream), mode="w")
         self._writer = parquet_writer(sink, schema, compression)
 
-    def add(self, data: Any) -> int:
-        """Take some bytes of the library."""
-        view = memoryview(data)
-        self._stream.write(view)
-        self.byte_count += len(view)
-        self._crc32 = zlib.crc32(view, self._crc32)
-        return len(view)
+    @property
+    def byte_count(self) -> int:
+        """Bytes that the library has written by now."""
+        return self._stream.byte_count
 
     def write(self, table: pyarrow.Table, group_rows: int) -> None:
         """Write rows, in groups of at most so many."""
         try:
             self._writer.write_table(table, row_group_size=group_rows)
         except OSError as error:
-            self._context.__exit__(type(error), error, error.__traceback__)  # A StorageError.
-            raise
+            self._stream.fail(error)
         self.record_count += table.num_rows
         if self._has_folders:
             for each in table.column(PARTITION).value_counts().to_pylist():
@@ -193,27 +183,13 @@ class _StagedTable:
         try:
             self._writer.close()
         except OSError as error:
-            self._context.__exit__(type(error), error, error.__traceback__)
-            raise
-        self._context.__exit__(None, None, None)
+            self._stream.fail(error)
         counts = dict(self._counts.most_common(_COUNTED_MAX)) if self._has_folders else {}
-        return StagedFile(
-            path=self._path,
-            record_count=self.record_count,
-            byte_count=self.byte_count,
-            crc32=self._crc32,
-            subtask=self._task.subtask,
-            details={"counts": counts} if counts else {},
-        )
+        return self._stream.finish(self.record_count, {"counts": counts} if counts else {})
 
     def abort(self) -> None:
         """Drop the file."""
-        error = _AbortedError()
-        self._context.__exit__(_AbortedError, error, None)
-
-
-class _AbortedError(Exception):
-    """Thrown into the storage's write context, so that the unfinished object never appears."""
+        self._stream.abort()
 
 
 class _Counting:
@@ -221,14 +197,16 @@ class _Counting:
 
     closed = False
 
-    def __init__(self, file: _StagedTable) -> None:
-        self._file = file
+    def __init__(self, stream: StagedStream) -> None:
+        self._stream = stream
 
     def write(self, data: Any) -> int:
-        return self._file.add(data)
+        view = memoryview(data)
+        self._stream.add(view)
+        return len(view)
 
     def tell(self) -> int:
-        return self._file.byte_count
+        return self._stream.byte_count
 
     def flush(self) -> None:
         """Nothing is held back here."""
