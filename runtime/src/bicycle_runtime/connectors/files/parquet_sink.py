@@ -170,7 +170,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             self._claim.release()
 
     def _write_folder(self, begin: str, file_rows: int, folder: FolderRows) -> None:
-        """Write the rows of one folder in files of the same length, none too long."""
+        """Write the rows of one folder in files of equal length, within the limit."""
         piece_count = -(-folder.count // file_rows)
         length = -(-folder.count // piece_count)
         above = f"{folder.name}/" if folder.name else ""

@@ -35,6 +35,7 @@ from bicycle_runtime.connectors.files.parts import (
     withdraw,
 )
 from bicycle_runtime.connectors.lines import json_lines, text_lines
+from bicycle_runtime.connectors.open_age import OpenAge
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import (
@@ -206,7 +207,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
                 hint="write jsonl_file or csv_file, or leave it out",
             )
         self._after = SinkState()
-        self._due_at = ("", 0.0)  # path of the open part, and when it becomes too old
+        self._age = OpenAge(self._options.roll_ms)
         self._claim: OutputClaim | None = None
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -237,7 +238,8 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         )
         self._prepared_epoch = -1
         if (part := self._after.open) is not None:
-            self._watch_age(part, age_ms=max(services.clock.now_ms() - part.since_ms, 0))
+            age_ms = max(services.clock.now_ms() - part.since_ms, 0)
+            self._age.watch(part.path, services.clock, age_ms=age_ms)
         try:
             make_folder(self._folder)
             probe = self._folder / f".tmp-{os.getpid()}-probe"
@@ -325,16 +327,8 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         held = part.held if (part := _open_part(state)) is not None else ()
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
 
-    def _watch_age(self, part: OpenPart, *, age_ms: int) -> None:
-        """Let a part be complete in time, even when the wall clock is set while it is open."""
-        left_s = (self._options.roll_ms - age_ms) / 1_000
-        self._due_at = (part.path, self._services.clock.monotonic() + left_s)
-
     def _left_ms(self, part: OpenPart) -> int:
-        """Return how long a part may stay open; 0 or less when it is too old."""
-        if self._due_at[0] != part.path:
-            self._watch_age(part, age_ms=0)
-        return round((self._due_at[1] - self._services.clock.monotonic()) * 1_000)
+        return self._age.left_ms(part.path, self._services.clock)
 
     def _claim_of(self, run: str, services: DriverServices) -> OutputClaim:
         output = LocalStorage(str(self._folder), is_synced=False)

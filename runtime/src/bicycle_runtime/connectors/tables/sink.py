@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.open_age import OpenAge
 from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, declared_columns
 from bicycle_runtime.connectors.tables.held import (
     Completion,
@@ -97,7 +98,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         self.takes_times = bool(self.columns.time_name) or is_by_time
         self._before = self._after = HeldRows()
         self._prepared_epoch = -1
-        self._due_s: float | None = None
+        self._age = OpenAge(options.roll_ms)
         text = f"{self.columns.schema}\n{partitioning}"
         self._shape = hashlib.sha256(text.encode()).hexdigest()[:16]
         self._has_changed = self._holds_others = False
@@ -123,10 +124,10 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         held = HeldRows.from_json(state["held"]) if "held" in state else HeldRows()
         self._before = self._after = held
         self._prepared_epoch = -1
-        self._due_s = None
         self._has_changed = state.get("shape", self._shape) != self._shape
         if held.files:
-            self._watch_age(max(services.clock.now_ms() - held.since_ms, 0))
+            age_ms = max(services.clock.now_ms() - held.since_ms, 0)
+            self._age.watch(held.since_ms, services.clock, age_ms=age_ms)
 
     def writer(self) -> TableWriterFactory:
         """Return the factory of writers of Parquet files."""
@@ -157,8 +158,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         files = in_subtask_order(staged)
         for file in files:
             draft.add(file, now_ms)
-        is_old = self._is_old(draft.held)
-        if is_last or is_old:
+        if draft.held.files and (is_last or self._left_ms(draft.held) <= 0):
             draft.complete()
         if files:
             draft.join(f"{files[-1].path.rpartition('/')[0]}/joined-{epoch}.parquet")
@@ -184,7 +184,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         """Return when the rows that are held become too old."""
         if not self._after.files:
             return None
-        return self.services.clock.now_ms() + self._left_ms()
+        return self.services.clock.now_ms() + self._left_ms(self._after)
 
     def waiting(self) -> Waiting | None:
         """Return what is held."""
@@ -194,7 +194,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         return Waiting(
             record_count=held.record_count,
             byte_count=held.byte_count,
-            visible_ms=self.services.clock.now_ms() + self._left_ms(),
+            visible_ms=self.services.clock.now_ms() + self._left_ms(held),
         )
 
     def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
@@ -203,21 +203,5 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         plans = map(plan_from_json, state.get("plans", ()))
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}
 
-    def _is_old(self, held: HeldRows) -> bool:
-        """Tell whether rows that are held must be completed; the first ones start the time."""
-        if not held.files:
-            self._due_s = None
-            return False
-        if self._due_s is None or held.since_ms != self._since_ms:
-            self._watch_age(0, held.since_ms)
-        return self._left_ms() <= 0
-
-    def _watch_age(self, age_ms: int, since_ms: int | None = None) -> None:
-        """Let rows be complete in time, even when the wall clock is set while they are held."""
-        self._since_ms = self._after.since_ms if since_ms is None else since_ms
-        left_s = (self.table_options.roll_ms - age_ms) / 1_000
-        self._due_s = self.services.clock.monotonic() + left_s
-
-    def _left_ms(self) -> int:
-        due_s = self.services.clock.monotonic() if self._due_s is None else self._due_s
-        return round((due_s - self.services.clock.monotonic()) * 1_000)
+    def _left_ms(self, held: HeldRows) -> int:
+        return self._age.left_ms(held.since_ms, self.services.clock)
