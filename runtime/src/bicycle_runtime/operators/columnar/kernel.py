@@ -92,20 +92,24 @@ def mask_of(condition: Vector) -> Mask:
 def _computed(operation: str, values: list[Vector], count: int) -> Vector:
     if all(value.is_constant for value in values):
         return _by_items(OPERATIONS[operation], values, count)
-    rule = _RULES.get(operation)
-    if rule is not None:
-        arrays = [value.array for value in values]
-        if all(array is not None for array in arrays):
-            found = rule(operation, *arrays)
-            if found is not None:
-                return Vector(count, None, found)
     if operation == "is_null":
         return _are_null(values[0])
-    if operation == "round":
-        rounded = _rounded(*values)
-        if rounded is not None:
-            return Vector(count, None, rounded)
+    with numpy().errstate(all="ignore"):  # Python gives inf and nan without a word, too.
+        found = _in_arrays(operation, values)
+    if found is not None:
+        return Vector(count, None, found)
     return _by_items(OPERATIONS[operation], values, count)
+
+
+def _in_arrays(operation: str, values: list[Vector]) -> Any:
+    """Return the result of an operation as an array, None where that would not be the same."""
+    if operation == "round":
+        return _rounded(*values)
+    rule = _RULES.get(operation)
+    arrays = [value.array for value in values]
+    if rule is None or any(array is None for array in arrays):
+        return None
+    return rule(operation, *arrays)
 
 
 def _by_items(function: Callable[..., Any], values: list[Vector], count: int) -> Vector:
@@ -225,13 +229,11 @@ def _arithmetic(operation: str, a: Any, b: Any) -> Any:
     kinds = a.dtype.kind + b.dtype.kind
     if not set(kinds) <= _NUMBERS:
         return None
-    np = numpy()
     if kinds == "ii":
         far = _magnitude(a), _magnitude(b)
         if (far[0] * far[1] if operation == "*" else far[0] + far[1]) > _INT_MAX:
             return None
-    with np.errstate(all="ignore"):
-        return _FUNCTIONS[operation](a, b)
+    return _FUNCTIONS[operation](a, b)
 
 
 def _divided(_: str, a: Any, b: Any) -> Any:
@@ -242,8 +244,7 @@ def _divided(_: str, a: Any, b: Any) -> Any:
         raise Refused
     if kinds == "ii" and max(_magnitude(a), _magnitude(b)) > _EXACT_MAX:
         return None
-    with numpy().errstate(all="ignore"):
-        return numpy().true_divide(a, b)
+    return numpy().true_divide(a, b)
 
 
 def _floored(operation: str, a: Any, b: Any) -> Any:
@@ -292,8 +293,7 @@ def _rounded(value: Vector, digits: Vector) -> Any:
     if places is not None and not (type(places) is int and 0 <= places <= _DIGITS_MAX):
         return None
     scale = 10.0 ** (places or 0)
-    with np.errstate(all="ignore"):
-        scaled = array * scale
+    scaled = array * scale
     if not (np.abs(scaled) < _SCALED_MAX).all():
         return None
     whole = np.rint(scaled)
