@@ -137,14 +137,16 @@ def joined_folded(several: Sequence[Folded]) -> Folded:
 
 def unpacked_folded(several: Sequence[PackedFolded]) -> Folded:
     """Return in one what was packed; all of one kind."""
-    return joined_folded([_unpacked(kind, parts) for kind, parts in several])
-
-
-def _unpacked(kind: FoldedKind, parts: list[tuple[int, PackedInts]]) -> Folded:
+    kind, first = several[0]
+    places = [place for place, _ in first]
+    if any([place for place, _ in parts] != places for _, parts in several):
+        return joined_folded([unpacked_folded([one]) for one in several])
+    # hot path: one array for a place of all blocks; there is a block for each key group.
+    by_place = zip(*([packed for _, packed in parts] for _, parts in several), strict=True)
     if kind != "float":
-        return Folded(kind, {place: unpacked([packed]) for place, packed in parts})
-    [(_, (_, dtype, data))] = parts
-    return Folded(kind, {0: numpy().frombuffer(data, dtype)})
+        return Folded(kind, dict(zip(places, map(unpacked, by_place), strict=True)))
+    [packed] = by_place
+    return Folded(kind, {0: numpy().frombuffer(b"".join(data for _, _, data in packed), _FLOAT)})
 
 
 def _unit(place: int) -> float:
