@@ -10,13 +10,14 @@ as one worker: two lose readings, since each takes time from the files that it r
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
-from measuring import Report, Table, arguments, in_turns, pace_table, steady_rate
+from measuring import Report, Table, arguments, in_turns, pace_table, ratios, steady_rate
 from peers import (
     BYTEWAX,
     PeerRun,
@@ -26,12 +27,15 @@ from peers import (
     run_plain,
     run_spark_windows,
 )
-from workloads import NamedWindow, Readings, check_windows, scratch
+from processor_time import processor_seconds
+from window_jobs import KINDS
+from workloads import NamedWindow, Readings, check_measured_windows, check_windows, scratch
 
 OURS, PLAIN, SPARK = "Bicycle", "plain loop", "Spark SQL windows"
 BYTEWAX_NAME = f"{BYTEWAX.name}, one worker"
 BOUNDS = {PLAIN: 0.4, SPARK: 4.0, BYTEWAX_NAME: 4.0}
 QUICK = Readings(count=20_000, keys=100)
+BY_COLUMNS_MIN, BY_RECORDS_MIN = 1.5, 0.9
 SPARK_BATCH_SIZE = 250_000
 SPARK_WARM_UP_SIZE = 1_000_000
 
@@ -139,9 +143,55 @@ def main() -> None:
             _judge(report, rates, readings)
             cost = 1e9 / statistics.median(rates[OURS])
             costs.setdefault(readings.keys, {})[readings.count] = cost
+        if options.kinds:
+            report.tables.append(_kinds_table(report, engine, options))
     for count, by_size in costs.items():
         report.compare_growth(by_size, f"cost per reading, {{}}, {count:,} sensors")
     report.tell(options)
+
+
+def by_kind(engine: Engine, readings: Readings, name: str) -> float:
+    """Return how many readings a second of processor time has, in all processes; check the output.
+
+    Args:
+        engine: What runs it.
+        readings: With decimals.
+        name: Of a job of ``window_jobs``, without ``windows_``.
+    """
+    with scratch("w3") as place:
+        output = place / "output"
+        setup = job(
+            f"windows_{name}",
+            {"input": readings.folder(), "output": output},
+            storage=place / "checkpoints",
+        )
+        before = processor_seconds(os.getpid()).total()
+        engine.run(setup)
+        spent = processor_seconds(os.getpid()).total() - before
+        check_measured_windows(output, readings, KINDS[name.removesuffix("_called")].truth)
+    return readings.count / spent
+
+
+def _kinds_table(report: Report, engine: Engine, options: argparse.Namespace) -> Table:
+    """Run each kind of job with functions that are read and with the same ones called, in turns."""
+    size = QUICK.count if options.quick else min(options.sizes)
+    readings = Readings(count=size, keys=min(options.keys), has_decimals=True)
+    names = [name for kind in KINDS for name in (kind, f"{kind}_called")]
+    contenders = {name: partial(by_kind, engine, readings, name) for name in names}
+    rates = in_turns(contenders, rounds=options.repeats)
+    rows = []
+    for name, kind in KINDS.items():
+        read, called = rates[name], rates[f"{name}_called"]
+        factor, _ = ratios(read, called)
+        shown = [f"{1e6 / statistics.median(each):.2f}" for each in (read, called)]
+        rows.append([kind.text, *shown, f"{factor:.2f}"])
+        low = BY_COLUMNS_MIN if kind.is_read else BY_RECORDS_MIN
+        report.compare(f"functions read ÷ called, {kind.text}", read, called, low=low)
+    return Table(
+        title=f"{readings.text}, with decimals: us of processor time for each",
+        columns=["job", "functions read", "the same called", "times the pace"],
+        rows=rows,
+    )
 
 
 def _judge(report: Report, rates: dict[str, list[float]], readings: Readings) -> None:
@@ -187,6 +237,10 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer-repeats", type=int, default=2, help="rounds of other systems at most"
     )
+    parser.add_argument(
+        "--kinds", action=argparse.BooleanOptionalAction, default=True,
+        help="with floats, dicts, a filter, a key and values that are computed",
+    )  # fmt: skip
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, default=True,
         help="with Spark's own windows and Bytewax",

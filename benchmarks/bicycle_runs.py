@@ -208,7 +208,8 @@ def job(
 def _plugin(name: str) -> PluginRef:
     if name == "wordcount":
         return discover().find(name)
-    module = "kafka_jobs" if name.startswith("kafka_") else "benchmark_jobs"
+    modules = {"kafka": "kafka_jobs", "windows": "window_jobs"}
+    module = modules.get(name.partition("_")[0], "benchmark_jobs")
     return PluginRef(
         name=name, module=module, attribute=name,
         dist_name="bicycle-benchmarks", dist_version="1", location=str(_HERE),

@@ -6,12 +6,13 @@ raises ``WrongOutputError`` at the first thing that is not as it must be.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import shutil
 import sys
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ __all__ = [
     "Window",
     "Words",
     "check_counts",
+    "check_measured_windows",
     "check_totals",
     "check_windows",
     "scratch",
@@ -136,7 +138,7 @@ class Readings:
 
     Files share the time: reading n is in file n modulo their number. The truth is told by windows
     of ``window_ms``. ``hot_percent`` of the readings are of the first sensor, the others are drawn
-    evenly from all.
+    evenly from all. Values are ints, or numbers with two decimals.
     """
 
     count: int
@@ -144,6 +146,7 @@ class Readings:
     files: int = FILE_COUNT
     window_ms: int = 10_000
     hot_percent: int = 0
+    has_decimals: bool = False
 
     @property
     def text(self) -> str:
@@ -170,7 +173,8 @@ class Readings:
     @property
     def _name(self) -> str:
         hot = f"-hot{self.hot_percent}" if self.hot_percent else ""
-        return f"readings-{self.count}-{self.keys}-{self.files}{hot}"
+        decimals = "-decimals" if self.has_decimals else ""
+        return f"readings-{self.count}-{self.keys}-{self.files}{hot}{decimals}"
 
     def _write(self, folder: Path) -> None:
         for file in range(self.files):
@@ -182,7 +186,8 @@ class Readings:
                     sensor, value = source.randrange(self.keys), source.randrange(1_000)
                     if self.hot_percent and chance.randrange(100) < self.hot_percent:
                         sensor = 0
-                    stream.write(f'{{"sensor":"sensor-{sensor:06}","at":{at},"value":{value}}}\n')
+                    shown = value / 100 if self.has_decimals else value
+                    stream.write(f'{{"sensor":"sensor-{sensor:06}","at":{at},"value":{shown}}}\n')
 
     def _write_slices(self, size: int, folder: Path) -> None:
         with ExitStack() as stack:
@@ -258,13 +263,19 @@ class _Reading(msgspec.Struct):
     value: int
 
 
+class _Measured(msgspec.Struct):
+    sensor: str
+    at: int
+    value: float
+
+
 class Window(msgspec.Struct, array_like=True):
     """What most contenders write of a window: ``[key, start, end, [count, sum, average]]``."""
 
     key: str
     start: int
     end: int
-    value: tuple[int, int, float]
+    value: tuple[int, float, float]
 
 
 class NamedWindow(msgspec.Struct):
@@ -310,6 +321,38 @@ def check_windows(
             raise WrongOutputError(f"{folder}: the end or the average of {window} is wrong")
     if truth:
         raise WrongOutputError(f"{folder}: {len(truth)} windows are missing")
+
+
+Told = Callable[[str, int, float], tuple[str, float] | None]
+
+
+def check_measured_windows(folder: Path, readings: Readings, told: Told) -> None:
+    """Check that each key and window is there once, with count, exact sum and average.
+
+    Args:
+        folder: What a contender wrote.
+        readings: Its input, with decimals.
+        told: Key and value of a reading; None when it is left out.
+
+    Raises:
+        WrongOutputError: a window is missing, twice or wrong.
+    """
+    values: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
+    for reading in _records(sorted(readings.folder().iterdir()), _Measured):
+        found = told(reading.sensor, reading.at, reading.value)
+        if found is not None:
+            key, value = found
+            start = reading.at // readings.window_ms * readings.window_ms
+            values[sys.intern(key), start].append(value)
+    for window in _records(_output_files(folder), Window):
+        expected = values.pop((window.key, window.start), None)
+        if expected is None:
+            raise WrongOutputError(f"{folder}: {window} is there twice, or nobody asked for it")
+        count, total = len(expected), math.fsum(expected)
+        if window.value != (count, total, total / count):
+            raise WrongOutputError(f"{folder}: {window} is wrong, {count} readings sum to {total}")
+    if values:
+        raise WrongOutputError(f"{folder}: {len(values)} windows are missing")
 
 
 @contextmanager

@@ -2,8 +2,11 @@ import json
 import subprocess
 import sys
 from itertools import pairwise
+from math import fsum, nextafter
 
 import pytest
+
+from tests.unit.jobs.inspection.test_reports import report
 
 BENCHES = ("bench_w3_windows", "bench_idle_windows", "bench_hot_key")
 
@@ -227,3 +230,43 @@ def test_a_hot_sensor_has_its_share_and_the_others_keep_theirs(workloads):
     assert sum(counts.values()) == 4_000
     assert 2_000 < counts[0] < 2_400  # Half of them, and a tenth of the rest.
     assert all(150 < counts[other] < 250 for other in range(1, 10))
+
+
+def test_windows_of_decimals_are_compared_with_their_exact_sums(load, workloads, tmp_path):
+    readings = workloads.Readings(count=400, keys=3, has_decimals=True)
+    told = load("window_jobs").KINDS["keyed"].truth
+    values = {}
+    for lines in lines_of(readings.folder()):
+        for line in map(json.loads, lines):
+            key, value = told(line["sensor"], line["at"], line["value"])
+            values.setdefault((key, line["at"] // 10_000 * 10_000), []).append(value)
+    good = [
+        window(key, start, len(found), fsum(found), fsum(found) / len(found))
+        for (key, start), found in values.items()
+    ]
+
+    def check(windows):
+        output = tmp_path / "output"
+        output.mkdir(exist_ok=True)
+        (output / "0.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in windows))
+        workloads.check_measured_windows(output, readings, told)
+
+    check(good)
+    [key, start, end, [count, total, average]] = good[0]
+    near = [key, start, end, [count, nextafter(total, 1e9), average]]
+    for wrong in (good[1:], [*good, good[0]], [near, *good[1:]]):
+        with pytest.raises(workloads.WrongOutputError):
+            check(wrong)
+
+
+@pytest.mark.parametrize("suffix", ["", "_called"])
+@pytest.mark.parametrize("name", ["floats", "dicts", "filtered", "keyed", "computed", "looping"])
+def test_kinds_of_windows_go_the_way_that_the_benchmark_says(load, name, suffix):
+    jobs = load("window_jobs")
+    plugin = getattr(jobs, f"windows_{name}{suffix}")
+    params = jobs.FolderParams(input="/nowhere", output="/nowhere-else")
+
+    because = {one.operator: one.because for one in report(lambda env: plugin(env, params)).columns}
+
+    is_read = jobs.KINDS[name].is_read and not suffix
+    assert (because["windows-combine"] is None) is is_read
