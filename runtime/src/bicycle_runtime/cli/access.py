@@ -25,7 +25,7 @@ from bicycle_runtime.cli.remote import Remote, job_path
 from bicycle_runtime.cli.uploading import job_facts
 from bicycle_runtime.engine.loop.rescaling import Rescaled
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letter, dead_letters
-from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status, list_jobs
 from bicycle_runtime.jobs.control.letter_replay import (
     LetterReplay,
@@ -140,9 +140,6 @@ class LocalJobs:
         return drain_job(self._home, job, clock=self._clock)
 
     def cancel(self, job: str) -> JobStatus:
-        # Slow to import, and needed for this alone.
-        from bicycle_runtime.jobs.running.final_publishing import publish_remaining
-
         is_over = job_status(self._home, job).state.is_final
         status = cancel_job(self._home, job, clock=self._clock)
         return status if is_over else publish_remaining(self._home, status, clock=self._clock)

@@ -21,6 +21,7 @@ from bicycle_runtime.cli.parameters import (
 )
 from bicycle_runtime.cli.uploading import submit_wheel, wheel_options
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus
 
@@ -131,7 +132,4 @@ def submit_command(
 
 
 def _start(request: JobRequest) -> JobStatus:
-    # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.running.submission import submit
-
     return submit(request, home(), python=sys.executable)

@@ -1,4 +1,4 @@
-from bicycle_runtime.jobs.running.announcements import socket_lines
+from bicycle_runtime.jobs.running.epochs import socket_lines
 from tests.unit.jobs.job_samples import bundle_of
 
 

@@ -5,8 +5,8 @@ import pytest
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.running.epochs import ReadingWatch
 from bicycle_runtime.jobs.running.progress import Progress
-from bicycle_runtime.jobs.running.reading import ReadingWatch
 from bicycle_runtime.operators.tasks.read_heartbeat import (
     READING_FOLDER,
     ReadHeartbeat,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.jobs.running.epoch_pauses import pause_ms
+from bicycle_runtime.jobs.running.epochs import pause_ms
 
 TARGETS = st.integers(1, 30_000)
 DURATIONS = st.floats(0, 60_000)

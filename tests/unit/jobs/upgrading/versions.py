@@ -18,10 +18,10 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.jobs.control.previous_run import job_locks
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
-from bicycle_runtime.jobs.running.previous_run import job_locks
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest

@@ -1,19 +1,29 @@
-"""Ending a job from any process of this machine: by signals, and by a last word if it has none."""
+"""Ending a job from any process of this machine: by signals, and by a last word if it has none.
+
+What an ended job has sealed and not shown is published by a driver of its own, in a process that is
+started here.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import subprocess
+import sys
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, send_signal, wait_for_end
+from bicycle_runtime.base.storage import StorageError, open_storage
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT, JobNotRunningError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
+from bicycle_runtime.recovery.history import EpochHistory
 
-__all__ = ["cancel_job", "drain_job", "stop_job"]
+__all__ = ["cancel_job", "drain_job", "publish_remaining", "stop_job"]
 
 _END_RESERVE_MS = 10_000
 
@@ -125,3 +135,50 @@ def drain_job(
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
         raise STOP_TIMED_OUT(job=name, pid=status.pid, waited_ms=timeout_ms)
     return job_status(home, name)
+
+
+_DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
+_TIMEOUT_S = 60
+
+
+def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStatus:
+    """Publish what an ended job has sealed and not shown; its state stays what it is.
+
+    Args:
+        home: Where its folder is.
+        status: Of the job, whose processes are gone.
+        clock: For the last word.
+
+    Returns:
+        The status afterwards; what is still in ``waiting`` could not be published in time.
+    """
+    if not status.waiting and not _has_untold_epochs(status):
+        return status
+    folder = home.folder(status.id)
+    with folder.log_path.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _DRIVER_MODULE, str(home.path), folder.id],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
+        )  # fmt: skip
+        try:
+            process.wait(_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            kill_all(process.pid)
+            process.wait()
+    with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
+        last = folder.status() or status
+        last.state, last.error, last.phase = status.state, status.error, None
+        last.ended_ms = last.updated_ms = clock.now_ms()
+        write_status(folder.status_path, last)
+    return last
+
+
+def _has_untold_epochs(status: JobStatus) -> bool:
+    """Tell whether epochs were sealed behind the last word of the status, which may lag behind."""
+    if status.running_ms is None or not status.checkpoint:
+        return False
+    with contextlib.suppress(StorageError):
+        epochs = EpochHistory(open_storage(status.checkpoint)).epochs()
+        return bool(epochs) and epochs[-1] > status.epoch
+    return False

@@ -19,9 +19,10 @@ from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.services import DriverExecutor
 
-__all__ = ["JobExecutor", "spark_executor"]
+__all__ = ["JobExecutor", "MakeExecutor", "spark_executor"]
 
 T = TypeVar("T")
+MakeExecutor = Callable[[JobRequest, Home, JobPlace], DriverExecutor]  # One for each start.
 _HANG_UP_S = 1.0
 
 

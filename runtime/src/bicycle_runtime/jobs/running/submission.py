@@ -1,105 +1,49 @@
-"""Jobs in processes of their own: start one, and be that process.
+"""The program of a driver in a process of its own: of a submitted job, or of one that has ended.
 
-The process is the leader of a session of its own, so it outlives the command and its terminal. It
-logs into the job's folder; all that the starter learns, it learns from the status file.
+A job that was ended in the middle may have sealed records that nobody sees yet; a file sink keeps
+them in a part that is still open. A driver without a supervisor closes it: it takes the job over,
+reads nothing, publishes what is sealed, and ends. No Java is needed for that.
+
+Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER [SUPERVISOR START]``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.environment import environment_for_python
-from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, tell_end
-from bicycle_runtime.base.processes import how_it_ended
-from bicycle_runtime.jobs.control.job_queries import is_supervised
-from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
-from bicycle_runtime.jobs.home import Home, JobFolder, place_job
-from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.running.driver import run_job
-from bicycle_runtime.jobs.running.previous_run import PreviousRun, job_locks
 from bicycle_runtime.jobs.running.services import DoorServices
-from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
-from bicycle_runtime.jobs.supervision.supervisor import SIGNAL_BASE
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["main", "submit"]
-
-_POLL_S = 0.05
-_WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
-_FIRST_EPOCH_POLL_COUNT_MAX = 1_200  # one minute: functions may be slow
-_LOG_TAIL_LINES = 20
-_SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
-
-
-def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
-    """Start a job in a process of its own and wait until it runs and its first epoch is sealed.
-
-    An epoch that takes longer than a minute is not waited for; one that fails and is run again is,
-    since the next attempt may be the last. A start that is refused leaves what is known of the
-    job's former run as it was.
-
-    That process has a supervisor, which starts it again when it dies without a last word.
-
-    Args:
-        request: The job.
-        home: Where its folder will be.
-        python: Interpreter of the process.
-
-    Returns:
-        The status: RUNNING, FINISHED when it is done already, or CREATED when it takes very long.
-
-    Raises:
-        JobRunningError: a process of this machine runs the job.
-        DRIVER_ENDED: the process ended without a word.
-        BicycleError: whatever made the job fail while it started, or in its first epoch.
-    """
-    home.prepare()
-    place = place_job(request.options, home, clock=SystemClock(), source=system_random())
-    folder = place.folder
-    former = folder.status()
-    if former is not None and not former.state.is_final and is_supervised(former):
-        # Between two drivers nobody holds the locks.
-        place_text = str(folder.path)
-        raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
-    # Tried here already, as the error belongs to the caller; the process then holds them.
-    with job_locks(place):
-        before = PreviousRun.of(folder)
-        folder.write_request(_with_name(request, place.job))
-        with contextlib.suppress(FileNotFoundError):
-            folder.status_path.unlink()
-    process = _start(folder, home, python)
-    try:
-        return _wait_until_running(process, folder)
-    except BicycleError:
-        if before is not None:
-            before.put_back()
-        raise
+__all__ = ["main"]
 
 
 def main(arguments: list[str]) -> int:
-    """Be the process of a job.
+    """Be the driver of a job.
 
     Args:
         arguments: The home, the name of the job's folder; of the supervisor the process id and
-            start time with a colon between; the number of the start, 0 for the first.
+            start time with a colon between; the number of the start, 0 for the first. Without the
+            last two, what is sealed is published, and nothing is run.
 
     Returns:
-        0 when the job ended well, 1 when it failed; the status file says why.
+        0 when the job ended well, or all is published, 1 when it failed; the status file says why.
     """
     home = Home(Path(arguments[0]))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
     folder = home.folder(arguments[1])
     request = folder.read_request()
     configure(sys.stderr, as_json=request.logs_json, job=folder.id)
-    is_again = int(arguments[3]) > 0
+    only_settles = len(arguments) == 2
+    is_again = only_settles or int(arguments[3]) > 0
     with StopRequest().on_signals() as stop:
         services = DoorServices(
             clock=SystemClock(),
@@ -109,8 +53,9 @@ def main(arguments: list[str]) -> int:
             listener=_ignore_status,
             stop=stop,
             is_detached=True,
-            supervisor=_process(arguments[2]),
+            supervisor=(0, 0) if only_settles else _process(arguments[2]),
             former=folder.status() if is_again else None,
+            only_settles=only_settles,
         )
         try:
             run_job(request, home, services, folder=folder)
@@ -124,66 +69,6 @@ def _process(text: str) -> tuple[int, int]:
     """Return process id and start time of a supervisor."""
     pid, _, started = text.partition(":")
     return int(pid), int(started)
-
-
-def _with_name(request: JobRequest, job: str) -> JobRequest:
-    """Return the request with the name settled, so that the process does not choose another one."""
-    data = request.to_json()
-    return JobRequest.from_json({**data, "options": {**data["options"], "name": job}})
-
-
-def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes]:
-    with folder.log_path.open("ab") as log:
-        return subprocess.Popen(
-            [python, "-m", _SUPERVISOR, str(home.path), folder.id],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # A log is no terminal.
-            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
-            start_new_session=True,
-        )
-
-
-def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:
-    status: JobStatus | None = None
-    calm_count = 0  # looks at which it ran, and nothing had failed
-    for _ in range(_WAIT_POLL_COUNT_MAX):
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_POLL_S)
-        status = _own_status(process, folder)
-        if status is not None and (status.has_begun or status.state.is_final):
-            break
-        is_calm = status is not None and status.state is JobState.RUNNING and not status.restarts
-        calm_count += is_calm
-        if calm_count > _FIRST_EPOCH_POLL_COUNT_MAX:
-            break
-        if process.returncode is not None:
-            raise DRIVER_ENDED(
-                job=folder.id, how=_how(process.returncode), log_tail=_log_tail(folder)
-            )
-    if status is None:
-        raise DRIVER_ENDED(job=folder.id, how="no answer", log_tail=_log_tail(folder))
-    if status.error is not None:
-        process.wait()
-        raise error_from_json(status.error)
-    return status
-
-
-def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus | None:
-    """Return the status of the driver of this process: another one may have been faster."""
-    status = folder.status()
-    return status if status is not None and status.supervisor_pid == process.pid else None
-
-
-def _how(return_code: int) -> str:
-    """Say how a driver ended, by the exit code of its supervisor."""
-    return how_it_ended(SIGNAL_BASE - return_code if return_code > SIGNAL_BASE else return_code)
-
-
-def _log_tail(folder: JobFolder) -> str:
-    lines = folder.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-    return "\n".join(f"  {line}" for line in lines[-_LOG_TAIL_LINES:])
 
 
 def _write_line(line: str) -> None:

@@ -22,11 +22,11 @@ from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobR
 from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER, Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.paths import (
+    answer_of,
     new_savepoint_path,
     require_savepoint_name,
     savepoints_below,
 )
-from bicycle_runtime.jobs.savepoints.running import answer_of
 from bicycle_runtime.jobs.savepoints.trust import signer
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied

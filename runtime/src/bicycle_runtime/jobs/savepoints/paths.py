@@ -1,4 +1,4 @@
-"""Where savepoints lie, and what they are called.
+"""Where savepoints lie, what they are called, and what is told of one.
 
 A job's savepoints lie in ``savepoints/<name>`` of its checkpoint directory, or below a directory or
 URL that somebody names. Nothing is made or read here but the list of what is there.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
+from typing import Any
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import Storage, open_storage
 from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
 from bicycle_runtime.recovery.copying import folder_of
-from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
+from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES, Savepoint
 
 __all__ = ["new_savepoint_path", "require_savepoint_name", "savepoints_below"]
 
@@ -63,3 +64,17 @@ def savepoints_below(storage: Storage, prefix: str = "") -> list[Storage]:
         if name in SAVEPOINT_FILES:
             folders.add(folder)
     return [folder_of(storage, folder) if folder else storage for folder in sorted(folders)]
+
+
+def answer_of(savepoint: Savepoint, storage: Storage) -> dict[str, Any]:
+    """Return what is told of a savepoint that was just made."""
+    return {
+        "url": storage.url,
+        "name": savepoint.name,
+        "job": savepoint.job,
+        "epoch": savepoint.epoch,
+        "created_ms": savepoint.created_ms,
+        "event_count": savepoint.event_count,
+        "byte_count": savepoint.byte_count,
+        "file_count": savepoint.file_count,
+    }

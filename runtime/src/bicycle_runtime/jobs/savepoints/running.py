@@ -19,8 +19,8 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.jobs.errors import SAVEPOINT_FAILED
-from bicycle_runtime.jobs.savepoints.paths import new_savepoint_path
-from bicycle_runtime.recovery.savepoints import Savepoint, SavepointWriter, Sign
+from bicycle_runtime.jobs.savepoints.paths import answer_of, new_savepoint_path
+from bicycle_runtime.recovery.savepoints import SavepointWriter, Sign
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["RunningSavepoints"]
@@ -122,17 +122,3 @@ class RunningSavepoints:
         if isinstance(error, BicycleError):
             return error
         return SAVEPOINT_FAILED(job=self._job, reason=f"{type(error).__name__}: {error}")
-
-
-def answer_of(savepoint: Savepoint, storage: Storage) -> dict[str, Any]:
-    """Return what is told of a savepoint that was just made."""
-    return {
-        "url": storage.url,
-        "name": savepoint.name,
-        "job": savepoint.job,
-        "epoch": savepoint.epoch,
-        "created_ms": savepoint.created_ms,
-        "event_count": savepoint.event_count,
-        "byte_count": savepoint.byte_count,
-        "file_count": savepoint.file_count,
-    }

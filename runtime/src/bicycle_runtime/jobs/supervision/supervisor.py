@@ -25,7 +25,7 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, log_event
-from bicycle_runtime.base.processes import how_it_ended, start_ticks
+from bicycle_runtime.base.processes import SIGNAL_BASE, how_it_ended, start_ticks
 from bicycle_runtime.jobs.errors import DRIVER_DIED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
@@ -34,13 +34,12 @@ from bicycle_runtime.jobs.supervision.error_reports import plain_error
 from bicycle_runtime.jobs.supervision.restarts import Restarts, noted
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["SIGNAL_BASE", "DriverProcess", "Supervisor", "main"]
+__all__ = ["DriverProcess", "Supervisor", "main"]
 
 _LOG = logging.getLogger(__name__)
 _DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
 _STOPS = frozenset({signal.SIGTERM, signal.SIGINT})
 _WATCHED = _STOPS | {signal.SIGCHLD}
-SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
 
 
 class DriverProcess(Protocol):

@@ -22,7 +22,7 @@ from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.storage import open_storage
 from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
-from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
+from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
     UPGRADE_FAILED,
@@ -33,7 +33,6 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.running.final_publishing import publish_remaining
 from bicycle_runtime.jobs.savepoints.commands import create_savepoint
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.upgrading.planning import plan_upgrade

@@ -18,7 +18,7 @@ from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.extraction.scripts import is_script
-from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, stop_job
+from bicycle_runtime.jobs.control.ending import cancel_job, drain_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.letter_replay import (
     LetterReplayOptions,
@@ -26,11 +26,10 @@ from bicycle_runtime.jobs.control.letter_replay import (
     chosen_letters,
 )
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
+from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.running.final_publishing import publish_remaining
-from bicycle_runtime.jobs.running.submission import submit
 from bicycle_runtime.jobs.savepoints.commands import create_savepoint, known_savepoints
 from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
 from bicycle_runtime.jobs.status import JobStatus

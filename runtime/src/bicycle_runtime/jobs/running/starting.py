@@ -1,26 +1,94 @@
-"""Where a job begins: with its own checkpoint directory, or with an epoch that it is given."""
+"""The start of a run: take the job over, extract its graph, settle where it begins, and plan it.
+
+A job begins with its own checkpoint directory, or with an epoch that it is given.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import logging
+from collections.abc import Iterator
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.contract import ChecksBeforeStart
-from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.running.job_setup import plan_job_setup
+from bicycle_runtime.jobs.running.first_status import take_setup
+from bicycle_runtime.jobs.running.job_run import JobRun
+from bicycle_runtime.jobs.running.job_setup import plan_job_setup, prepare_job_setup
 from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
 from bicycle_runtime.recovery.adoption import Origin, is_adopted, refuse_unfinished_restore
+from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_runtime.recovery.lease import LeaseKeeper
+from bicycle_sdk.errors import ParameterError
 
-__all__ = ["adopt_starting_point"]
+__all__ = ["adopt_starting_point", "extract_job", "plan_job", "take_over"]
 
 _LOG = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def take_over(run: JobRun) -> Iterator[None]:
+    """Hold the lease of the job, once its storage has proved that it can hold checkpoints."""
+    run.outages.prove(source=run.services.source, is_first=run.is_first)
+    beat_ms = run.request.options.lease_beat_ms
+    with contextlib.ExitStack() as held:
+        with run.phases.taking_over():
+            keeper = LeaseKeeper(run.lease, beat_ms=beat_ms, on_lost=run.abort)
+            held.enter_context(keeper)
+        yield
+
+
+def extract_job(run: JobRun) -> JobBundle:
+    """Return the plugin's job, with the operator ids that it has in the checkpoint.
+
+    A job that is to begin with another epoch has that in its place afterwards.
+    """
+    bundle = _extract_beside_java(run)
+    run.plugin.enter()  # Its types say whether the state fits.
+    with run.phases.copying():
+        run.request = adopt_starting_point(run.request, run.place, bundle, clock=run.services.clock)
+    return with_operator_ids(bundle, last_operator_ids(run.place.storage))
+
+
+def plan_job(run: JobRun, bundle: JobBundle) -> JobSetup:
+    """Plan the job for its next start, create its connectors, and show what it promises."""
+    run.executor.ship(run.plugin.shipment(bundle))
+    setup = prepare_job_setup(bundle, run.request, run.place)
+    take_setup(run.progress.status, setup)
+    run.progress.status.java_pid = run.executor.java_pid
+    return setup
+
+
+def _extract_beside_java(run: JobRun) -> JobBundle:
+    name, executor = run.plugin.ref.name, run.executor
+    has_run = bool(EpochHistory(run.place.storage).epochs())
+    # A driver in the place of a dead one has work, and every second counts.
+    is_in_place = not run.is_first and not run.services.only_settles
+    executor.is_deferred = has_run and not is_in_place
+    if executor.is_deferred:
+        with run.phases.step_of_start("extracting the plugin", name):
+            return _extract(run)
+    with run.phases.step_of_start("starting Spark and extracting the plugin", name):
+        return executor.boot_beside(lambda: _extract(run))
+
+
+def _extract(run: JobRun) -> JobBundle:
+    """Return the plugin's job; what was given for a parameter in vain is not kept."""
+    try:
+        return extract(run.plugin.ref, run.request.params)
+    except ParameterError:
+        # It may be a secret that was written where a reference to it belongs.
+        run.place.folder.write_request(dataclasses.replace(run.request, params={}))
+        raise
 
 
 def adopt_starting_point(

@@ -1,0 +1,125 @@
+"""One run of one job: what its steps share, made before the first of them and used by all.
+
+It starts nothing. The steps are in ``starting``, ``restarting`` and ``epochs``, in the order in
+which ``driver`` goes through them; the watchdog and a stop request reach the run from other
+threads.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.jobs.control.requests import Inbox
+from bicycle_runtime.jobs.errors import StalledError
+from bicycle_runtime.jobs.home import Home, JobPlace
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.plugins.environments import JobEnvironment
+from bicycle_runtime.jobs.running.executors import JobExecutor, MakeExecutor
+from bicycle_runtime.jobs.running.first_status import first_status
+from bicycle_runtime.jobs.running.listeners import installed_listeners
+from bicycle_runtime.jobs.running.phases import Phases
+from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.storage_outages import StorageOutages
+from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
+from bicycle_runtime.jobs.savepoints.trust import signer
+from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.supervision.error_reports import plain_error
+from bicycle_runtime.jobs.supervision.stopping import end_now
+from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
+from bicycle_runtime.recovery.lease import Lease
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["JobRun"]
+
+_LOG = logging.getLogger(__name__)
+_STALLED_CODE = 1
+
+
+class JobRun:
+    """One run of one job; used once.
+
+    Attributes:
+        request: The job; a start with a savepoint and a rescale change it.
+        loop: The epoch loop that runs now; None before it has recovered.
+    """
+
+    def __init__(
+        self, request: JobRequest, home: Home, place: JobPlace, services: DoorServices,
+        *, plugin: JobEnvironment, new_executor: MakeExecutor,
+    ) -> None:  # fmt: skip
+        self.request = request
+        self.plugin = plugin
+        self.place = place
+        self.services = services
+        self.loop: EpochLoop | None = None
+        status = first_status(
+            services.former, request=request, place=place, supervisor=services.supervisor,
+            is_detached=services.is_detached, now_ms=services.clock.now_ms(),
+        )  # fmt: skip
+        self.listeners = installed_listeners(place.job)
+        self.progress = Progress(
+            status, folder=place.folder, clock=services.clock, listener=services.listener,
+            hot_key_percent=request.hot_key_percent, listeners=self.listeners,
+        )  # fmt: skip
+        self.inbox = Inbox(place.folder.path)
+        self.savepoints = RunningSavepoints(
+            place.storage, job=place.job, clock=services.clock,
+            signer=partial(signer, home, request.options.savepoint_key),
+        )  # fmt: skip
+        steps = WatchdogSteps(let_go=self.abort, end=self._end_stalled)
+        self.watchdog = Watchdog(steps, clock=services.clock, job=place.job)
+        self.phases = Phases(self.watchdog, self.progress, request.options, place)
+        self.executor = JobExecutor(
+            lambda: new_executor(self.request, home, place),
+            progress=self.progress, phases=self.phases,
+        )  # fmt: skip
+        self.outages = StorageOutages(
+            place.storage, progress=self.progress, stop=services.stop, phases=self.phases
+        )
+        self.lease = Lease(
+            place.storage, job=place.job, clock=services.clock, source=services.source,
+            beat_ms=request.options.lease_beat_ms,
+        )  # fmt: skip
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no driver ran it before that died."""
+        return self.services.former is None
+
+    def note_stop(self) -> None:
+        """Show that somebody asked for a stop; where no epoch is to be finished, end Spark."""
+        self.progress.enter_stopping()
+        self.log("stop_requested")
+        if self.loop is None:  # There is no epoch to finish: Spark is still starting.
+            self.executor.kill()
+
+    def abort(self) -> None:
+        """End the epoch that runs, without waiting for it."""
+        self.executor.abort()
+        if self.loop is not None:
+            self.loop.interrupt()
+
+    def fail(self, error: BicycleError) -> BicycleError:
+        """Have the status tell an error that ends the job, and return it."""
+        self.progress.status.error = plain_error(error)
+        self.progress.enter(JobState.FAILED)
+        return error
+
+    def log(self, event: str, **fields: Any) -> None:
+        """Log an event of the job."""
+        log_event(_LOG, event, job=self.place.job, **fields)
+
+    def _end_stalled(self, error: StalledError) -> None:
+        """End this process, in which nothing moves any more; a supervisor starts another."""
+        if is_alive(*self.services.supervisor):
+            self.progress.status.error = plain_error(error)
+            self.progress.write()
+        else:
+            self.fail(error)
+        end_now(_STALLED_CODE)

@@ -1,0 +1,110 @@
+"""The life of a job over its restarts: epochs run until there is an end, and begin again on errors.
+
+Functions that raise are opened again on the same Spark; all else begins with a new one. An outage
+of the storage is waited for and counts as no attempt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+
+from bicycle_runtime.base.errors import StorageUnreachableError
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import StorageError
+from bicycle_runtime.engine.errors import SparkStartError
+from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.running.epochs import Epochs
+from bicycle_runtime.jobs.running.job_run import JobRun
+from bicycle_runtime.jobs.running.starting import plan_job
+from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, Restarts, may_pass, place_of
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["run_to_end"]
+
+_LOG = logging.getLogger(__name__)
+
+
+def run_to_end(
+    run: JobRun, epochs: Epochs, setup: JobSetup, bundle: JobBundle
+) -> tuple[JobSetup, JobState]:
+    """Run epochs until there is an end; return the job as it was planned last, and its end."""
+    restarts = _restarts(run, setup)
+    try:
+        while (final := _run_or_wait(run, epochs, setup, restarts)) is None:
+            run.executor.is_deferred = False
+            setup = run.outages.survive(lambda: plan_job(run, bundle))
+    except StorageUnreachableError:
+        if not run.services.stop.is_set:
+            raise
+        run.lease.abandon()
+        final = JobState.STOPPED
+    return setup, final
+
+
+def _restarts(run: JobRun, setup: JobSetup) -> Restarts:
+    """Return how the job is started again, and let its supervisor know."""
+    options, status = run.request.options, run.progress.status
+    restarts = Restarts(
+        setup.graph.config.restart_strategy,
+        options.restart_attempts,
+        delay_ms=options.restart_delay_ms,
+        delay_max_ms=options.restart_delay_max_ms,
+        source=run.services.source,
+    )
+    restarts.resume(status.restarts)
+    status.restart_plan = restarts.plan()
+    return restarts
+
+
+def _run_or_wait(
+    run: JobRun, epochs: Epochs, setup: JobSetup, restarts: Restarts
+) -> JobState | None:
+    """Run epochs; None when something failed and it is time to start again.
+
+    An epoch that a driver before us sealed in its last moment is a reason to start again, too,
+    and so is a damaged state file: the epochs that it belongs to were put aside.
+    """
+    try:
+        return epochs.run(setup)
+    except StorageUnreachableError as error:
+        if run.services.stop.is_set:
+            raise
+        run.progress.enter(JobState.RESTARTING)
+        run.outages.wait(error)
+        run.outages.survive(run.lease.require)
+        return None
+    except BicycleError as error:
+        if _is_final(run, error, restarts):
+            raise
+        return None
+
+
+def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
+    """Wait until it is time to start again after an error; tell whether it ends the job instead.
+
+    When our lease is gone, that is the error, whatever else it led to.
+    """
+    stop = run.services.stop
+    with contextlib.suppress(StorageError):
+        run.lease.require()
+    # Where Spark was there before, what keeps it from starting now may pass.
+    is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
+    if not is_away and not may_pass(error):
+        return True
+    delay_ms = restarts.delay_ms(epoch=run.progress.status.epoch, place=place_of(error))
+    if stop.is_set:
+        return True
+    run.progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)
+    if delay_ms is None:
+        return True
+    log_event(
+        _LOG, "job_restarting", level=logging.WARNING, job=run.place.job, error=error,
+        delay_ms=delay_ms, attempt=restarts.used_count,
+    )  # fmt: skip
+    if not isinstance(error, OF_FUNCTIONS):
+        run.executor.replace()
+    with run.phases.waiting():
+        return stop.wait(delay_ms)
