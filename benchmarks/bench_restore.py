@@ -32,9 +32,9 @@ from workloads import Keys, scratch
 from bicycle_runtime.base.storage import open_storage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.records.keys import encode_key, key_group
-from bicycle_runtime.recovery.manifest import OperatorState
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 

@@ -23,8 +23,8 @@ from workloads import WORDS_PER_LINE, Words, check_counts, scratch
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import MapStateDescriptor, ValueStateDescriptor

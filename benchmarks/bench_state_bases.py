@@ -22,10 +22,11 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, percen
 from workloads import scratch
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.spec import StateScope
-from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.sealed.refs import objects_of
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 
@@ -119,7 +120,7 @@ class Run:
 
     def _base(self) -> tuple[float, float]:
         """Run epochs until a base is taken; return its seconds, and its new MiB."""
-        paths = {item.path for item in self._sealed.objects()}
+        paths = {item.path for item in objects_of(self._sealed)}
         bases = {ref.path for ref in self._sealed.files if ref.is_base}
         while self._sealed.making is None:
             self._timed(is_over=True)

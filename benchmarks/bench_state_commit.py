@@ -27,8 +27,8 @@ from workloads import scratch
 
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.functions.process import StatefulOperator
-from bicycle_runtime.state.sealed.refs import RangeState
 
 _HOUR_MS = 3_600_000
 

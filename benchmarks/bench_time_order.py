@@ -19,10 +19,10 @@ from measuring import Report, Table, Target, WrongOutputError, arguments, in_tur
 from one_operator import operator_of
 from workloads import scratch
 
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.records.keys import encode_key, key_group
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import DataStream, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.contexts import WATERMARK_MIN

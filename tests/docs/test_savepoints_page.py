@@ -2,7 +2,7 @@
 
 import re
 
-from bicycle_runtime.recovery.savepoints import Savepoint
+from bicycle_runtime.layouts.savepoint import Savepoint
 from tests.docs.scripts import DOCS
 
 PAGE = (DOCS / "how-to/savepoints.md").read_text("utf-8")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.records.readable import readable
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.savepoints import verify_savepoint
-from bicycle_runtime.state.values.schemas import UNTYPED
 from tests.golden.jobs import JOBS
 from tests.golden.write import BACKENDS, FOLDER, opened, sealed, write
 

@@ -9,11 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.records.keys import GroupCache, range_of
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import BROADCAST, BroadcastTable, KeyedTable
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.sealed.refs import groups_in
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.contexts import OnTimerContext
@@ -252,8 +253,8 @@ def overlapping(olds, groups):
         ref.__class__(
             **{
                 **{name: getattr(ref, name) for name in ref.__struct_fields__},
-                "first_group": ref.groups_in(both).start,
-                "end_group": ref.groups_in(both).stop,
+                "first_group": groups_in(ref, both).start,
+                "end_group": groups_in(ref, both).stop,
             }
         )
         for old in olds

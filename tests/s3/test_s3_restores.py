@@ -11,6 +11,7 @@ from bicycle_runtime.base.reading_ahead import objects_ahead
 from bicycle_runtime.base.storage import ObjectMissingError
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed import bases
+from bicycle_runtime.state.sealed.refs import objects_of
 from tests.unit.recovery.ledger_job import Job, hurt
 
 MIB = 1 << 20
@@ -58,7 +59,7 @@ def test_a_driver_that_starts_reads_manifests_and_no_state(job, asked):
 
 @pytest.mark.parametrize("damage", ["cut", "empty"])
 def test_a_file_of_another_size_is_found_before_anything_runs(job, storage, damage):
-    hurt(storage, [*job.state.objects()][-1].path, damage)
+    hurt(storage, [*objects_of(job.state)][-1].path, damage)
     last = job.restart()
 
     assert last.manifest.epoch == 3
@@ -67,7 +68,7 @@ def test_a_file_of_another_size_is_found_before_anything_runs(job, storage, dama
 
 
 def test_a_flipped_byte_is_found_by_who_loads_and_the_epoch_before_counts(job, storage, tmp_path):
-    path = next(item.path for item in job.state.objects() if ".base/" in item.path)
+    path = next(item.path for item in objects_of(job.state) if ".base/" in item.path)
     hurt(storage, path, "flip")
     assert job.restart().manifest.epoch == 4
     with pytest.raises(StateFileError) as caught:

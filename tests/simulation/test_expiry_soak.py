@@ -11,10 +11,11 @@ import time
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.ledger import EpochLedger
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import StateTtl, ValueStateDescriptor

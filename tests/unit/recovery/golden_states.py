@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from bicycle_runtime.contract import StagedFile
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord, TimeRecord
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord, TimeRecord
+from bicycle_runtime.layouts.state import RangeState, StateRef
+from bicycle_runtime.recovery.manifest import Manifest
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -1,10 +1,12 @@
 """A job of one reduce and one sink, run on the ledger as the engine does, beside a model of it."""
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.recovery.ledger import EpochLedger
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.tables import AccumulatorTable
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.sealed.refs import with_mark
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_runtime.state.stores.store import StateStore
@@ -38,7 +40,7 @@ class Job:
             self.ledger.sweep()
         blank = RangeState(first_group=0, end_group=GROUPS)
         found = self.manifest.states.get("op")
-        self.state = found.ranges[0].with_mark(None) if found else blank
+        self.state = with_mark(found.ranges[0], None) if found else blank
         self.close()
         tables = tables_for(self.settings, job_url="job")
         self.store = tables.store("op", self.storage, lambda: tables.accumulators(None))
@@ -82,7 +84,7 @@ class Job:
 
     def read(self, manifest=None):
         state = self.state if manifest is None else manifest.states["op"].ranges[0]
-        table = StateStore("op", self.storage, AccumulatorTable).at(state.with_mark(None))
+        table = StateStore("op", self.storage, AccumulatorTable).at(with_mark(state, None))
         return {key: value for group in table.groups.values() for key, value in group.items()}
 
     def act(self, action, entries, *, attempt):

@@ -6,14 +6,8 @@ from zlib import crc32
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage, open_storage
-from bicycle_runtime.recovery.copying import (
-    CopiedFile,
-    Wanted,
-    copy_files,
-    folder_of,
-    link_files,
-    read_back,
-)
+from bicycle_runtime.layouts.savepoint import CopiedFile
+from bicycle_runtime.recovery.copying import Wanted, copy_files, folder_of, link_files, read_back
 from bicycle_runtime.recovery.errors import COPY_REFUSED
 from tests.raising import raises
 

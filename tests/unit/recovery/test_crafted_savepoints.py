@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.connectors.files.parts import PartPlan, carry_out
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import BaseIndex, SstRef
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import ManifestError, SavepointFormatError
 from bicycle_runtime.recovery.history import EpochHistory
-from bicycle_runtime.recovery.manifest import OperatorState, decode_manifest, encode_manifest
+from bicycle_runtime.recovery.manifest import decode_manifest, encode_manifest
 from bicycle_runtime.recovery.savepoints import (
     delete_savepoint,
     epoch_paths,
@@ -28,8 +30,7 @@ from bicycle_runtime.recovery.savepoints import (
     write_savepoint,
 )
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.sealed.bases import BaseIndex, decode_index, encode_index
-from bicycle_runtime.state.sealed.refs import SstRef
+from bicycle_runtime.state.sealed.bases import decode_index, encode_index
 from bicycle_sdk.errors import BicycleError
 from tests.examples import examples
 from tests.unit.recovery.ledger_job import Job

@@ -5,6 +5,8 @@ from zlib import crc32
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord
+from bicycle_runtime.layouts.state import RangeState, StateRef
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,
     EPOCH_UNKNOWN,
@@ -13,9 +15,8 @@ from bicycle_runtime.recovery.errors import (
 )
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.ledger import EpochLedger
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from tests.raising import raises
 
 PLAN = PlanRecord(bundle_digest="d", parallelism={"op": 1}, now_ms=5)

@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import RangeState, StateRef
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.recovery.errors import STATE_LOST
-from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.memory.tables import AccumulatorTable
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import with_commit, with_lists
 from bicycle_runtime.state.stores.store import StateStore
 from tests.examples import examples
 from tests.raising import raises
@@ -147,7 +148,9 @@ def test_parts_of_a_file_that_meet_again_are_one_entry_again():
         path="a", is_base=True, tier=0, first_epoch=1, last_epoch=1, byte_count=1_600, crc32=0
     )
     [part] = state.ranges
-    state = OperatorState(scope="key_groups", group_count=GROUPS, ranges=(part.committed(ref, ()),))
+    state = OperatorState(
+        scope="key_groups", group_count=GROUPS, ranges=(with_commit(part, ref, ()),)
+    )
     for size in (3, 7, 16, 5, 2):
         state = planned(state, size)
         assert [len(part.files) for part in state.ranges] == [1] * size
@@ -222,5 +225,5 @@ def test_where_lists_are_divided_each_subtask_is_told_the_files_of_all(paralleli
     assert [[ref.path for ref in part.lists] for part in divided] == [
         ["s/0", "s/1", "s/2"]
     ] * parallelism
-    assert [part.with_lists(()) for part in divided] == list(restore_ranges(state, **options))
-    assert b"lists" not in msgspec.json.encode(divided[0].with_lists(()))
+    assert [with_lists(part, ()) for part in divided] == list(restore_ranges(state, **options))
+    assert b"lists" not in msgspec.json.encode(with_lists(divided[0], ()))

@@ -2,14 +2,8 @@
 
 import msgspec
 
-from bicycle_runtime.operators.shard_times import ShardTime
-from bicycle_runtime.recovery.manifest import (
-    Manifest,
-    PlanRecord,
-    TimeRecord,
-    decode_manifest,
-    encode_manifest,
-)
+from bicycle_runtime.layouts.manifest import PlanRecord, ShardTime, TimeRecord
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
 PLAN = PlanRecord(bundle_digest="", parallelism={}, now_ms=0)

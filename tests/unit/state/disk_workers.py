@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.state.memory.attributes import describe_attributes
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk import RichAsyncFunction

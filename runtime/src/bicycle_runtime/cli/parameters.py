@@ -68,10 +68,10 @@ def savepoint_places(
     """
     # Slow to import, and needed for this alone.
     from bicycle_runtime.jobs.control.job_queries import list_jobs
-    from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
+    from bicycle_runtime.layouts.paths import SAVEPOINTS
 
     checkpoints = {Path(status.checkpoint) for status in list_jobs(home()) if status.checkpoint}
-    found = [str(path) for each in checkpoints for path in each.glob(f"{SAVEPOINTS_FOLDER}/*/")]
+    found = [str(path) for each in checkpoints for path in each.glob(f"{SAVEPOINTS}/*/")]
     return matching(found, begin) or [CompletionItem(begin, type="dir")]
 
 

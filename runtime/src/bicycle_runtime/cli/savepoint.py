@@ -25,7 +25,7 @@ from bicycle_runtime.cli.rendering import (
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
-    from bicycle_runtime.recovery.savepoints import Savepoint
+    from bicycle_runtime.layouts.savepoint import Savepoint
 
 __all__ = ["savepoint_command", "savepoint_options"]
 

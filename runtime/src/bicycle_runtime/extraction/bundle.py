@@ -11,20 +11,19 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.extraction.errors import BUNDLE_UNREADABLE
+from bicycle_runtime.layouts.bundle import BUNDLE_MAGIC, BUNDLE_VERSION, StoredBundle
 from bicycle_sdk.errors import GraphFormatError
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["BUNDLE_FORMAT_VERSION", "JobBundle", "bundle_digest"]
+__all__ = ["JobBundle", "bundle_digest"]
 
-BUNDLE_FORMAT_VERSION = 1
-_MAGIC = b"BICB"
-_PREFIX_SIZE = len(_MAGIC) + 2 + 4
+_PREFIX_SIZE = len(BUNDLE_MAGIC) + 2 + 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +53,8 @@ class JobBundle:
         graph = {"graph": self.graph.to_json(), "places": self.graph.places()}
         fields = {**_plain_fields(self), **graph}
         body = msgspec.msgpack.encode(fields)
-        version = BUNDLE_FORMAT_VERSION.to_bytes(2, "little")
-        return _MAGIC + version + zlib.crc32(body).to_bytes(4, "little") + body
+        version = BUNDLE_VERSION.to_bytes(2, "little")
+        return BUNDLE_MAGIC + version + zlib.crc32(body).to_bytes(4, "little") + body
 
     @classmethod
     def from_bytes(cls, data: bytes) -> JobBundle:
@@ -67,7 +66,7 @@ class JobBundle:
         """
         body = _checked_body(data)
         try:
-            fields = msgspec.msgpack.decode(body, type=_StoredFields)
+            fields = msgspec.msgpack.decode(body, type=StoredBundle)
             graph = JobGraph.from_json(fields.graph).with_places(fields.places)
             kept = {name: value for name, value in asdict(fields).items() if name != "places"}
             bundle = cls(**{**kept, "graph": graph})
@@ -81,23 +80,6 @@ class JobBundle:
                 detail=f"its content has the digest {found}, expected {bundle.digest}"
             )
         return bundle
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _StoredFields:
-    """The MessagePack map of format version 1. Names are never changed, only succeeded."""
-
-    graph: str
-    payloads: dict[str, bytes]
-    shipping: dict[str, str]
-    digest: str
-    plugin: str
-    plugin_version: str
-    dist: str
-    sdk_version: str
-    python_version: str
-    function_dists: tuple[str, ...] = ()
-    places: dict[str, str] = field(default_factory=dict)
 
 
 def bundle_digest(graph: JobGraph, payloads: dict[str, bytes]) -> str:
@@ -118,13 +100,13 @@ def _plain_fields(bundle: JobBundle) -> dict[str, Any]:
 
 
 def _checked_body(data: bytes) -> bytes:
-    if data[: len(_MAGIC)] != _MAGIC or len(data) < _PREFIX_SIZE:
-        raise BUNDLE_UNREADABLE(detail=f"it starts with {bytes(data[:8])!r}, not with {_MAGIC!r}")
-    version = int.from_bytes(data[4:6], "little")
-    if version != BUNDLE_FORMAT_VERSION:
+    if data[: len(BUNDLE_MAGIC)] != BUNDLE_MAGIC or len(data) < _PREFIX_SIZE:
         raise BUNDLE_UNREADABLE(
-            detail=f"format version {version}, expected {BUNDLE_FORMAT_VERSION}"
+            detail=f"it starts with {bytes(data[:8])!r}, not with {BUNDLE_MAGIC!r}"
         )
+    version = int.from_bytes(data[4:6], "little")
+    if version != BUNDLE_VERSION:
+        raise BUNDLE_UNREADABLE(detail=f"format version {version}, expected {BUNDLE_VERSION}")
     body = data[_PREFIX_SIZE:]
     if zlib.crc32(body) != int.from_bytes(data[6:10], "little"):
         raise BUNDLE_UNREADABLE(detail="its checksum is wrong, the file is damaged or cut short")

@@ -27,9 +27,8 @@ from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
 
-__all__ = ["SAVEPOINTS_FOLDER", "Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
+__all__ = ["Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
 
-SAVEPOINTS_FOLDER = "savepoints"  # In the checkpoint directory of a job.
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _URL = re.compile(r"[a-z][a-z0-9+.-]*://")

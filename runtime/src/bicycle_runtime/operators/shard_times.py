@@ -9,36 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
+from bicycle_runtime.layouts.manifest import ShardTime, ShardTimes
 from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
-__all__ = [
-    "ShardTime",
-    "ShardTimes",
-    "joined_times",
-    "lagging",
-    "source_shard",
-    "subtask_shard",
-    "watermark_of",
-]
-
-
-class ShardTime(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one shard has come.
-
-    ``watermark_ms`` as the strategy says, ``event_ms`` of the newest record, ``active_ms`` when (on
-    the job's clock) there was a record or unread input last.
-    """
-
-    watermark_ms: int = WATERMARK_MIN
-    event_ms: int = WATERMARK_MIN
-    active_ms: int = 0
-
-
-# Generator -> shard -> time.
-ShardTimes = dict[str, dict[str, ShardTime]]
+__all__ = ["joined_times", "lagging", "source_shard", "subtask_shard", "watermark_of"]
 
 
 def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:

@@ -14,9 +14,9 @@ from typing import Literal
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import SourceReader, WriterFactory
+from bicycle_runtime.layouts.state import OperatorStateMetadata
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.graph import Partitioning, Vertex
 
 __all__ = [

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.layouts.blob import BLOB_VERSION, BlobHeader
 from bicycle_runtime.records.codecs import CodecName, RecordCodec
 from bicycle_runtime.records.errors import BLOB_UNREADABLE
 
@@ -32,7 +33,6 @@ __all__ = [
     "seal_block",
 ]
 
-BLOB_FORMAT_VERSION = 1
 BYTE_GROUPS_MAX = 256  # up to so many key groups, one byte per record says which
 _ENVELOPE = struct.Struct("<BBHI")
 _SIZES = struct.Struct("<II")
@@ -73,23 +73,13 @@ class RecordBlob:
     has_times: bool = False
 
 
-class _Header(msgspec.Struct, array_like=True):
-    edge: int
-    sender: int
-    sequence: int
-    record_count: int
-    codec: str
-    origin: str
-    has_times: bool = False  # the last field: headers written without it have no times
-
-
 _HEADER_ENCODER = msgspec.msgpack.Encoder()
-_HEADER_DECODER = msgspec.msgpack.Decoder(_Header)
+_HEADER_DECODER = msgspec.msgpack.Decoder(BlobHeader)
 
 
 def seal_block(envelope: Envelope, body: bytes) -> bytes:
     """Put the envelope before the body."""
-    head = _ENVELOPE.pack(BLOB_FORMAT_VERSION, envelope.kind, envelope.level, envelope.task)
+    head = _ENVELOPE.pack(BLOB_VERSION, envelope.kind, envelope.level, envelope.task)
     return head + body
 
 
@@ -102,10 +92,8 @@ def open_block(data: bytes) -> tuple[Envelope, memoryview]:
     if len(data) < _ENVELOPE.size:
         raise BLOB_UNREADABLE(reason=f"{len(data)} bytes are too short for an envelope")
     version, kind, level, task = _ENVELOPE.unpack_from(data)
-    if version != BLOB_FORMAT_VERSION:
-        raise BLOB_UNREADABLE(
-            reason=f"format version {version}, this runtime reads {BLOB_FORMAT_VERSION}"
-        )
+    if version != BLOB_VERSION:
+        raise BLOB_UNREADABLE(reason=f"format version {version}, this runtime reads {BLOB_VERSION}")
     return Envelope(BlockKind(kind), level, task), memoryview(data)[_ENVELOPE.size :]
 
 
@@ -132,7 +120,7 @@ def encode_records(
     edge, sender, sequence = blob
     has_times = times is not None
     header = _HEADER_ENCODER.encode(
-        _Header(edge, sender, sequence, len(values), name, origin, has_times)
+        BlobHeader(edge, sender, sequence, len(values), name, origin, has_times)
     )
     column = groups if isinstance(groups, bytes) else array("H", groups or ()).tobytes()
     stamps = b"" if times is None else _little_endian(array("q", times)).tobytes()

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
-from bicycle_runtime.recovery.copying import Wanted, copy_files, link_files, settle_links
+from bicycle_runtime.layouts.paths import CONNECTORS, JOB_FILE, RESTORE_CLAIM, STAGED, STATE
+from bicycle_runtime.recovery.copying import (
+    Wanted,
+    copy_files,
+    link_files,
+    settle_links,
+    wanted_copy,
+)
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,
     CHECKPOINT_OCCUPIED,
@@ -25,7 +32,6 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.savepoints import (
-    JOB_FILE,
     Content,
     content_of,
     epoch_paths,
@@ -42,8 +48,7 @@ __all__ = [
     "refuse_unfinished_restore",
 ]
 
-_CLAIM = "restore.unfinished"
-_OWN_FOLDERS = ("state", "staged", "connectors")
+_OWN_FOLDERS = (STATE, STAGED, CONNECTORS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +105,7 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
     target.write(JOB_FILE, json.dumps(facts, indent=2).encode() + b"\n")
     for wanted in rest:  # In this order: an epoch with a manifest that is not published is another.
         copy_files(origin.storage, target, [wanted])
-    target.delete(_CLAIM)
+    target.delete(RESTORE_CLAIM)
     return content.manifest
 
 
@@ -121,11 +126,11 @@ def refuse_unfinished_restore(storage: Storage) -> None:
     Raises:
         RESTORE_UNFINISHED: somebody who put an epoch there was interrupted.
     """
-    if not storage.exists(_CLAIM):
+    if not storage.exists(RESTORE_CLAIM):
         return
     if not EpochHistory(storage).epochs():
         raise RESTORE_UNFINISHED(url=storage.url)
-    storage.delete(_CLAIM)  # Only this was left to do.
+    storage.delete(RESTORE_CLAIM)  # Only this was left to do.
 
 
 def refuse_occupied(target: Storage) -> None:
@@ -136,16 +141,16 @@ def refuse_occupied(target: Storage) -> None:
     """
     if EpochHistory(target).epochs():
         raise CHECKPOINT_OCCUPIED(url=target.url, found="epochs of a job")
-    if not target.exists(_CLAIM) and target.list(_OWN_FOLDERS[-1]):
+    if not target.exists(RESTORE_CLAIM) and target.list(_OWN_FOLDERS[-1]):
         raise CHECKPOINT_OCCUPIED(url=target.url, found="files of a job's connectors")
 
 
 def _claim(target: Storage) -> None:
     """Take an empty place; what an interrupted predecessor left there is removed."""
-    if target.exists(_CLAIM):
+    if target.exists(RESTORE_CLAIM):
         for folder in _OWN_FOLDERS:
             target.delete_tree(folder)
-    target.write(_CLAIM, b"")
+    target.write(RESTORE_CLAIM, b"")
 
 
 def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
@@ -157,7 +162,7 @@ def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
     paths = epoch_paths(origin.manifest.epoch)
     if not origin.is_savepoint:
         return content, [Wanted(path=path) for path in paths]
-    recorded = {file.path: file.wanted for file in read_savepoint(origin.storage).files}
+    recorded = {file.path: wanted_copy(file) for file in read_savepoint(origin.storage).files}
 
     def known(path: str) -> Wanted:
         if path not in recorded:

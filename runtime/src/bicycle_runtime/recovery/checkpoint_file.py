@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bicycle_runtime.layouts.manifest import CHECKPOINT_MAGIC, CHECKPOINT_VERSION
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.fields import FieldReader, FileForm, text_field, u32_field, u64_field
 
 __all__ = ["decode_checkpoint", "encode_checkpoint"]
 
-_FORM = FileForm(magic=b"BICC", version=1)
+_FORM = FileForm(magic=CHECKPOINT_MAGIC, version=CHECKPOINT_VERSION)
 
 
 def encode_checkpoint(state: CheckpointState) -> bytes:

@@ -18,24 +18,15 @@ from functools import partial
 from typing import BinaryIO, TypeVar
 from zlib import crc32
 
-import msgspec
-
 from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.object_paths import checked_path
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
+from bicycle_runtime.layouts.savepoint import CopiedFile
 from bicycle_runtime.recovery.errors import COPY_REFUSED
 from bicycle_sdk.errors import BicycleError
 
-__all__ = [
-    "CopiedFile",
-    "Wanted",
-    "copy_files",
-    "folder_of",
-    "link_files",
-    "read_back",
-    "settle_links",
-]
+__all__ = ["Wanted", "copy_files", "folder_of", "link_files", "read_back", "settle_links"]
 
 _BLOCK_BYTES = 1 << 20
 _THREADS_MAX = 8
@@ -51,22 +42,6 @@ class Wanted:
     byte_count: int | None = None
     crc32: int | None = None
     sha256: str = ""
-
-
-class CopiedFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file as it was copied; with its SHA-256 where that was asked for or recorded."""
-
-    path: str
-    byte_count: int
-    crc32: int
-    sha256: str = ""
-
-    @property
-    def wanted(self) -> Wanted:
-        """What a copy of this copy must be."""
-        return Wanted(
-            path=self.path, byte_count=self.byte_count, crc32=self.crc32, sha256=self.sha256
-        )
 
 
 def folder_of(storage: Storage, path: str) -> Storage:
@@ -207,3 +182,8 @@ def _streamed(
 
 def _refused(storage: Storage, wanted: Wanted, problem: str) -> BicycleError:
     return COPY_REFUSED(path=wanted.path, url=storage.url, problem=problem)
+
+
+def wanted_copy(file: CopiedFile) -> Wanted:
+    """Return what a copy of a copied file must be."""
+    return Wanted(path=file.path, byte_count=file.byte_count, crc32=file.crc32, sha256=file.sha256)

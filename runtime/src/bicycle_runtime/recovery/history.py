@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.layouts.paths import DAMAGED_MANIFEST, EPOCHS, MANIFEST, PUBLISHED
+from bicycle_runtime.layouts.state import SstRef, StateRef
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,
     EPOCH_UNKNOWN,
@@ -21,12 +23,9 @@ from bicycle_runtime.recovery.errors import (
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.sealed.refs import SstRef, StateRef
 
 __all__ = ["EpochHistory", "RetainedEpoch"]
 
-_FOLDER = "epochs"
-_SEALED, _PUT_ASIDE, _PUBLISHED = "manifest", "manifest.damaged", "published"
 _FOUND_BROKEN = "a restart found a state file of it missing or damaged"
 
 
@@ -57,7 +56,7 @@ class EpochHistory:
 
     def epochs(self) -> list[int]:
         """Return the epochs that have a manifest, the newest last."""
-        return sorted(epoch for epoch, ending in self._objects() if ending == _SEALED)
+        return sorted(epoch for epoch, ending in self._objects() if ending == MANIFEST)
 
     def retained(self, *, is_thorough: bool = False) -> list[RetainedEpoch]:
         """Return all epochs, damaged ones included, the newest last.
@@ -66,24 +65,24 @@ class EpochHistory:
             is_thorough: Read every state file and compare checksums, instead of sizes only.
         """
         objects = self._objects()
-        published = {epoch for epoch, ending in objects if ending == _PUBLISHED}
+        published = {epoch for epoch, ending in objects if ending == PUBLISHED}
         checked: dict[str, str | None] = {}
         found = []
         for epoch, ending in sorted(objects):
-            if ending == _PUBLISHED:
+            if ending == PUBLISHED:
                 continue
             with contextlib.suppress(ObjectMissingError):  # It was collected since it was listed.
-                path = f"{_FOLDER}/{_name_of(epoch)}.{ending}"
+                path = f"{EPOCHS}/{_name_of(epoch)}.{ending}"
                 manifest, damage = self._look(path, checked, is_thorough=is_thorough)
-                if damage and ending == _SEALED and self._is_collected(epoch):
+                if damage and ending == MANIFEST and self._is_collected(epoch):
                     continue
                 found.append(
                     RetainedEpoch(
                         epoch=epoch,
                         manifest=manifest,
                         is_published=epoch in published,
-                        damage=damage or (_FOUND_BROKEN if ending == _PUT_ASIDE else None),
-                        is_put_aside=ending == _PUT_ASIDE,
+                        damage=damage or (_FOUND_BROKEN if ending == DAMAGED_MANIFEST else None),
+                        is_put_aside=ending == DAMAGED_MANIFEST,
                     )
                 )
         return found
@@ -128,11 +127,11 @@ class EpochHistory:
 
     def _objects(self) -> list[tuple[int, str]]:
         """Return number and ending of each object that belongs to an epoch."""
-        names = (path.rpartition("/")[2].partition(".") for path in self._storage.list(_FOLDER))
+        names = (path.rpartition("/")[2].partition(".") for path in self._storage.list(EPOCHS))
         return [
             (int(number), ending)
             for number, _, ending in names
-            if number.isdigit() and ending in (_SEALED, _PUT_ASIDE, _PUBLISHED)
+            if number.isdigit() and ending in (MANIFEST, DAMAGED_MANIFEST, PUBLISHED)
         ]
 
     def _read(self, path: str) -> Manifest:
@@ -193,7 +192,7 @@ def _name_of(epoch: int) -> str:
 
 
 def _path_of(epoch: int) -> str:
-    return f"{_FOLDER}/{_name_of(epoch)}.{_SEALED}"
+    return f"{EPOCHS}/{_name_of(epoch)}.{MANIFEST}"
 
 
 def _listed(epochs: list[int]) -> str:

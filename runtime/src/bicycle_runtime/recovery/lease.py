@@ -32,20 +32,25 @@ from bicycle_runtime.base.storage import (
     Storage,
     StorageError,
 )
+from bicycle_runtime.layouts.paths import (
+    LEASE,
+    LEASE_BEAT,
+    LEASE_DIGITS,
+    LEASE_RELEASED,
+    LEASE_SETTLED,
+)
 from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
 
 _LOG = logging.getLogger(__name__)
-_FOLDER = "lease"
-_NAME_DIGITS = 12
 _FORMAT_VERSION = 1
 WATCH_BEATS = 4
 _LOOKS_PER_BEAT = 4
 _ROUNDS_MAX = 8
 _KEPT_NUMBERS = 1_000
-_COMPANIONS = ("beat", "released", "settled")
+_COMPANIONS = (LEASE_BEAT, LEASE_RELEASED, LEASE_SETTLED)
 _JOIN_S = 5.0
 
 _Fate = Literal["gone", "silent", "alive"]
@@ -178,7 +183,7 @@ class Lease:
             holder = self._holder(newest)
             fate = self._fate_of(newest, holder)
             if fate == "alive":
-                if self._newest_number() == newest and not self._has(newest, "released"):
+                if self._newest_number() == newest and not self._has(newest, LEASE_RELEASED):
                     raise self._held(newest, holder)
                 continue
             mine = self._claim(
@@ -208,7 +213,7 @@ class Lease:
         """
         newest = self._newest_number()
         holder = self._holder(newest)
-        if self._fate_of(newest, holder) == "alive" and not self._has(newest, "released"):
+        if self._fate_of(newest, holder) == "alive" and not self._has(newest, LEASE_RELEASED):
             raise self._held(newest, holder)
 
     def require(self) -> None:
@@ -220,7 +225,7 @@ class Lease:
     def settle(self) -> None:
         if self.is_contested:
             self.require()
-            self._storage.write(_path(self._number, "settled"), b"")
+            self._storage.write(_path(self._number, LEASE_SETTLED), b"")
             self.is_contested = False
 
     def beat(self) -> bool:
@@ -238,7 +243,7 @@ class Lease:
     def release(self) -> None:
         """Let the next driver take over at once. Harmless when ours was taken."""
         if self._number and not self._is_lost:
-            self._storage.write(_path(self._number, "released"), b"")
+            self._storage.write(_path(self._number, LEASE_RELEASED), b"")
 
     def abandon(self) -> None:
         """Release nothing in the end: the storage is away, and the next driver waits for beats."""
@@ -246,7 +251,7 @@ class Lease:
 
     def _fate_of(self, number: int, holder: LeaseHolder | None) -> _Fate:
         """Return what became of a holder: gone for sure, silent, or alive (or ended meanwhile)."""
-        if number == 0 or self._has(number, "released"):
+        if number == 0 or self._has(number, LEASE_RELEASED):
             return "gone"
         if holder is not None and is_surely_gone(holder.process, seen_by=self._process):
             return "gone"
@@ -255,7 +260,7 @@ class Lease:
         deadline = self._clock.monotonic() + WATCH_BEATS * beat_s
         while self._clock.monotonic() < deadline:
             self._pause(beat_s / _LOOKS_PER_BEAT)
-            if self._has(number, "released") or self._beat_of(number) != first:
+            if self._has(number, LEASE_RELEASED) or self._beat_of(number) != first:
                 return "alive"
         return "silent"
 
@@ -263,7 +268,7 @@ class Lease:
         """Tell whether a driver even before this holder may still live."""
         if number == 0:
             return False
-        return (holder is None or holder.is_contested) and not self._has(number, "settled")
+        return (holder is None or holder.is_contested) and not self._has(number, LEASE_SETTLED)
 
     def _claim(self, number: int, *, is_contested: bool) -> LeaseHolder:
         return LeaseHolder(
@@ -281,11 +286,11 @@ class Lease:
         storage = self._storage
         if isinstance(storage, LocalStorage):  # A power cut ends the heart as well.
             storage = replace(storage, is_synced=False)
-        storage.write(_path(self._number, "beat"), str(self._beat_count).encode())
+        storage.write(_path(self._number, LEASE_BEAT), str(self._beat_count).encode())
 
     def _beat_of(self, number: int) -> bytes | None:
         try:
-            return self._storage.read(_path(number, "beat"))
+            return self._storage.read(_path(number, LEASE_BEAT))
         except ObjectMissingError:
             return None
 
@@ -302,12 +307,12 @@ class Lease:
         return max(self._numbers(), default=0)
 
     def _numbers(self) -> list[int]:
-        names = (path.rpartition("/")[2] for path in self._storage.list(_FOLDER))
+        names = (path.rpartition("/")[2] for path in self._storage.list(LEASE))
         return [int(name) for name in names if name.isdigit()]
 
     def _forget_former(self) -> None:
         """Remove what nobody looks at any more. The numbers stay for long: they are the fence."""
-        for path in self._storage.list(_FOLDER):
+        for path in self._storage.list(LEASE):
             name, _, companion = path.rpartition("/")[2].partition(".")
             number = int(name) if name.isdigit() else self._number
             is_old = number < self._number and companion in _COMPANIONS
@@ -371,7 +376,7 @@ class LeaseKeeper:
 
 
 def _path(number: int, companion: str = "") -> str:
-    name = f"{_FOLDER}/{number:0{_NAME_DIGITS}}"
+    name = f"{LEASE}/{number:0{LEASE_DIGITS}}"
     return f"{name}.{companion}" if companion else name
 
 

@@ -19,6 +19,15 @@ from dataclasses import dataclass
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.base.storage import ObjectExistsError, Storage, delete_all
+from bicycle_runtime.layouts.paths import (
+    CONNECTORS,
+    EPOCH_DIGITS,
+    EPOCHS,
+    MANIFEST,
+    PUBLISHED,
+    STAGED,
+    STATE,
+)
 from bicycle_runtime.recovery.errors import NO_EPOCH_READABLE, EpochTakenError, ManifestError
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
@@ -28,9 +37,8 @@ from bicycle_runtime.state.sealed.loading import LoadProgress, untold
 __all__ = ["EpochLedger", "LastEpoch"]
 
 _LOG = logging.getLogger(__name__)
-_NAME_DIGITS = 12
-_TASK_FOLDERS = ("state", "staged")
-_SINK_FOLDERS = ("staged", "connectors")
+_TASK_FOLDERS = (STATE, STAGED)
+_SINK_FOLDERS = (STAGED, CONNECTORS)
 _RETAINED_MAX = 1_000  # However young: a start reads all retained manifests.
 _READERS = 16
 
@@ -215,13 +223,13 @@ class EpochLedger:
         sealed = {_published_path(manifest.epoch) for manifest in self._retained}
         # 1. List what lies there.
         found = [path for folder in _TASK_FOLDERS for path in self._storage.list(folder)]
-        marks = [path for path in self._storage.list("epochs") if path.endswith(".published")]
+        marks = [path for path in self._storage.list(EPOCHS) if path.endswith(f".{PUBLISHED}")]
         # 2. Make sure that it was ours to list: whatever another driver made is not in the list.
         self.require_lease()
         # 3. Delete what no manifest names.
         orphans = [path for path in found if path not in needed]
         delete_all(self._storage, [*orphans, *(mark for mark in marks if mark not in sealed)])
-        folders = (*_TASK_FOLDERS, "epochs")
+        folders = (*_TASK_FOLDERS, EPOCHS)
         unfinished_count = sum(map(self._storage.discard_unfinished, folders))
         file_count = len(orphans) + unfinished_count
         if file_count:
@@ -296,8 +304,10 @@ class EpochLedger:
         }
 
     def _sealed_epochs(self) -> list[int]:
-        names = (path.rpartition("/")[2] for path in self._storage.list("epochs"))
-        return sorted(int(name.partition(".")[0]) for name in names if name.endswith(".manifest"))
+        names = (path.rpartition("/")[2] for path in self._storage.list(EPOCHS))
+        return sorted(
+            int(name.partition(".")[0]) for name in names if name.endswith(f".{MANIFEST}")
+        )
 
     def _put_aside(self, damaged: Iterable[ManifestError]) -> None:
         for error in damaged:
@@ -305,7 +315,7 @@ class EpochLedger:
             log_event(_LOG, "manifest_damaged", level=logging.WARNING, job=self._job, error=error)
             self._storage.write(f"{path}.damaged", self._storage.read(path))
             self._storage.delete(path)
-            self._storage.delete(path.removesuffix(".manifest") + ".published")
+            self._storage.delete(path.removesuffix(MANIFEST) + PUBLISHED)
 
 
 def _whole(found: Manifest | ManifestError) -> Manifest:
@@ -319,11 +329,11 @@ def _state_files(manifest: Manifest) -> dict[str, Checked]:
 
 
 def _manifest_path(epoch: int) -> str:
-    return f"epochs/{epoch:0{_NAME_DIGITS}}.manifest"
+    return f"{EPOCHS}/{epoch:0{EPOCH_DIGITS}}.{MANIFEST}"
 
 
 def _published_path(epoch: int) -> str:
-    return f"epochs/{epoch:0{_NAME_DIGITS}}.published"
+    return f"{EPOCHS}/{epoch:0{EPOCH_DIGITS}}.{PUBLISHED}"
 
 
 def _base_of(path: str) -> str | None:

@@ -18,85 +18,38 @@ import msgspec
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.object_paths import require_below
 from bicycle_runtime.contract import StagedFile
-from bicycle_runtime.operators.shard_times import ShardTimes, lagging
+from bicycle_runtime.layouts.manifest import (
+    MANIFEST_MAGIC,
+    MANIFEST_VERSION,
+    PREFIXES,
+    SEPARATOR,
+    TIME_FORM,
+    OperatorIds,
+    OperatorState,
+    PlanRecord,
+    TimeRecord,
+)
+from bicycle_runtime.layouts.paths import STAGED, STATE
+from bicycle_runtime.layouts.state import OperatorStateMetadata, SstRef, StateRef
+from bicycle_runtime.operators.shard_times import lagging
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
 from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
 from bicycle_runtime.recovery.fields import FieldReader, FileForm
-from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
+from bicycle_runtime.state.sealed.refs import objects_of
 
-__all__ = [
-    "Manifest",
-    "OperatorIds",
-    "OperatorState",
-    "PlanRecord",
-    "TimeRecord",
-    "decode_manifest",
-    "encode_manifest",
-]
+__all__ = ["Manifest", "decode_manifest", "encode_manifest"]
 
-_FORM = FileForm(magic=b"BICM", version=1)
-_PREFIXES = (
-    "plan", "time", "turns", "replay", "pins", "state", "forms", "sink", "source", "feedback",
-)  # fmt: skip
-_SEPARATOR = "\x1f"
+_FORM = FileForm(magic=MANIFEST_MAGIC, version=MANIFEST_VERSION)
 _NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
 _NS_PER_MS = 1_000_000
 _WATERMARK_NS_MAX = 2**64 - 1
-_TIME_FORM = 2
-
-
-class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one operator, a range per subtask; ``scope`` is a word of ``StateScope``."""
-
-    scope: str
-    group_count: int
-    ranges: tuple[RangeState, ...]
-
-
-class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Which graph ran the epoch, and how wide each operator was."""
-
-    bundle_digest: str
-    parallelism: dict[str, int]
-    now_ms: int
-    is_finished: bool = False
-
-
-class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where event time stood at the end of an epoch.
-
-    ``clock_ms`` is the job's own clock; ``shards`` are those of each generator of watermarks,
-    ``watermarks`` those of the operators that have one. ``next_event_ms`` and ``next_timer_ms`` say
-    for which watermark, and for which processing time, operators wait. ``form`` says what its
-    watermarks mean: 1 that nothing before them comes (and stands for none), 2 nothing at them
-    either.
-    """
-
-    clock_ms: int = 0
-    shards: ShardTimes = {}
-    watermarks: dict[str, int] = {}
-    next_event_ms: dict[str, int] = {}
-    next_timer_ms: dict[str, int] = {}
-    form: int = _TIME_FORM
-
-
-class OperatorIds(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells operators and loops of the graph apart, for graphs of later code.
-
-    ``operators`` are those without a uid, as pairs of id and words, in the order of the graph;
-    ``loops`` the numbers of the feedback edges, by words.
-    """
-
-    operators: tuple[tuple[str, str], ...] = ()
-    loops: dict[str, int] = {}
 
 
 class _FormOnly(msgspec.Struct, frozen=True):
     form: int = 1
 
 
-class _Feedback(msgspec.Struct, frozen=True):
+class Feedback(msgspec.Struct, frozen=True):
     files: tuple[StagedFile, ...]
 
 
@@ -134,7 +87,7 @@ class Manifest:
         """Yield all state files that this epoch needs, with sizes and checksums."""
         for state in self.states.values():
             for part in state.ranges:
-                yield from part.objects()
+                yield from objects_of(part)
 
     def bases_in_making(self) -> set[str]:
         """Return the folders of the bases that were being made when this epoch was sealed."""
@@ -168,7 +121,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     entries |= {f"sink:{uid}": _ENCODE(state) for uid, state in manifest.sinks.items()}
     entries |= {f"source:{uid}": _ENCODE(state) for uid, state in manifest.sources.items()}
     entries |= {
-        f"feedback:{edge}": _ENCODE(_Feedback(files)) for edge, files in manifest.feedback.items()
+        f"feedback:{edge}": _ENCODE(Feedback(files)) for edge, files in manifest.feedback.items()
     }
     state = CheckpointState(
         CheckpointId(_NO_STREAM, manifest.epoch, created_at_ms=0),
@@ -176,7 +129,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         event_count=manifest.event_count,
         operator_states=entries,
         source_offsets={
-            f"{uid}{_SEPARATOR}{shard}": offset
+            f"{uid}{SEPARATOR}{shard}": offset
             for uid, shards in manifest.offsets.items()
             for shard, offset in shards.items()
         },
@@ -199,8 +152,8 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
         raise ManifestError(path=path, reason=error.facts["detail"]) from error
     try:
         manifest = _manifest(state)
-        require_below(manifest.state_paths() | manifest.bases_in_making(), "state")
-        require_below(manifest.feedback_paths(), "staged")
+        require_below(manifest.state_paths() | manifest.bases_in_making(), STATE)
+        require_below(manifest.feedback_paths(), STAGED)
     except UnsafePathError as error:
         raise ManifestError(path=path, reason=error.summary) from error
     except (msgspec.DecodeError, KeyError, ValueError) as error:
@@ -216,7 +169,7 @@ def _manifest(state: CheckpointState) -> Manifest:
     entries = _by_prefix(state.operator_states)
     offsets: dict[str, dict[str, int]] = {}
     for name, offset in state.source_offsets.items():
-        uid, _, shard = name.partition(_SEPARATOR)
+        uid, _, shard = name.partition(SEPARATOR)
         offsets.setdefault(uid, {})[shard] = offset
     return Manifest(
         epoch=state.id.sequence,
@@ -235,7 +188,7 @@ def _manifest(state: CheckpointState) -> Manifest:
         sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
         sources={uid: msgspec.json.decode(data) for uid, data in entries["source"].items()},
         feedback={
-            int(edge): msgspec.json.decode(data, type=_Feedback).files
+            int(edge): msgspec.json.decode(data, type=Feedback).files
             for edge, data in entries["feedback"].items()
         },
         time=_time(entries["time"].get("", b"{}")),
@@ -248,7 +201,7 @@ def _manifest(state: CheckpointState) -> Manifest:
 def _time(data: bytes) -> TimeRecord:
     """Read where event time stood; by what watermarks mean now, if it was written before."""
     record = msgspec.json.decode(data, type=TimeRecord)
-    if msgspec.json.decode(data, type=_FormOnly).form == _TIME_FORM:
+    if msgspec.json.decode(data, type=_FormOnly).form == TIME_FORM:
         return record
     return msgspec.structs.replace(
         record,
@@ -261,12 +214,12 @@ def _time(data: bytes) -> TimeRecord:
         },
         watermarks={uid: lagging(mark, 1) for uid, mark in record.watermarks.items()},
         next_event_ms={uid: due_ms - 1 for uid, due_ms in record.next_event_ms.items()},
-        form=_TIME_FORM,
+        form=TIME_FORM,
     )
 
 
 def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
-    entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in _PREFIXES}
+    entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in PREFIXES}
     for name, data in states.items():
         prefix, _, rest = name.partition(":")
         entries[prefix][rest] = data

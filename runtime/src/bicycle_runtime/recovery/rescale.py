@@ -14,11 +14,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import RangeState, StateRef
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import range_of
 from bicycle_runtime.recovery.errors import STATE_LOST
-from bicycle_runtime.recovery.manifest import OperatorState
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import groups_in, with_lists, with_mark
 
 __all__ = ["restore_ranges"]
 
@@ -57,10 +58,10 @@ def restore_ranges(
     lists = tuple(ref for old in state.ranges for ref in old.files) if divides_lists else ()
     if len(state.ranges) == parallelism:
         # What was being made is given up: who made it may be gone, and its files are swept.
-        return tuple(old.with_mark(None).with_lists(lists) for old in state.ranges)
+        return tuple(with_lists(with_mark(old, None), lists) for old in state.ranges)
     if scope is StateScope.SUBTASK:
         found = _handed_over(state.ranges, parallelism)
-        return tuple(new.with_lists(lists) for new in found)
+        return tuple(with_lists(new, lists) for new in found)
     return tuple(
         _overlapping(
             state.ranges, range_of(subtask, group_count=group_count, parallelism=parallelism)
@@ -99,7 +100,7 @@ def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
 
 def _within(ref: StateRef, owner: RangeState, groups: range) -> StateRef:
     """Return a file that counts for some key groups only."""
-    counted = ref.groups_in(groups)
+    counted = groups_in(ref, groups)
     range_groups = ref.range_groups
     if range_groups is None:
         range_groups = owner.end_group - owner.first_group

@@ -29,13 +29,24 @@ from bicycle_runtime.base.storage import (
     Storage,
     delete_all,
 )
+from bicycle_runtime.layouts.paths import (
+    CONNECTORS,
+    EPOCHS,
+    JOB_FILE,
+    SAVEPOINT_CLAIM,
+    SAVEPOINT_FILE,
+    SAVEPOINT_SIGNATURE,
+    STAGED,
+    STATE,
+)
+from bicycle_runtime.layouts.savepoint import SAVEPOINT_VERSION, CopiedFile, Savepoint
 from bicycle_runtime.recovery.copying import (
-    CopiedFile,
     Wanted,
     copy_files,
     link_files,
     read_back,
     settle_links,
+    wanted_copy,
 )
 from bicycle_runtime.recovery.errors import (
     COPY_REFUSED,
@@ -45,14 +56,11 @@ from bicycle_runtime.recovery.errors import (
     SavepointUnfinishedError,
 )
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
+from bicycle_runtime.state.sealed.refs import objects_of
 
 __all__ = [
-    "DESCRIPTION",
-    "JOB_FILE",
     "SAVEPOINT_FILES",
-    "SIGNATURE",
     "Content",
-    "Savepoint",
     "SavepointWriter",
     "content_of",
     "delete_savepoint",
@@ -63,40 +71,11 @@ __all__ = [
     "write_savepoint",
 ]
 
-FORMAT_VERSION = 1
-JOB_FILE = "job.json"
-DESCRIPTION, SIGNATURE = "savepoint.json", "savepoint.hmac"
-_FILE, _CLAIM = DESCRIPTION, "savepoint.unfinished"
-SAVEPOINT_FILES = (_FILE, _CLAIM)  # One of them is wherever a savepoint is, whole or not.
-_FOLDERS = ("connectors", "epochs", "staged", "state")
+# One of them is wherever a savepoint is, whole or not.
+SAVEPOINT_FILES = (SAVEPOINT_FILE, SAVEPOINT_CLAIM)
+_FOLDERS = (CONNECTORS, EPOCHS, STAGED, STATE)
 Sign = Callable[[bytes], bytes]
-_CONNECTORS, _STAGED = "connectors", "staged/"
-
-
-class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``savepoint.json`` says.
-
-    Plugin, versions and graph are those that ran the epoch; empty where they are not known, since
-    another version of the plugin was started afterwards. Paths are relative.
-    """
-
-    format_version: int
-    name: str
-    job: str
-    created_ms: int
-    epoch: int
-    sealed_ms: int
-    event_count: int
-    bundle_digest: str
-    plugin: str = ""
-    plugin_version: str = ""
-    dist: str = ""
-    sdk_version: str = ""
-    python_version: str = ""
-    graph: dict[str, Any] | None = None
-    byte_count: int
-    file_count: int
-    files: tuple[CopiedFile, ...]
+_STAGED = f"{STAGED}/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,12 +146,12 @@ class SavepointWriter:
             savepoint = self._described((*copied, *proved, *self._copied, *sealing))
             data = msgspec.json.format(msgspec.json.encode(savepoint)) + b"\n"
             if self._sign is not None:
-                self._target.write(SIGNATURE, self._sign(data))
-            self._target.create(_FILE, data)
+                self._target.write(SAVEPOINT_SIGNATURE, self._sign(data))
+            self._target.create(SAVEPOINT_FILE, data)
         except BaseException:
             self.abandon()
             raise
-        self._target.delete(_CLAIM)
+        self._target.delete(SAVEPOINT_CLAIM)
         return savepoint
 
     def abandon(self) -> None:
@@ -190,7 +169,7 @@ class SavepointWriter:
         is_same = job.get("bundle_digest") == manifest.plan.bundle_digest
         graph = job.get("graph")
         return Savepoint(
-            format_version=FORMAT_VERSION,
+            format_version=SAVEPOINT_VERSION,
             name=self._name,
             job=str(job.get("job", "")),
             created_ms=self._now_ms,
@@ -241,7 +220,7 @@ def content_of(storage: Storage, epoch: int) -> Content:
     return Content(
         manifest=manifest,
         fixed=tuple(fixed[path] for path in sorted(fixed)),
-        changing=tuple(Wanted(path=path) for path in storage.list(_CONNECTORS)),
+        changing=tuple(Wanted(path=path) for path in storage.list(CONNECTORS)),
     )
 
 
@@ -254,14 +233,14 @@ def read_savepoint(storage: Storage) -> Savepoint:
         SavepointFormatError: it cannot be read.
     """
     try:
-        data = storage.read(_FILE)
+        data = storage.read(SAVEPOINT_FILE)
     except ObjectMissingError:
-        if storage.exists(_CLAIM):
+        if storage.exists(SAVEPOINT_CLAIM):
             raise SavepointUnfinishedError(url=storage.url) from None
         raise SavepointMissingError(url=storage.url) from None
     try:
         version = msgspec.json.decode(data, type=_Version).format_version
-        if version == FORMAT_VERSION:
+        if version == SAVEPOINT_VERSION:
             savepoint = msgspec.json.decode(data, type=Savepoint)
             require_below((f.path for f in savepoint.files if f.path != JOB_FILE), *_FOLDERS)
             return savepoint
@@ -269,7 +248,7 @@ def read_savepoint(storage: Storage) -> Savepoint:
         raise SavepointFormatError(url=storage.url, problem=error.summary) from error
     except msgspec.MsgspecError as error:
         raise SavepointFormatError(url=storage.url, problem=str(error)) from error
-    problem = f"it has format version {version}, this runtime reads {FORMAT_VERSION}"
+    problem = f"it has format version {version}, this runtime reads {SAVEPOINT_VERSION}"
     raise SavepointFormatError(url=storage.url, problem=problem)
 
 
@@ -281,7 +260,7 @@ def verify_savepoint(storage: Storage) -> Savepoint:
         BicycleError: see ``read_savepoint``.
     """
     savepoint = read_savepoint(storage)
-    read_back(storage, [file.wanted for file in savepoint.files])
+    read_back(storage, [wanted_copy(file) for file in savepoint.files])
     return savepoint
 
 
@@ -291,7 +270,7 @@ def delete_savepoint(storage: Storage) -> None:
     Raises:
         SavepointMissingError: there is neither; nothing was removed.
     """
-    if not (storage.exists(_FILE) or storage.exists(_CLAIM)):
+    if not (storage.exists(SAVEPOINT_FILE) or storage.exists(SAVEPOINT_CLAIM)):
         raise SavepointMissingError(url=storage.url)
     _remove(storage)
 
@@ -303,23 +282,25 @@ class _Version(msgspec.Struct, frozen=True):
 def _claim(target: Storage) -> None:
     """Take a place that nothing is in, at most once."""
     if found := target.list(""):
-        what = "a savepoint" if _FILE in found else "something"
-        what = "an unfinished savepoint" if what == "something" and _CLAIM in found else what
+        what = "a savepoint" if SAVEPOINT_FILE in found else "something"
+        what = (
+            "an unfinished savepoint" if what == "something" and SAVEPOINT_CLAIM in found else what
+        )
         raise SAVEPOINT_TAKEN(url=target.url, found=what)
     try:
-        target.create(_CLAIM, b"")
+        target.create(SAVEPOINT_CLAIM, b"")
     except ObjectExistsError:
         raise SAVEPOINT_TAKEN(url=target.url, found="an unfinished savepoint") from None
 
 
 def _remove(storage: Storage) -> None:
     """Remove all files, so that a savepoint of which only some are gone never passes for whole."""
-    if not storage.exists(_CLAIM):
-        storage.write(_CLAIM, b"")
-    paths = [path for path in storage.list("") if path not in (_FILE, _CLAIM)]
-    storage.delete(_FILE)
+    if not storage.exists(SAVEPOINT_CLAIM):
+        storage.write(SAVEPOINT_CLAIM, b"")
+    paths = [path for path in storage.list("") if path not in (SAVEPOINT_FILE, SAVEPOINT_CLAIM)]
+    storage.delete(SAVEPOINT_FILE)
     delete_all(storage, paths)
-    storage.delete(_CLAIM)
+    storage.delete(SAVEPOINT_CLAIM)
     storage.discard_unfinished("")
     if isinstance(storage, LocalStorage):
         with contextlib.suppress(OSError):  # Somebody else has put something there.
@@ -330,7 +311,7 @@ def _recorded(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
     """Yield what the manifest records of files of state and feedback."""
     for state in manifest.states.values():
         for part in state.ranges:
-            for item in part.objects():
+            for item in objects_of(part):
                 yield item.path, _wanted(item.path, item.byte_count, item.crc32)
     for files in manifest.feedback.values():
         for file in files:

@@ -14,12 +14,10 @@ import hashlib
 import hmac
 
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
-from bicycle_runtime.recovery.copying import read_back
+from bicycle_runtime.layouts.paths import JOB_FILE, SAVEPOINT_FILE, SAVEPOINT_SIGNATURE
+from bicycle_runtime.recovery.copying import read_back, wanted_copy
 from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG
 from bicycle_runtime.recovery.savepoints import (
-    DESCRIPTION,
-    JOB_FILE,
-    SIGNATURE,
     epoch_paths,
     read_savepoint,
 )
@@ -41,7 +39,7 @@ def is_signed_with(storage: Storage, key: bytes) -> bool:
         BicycleError: see ``read_savepoint``.
     """
     try:
-        data, signature = storage.read(DESCRIPTION), storage.read(SIGNATURE)
+        data, signature = storage.read(SAVEPOINT_FILE), storage.read(SAVEPOINT_SIGNATURE)
     except ObjectMissingError:
         return False
     if not hmac.compare_digest(signature_of(data, key), signature):
@@ -50,5 +48,5 @@ def is_signed_with(storage: Storage, key: bytes) -> bool:
     if not all(file.sha256 for file in savepoint.files):
         raise SAVEPOINT_SIGNATURE_WRONG(url=storage.url, problem="it has files without digests")
     first = {JOB_FILE, *epoch_paths(savepoint.epoch)}
-    read_back(storage, [file.wanted for file in savepoint.files if file.path in first])
+    read_back(storage, [wanted_copy(file) for file in savepoint.files if file.path in first])
     return True

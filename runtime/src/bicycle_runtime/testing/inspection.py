@@ -28,6 +28,7 @@ from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.tables import FunctionTable, GroupState
 from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.memory.windows import WindowTable
+from bicycle_runtime.state.sealed.refs import with_mark
 from bicycle_runtime.state.stores.backends import Tables
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
@@ -156,7 +157,7 @@ def _tables(
         return []
     return [
         # Looking makes no base.
-        StateStore(spec.uid, setup.storage, new_table).at(part.with_mark(None))
+        StateStore(spec.uid, setup.storage, new_table).at(with_mark(part, None))
         for part in sealed.ranges
     ]
 
@@ -187,7 +188,7 @@ def windows_of(
         store: StateStore[CompositeTable[WindowTable]] = StateStore(
             spec.uid, setup.storage, new_table
         )
-        table = store.at(part.with_mark(None)).main
+        table = store.at(with_mark(part, None)).main
         entries = {} if plan.keeps_records else table.entries.namespaces
         for namespace, groups in entries.items():
             for keys in groups.values():

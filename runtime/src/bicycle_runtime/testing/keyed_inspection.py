@@ -13,6 +13,7 @@ import cloudpickle
 import msgspec
 
 from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.layouts.state import ChangeSet, OperatorStateMetadata, RangeState
 from bicycle_runtime.operators.functions.declarations import declared_states
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.records.keys import GroupCache
@@ -20,11 +21,9 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.timers import TimerTable
-from bicycle_runtime.state.sealed.changes import ChangeSet
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.sealed.refs import with_mark
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import (
     ListStateDescriptor,
@@ -124,5 +123,5 @@ def _opened(
     registry = SchemaRegistry(spec.uid, _declared_metadata(manifest, spec))
     keyed, timers = KeyedTable(groups, clock, registry=registry), TimerTable(groups)
     composite = CompositeTable(_NoTable(), keyed, timers)
-    StateStore(spec.uid, setup.storage, lambda: composite).at(part.with_mark(None))
+    StateStore(spec.uid, setup.storage, lambda: composite).at(with_mark(part, None))
     return keyed, timers

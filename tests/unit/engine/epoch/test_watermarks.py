@@ -8,8 +8,8 @@ from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.contract import Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.planning.stages import plan_stages
+from bicycle_runtime.layouts.manifest import PlanRecord, ShardTime, TimeRecord
 from bicycle_runtime.operators.shard_times import (
-    ShardTime,
     joined_times,
     source_shard,
     subtask_shard,
@@ -17,13 +17,7 @@ from bicycle_runtime.operators.shard_times import (
 )
 from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.recovery.manifest import (
-    Manifest,
-    PlanRecord,
-    TimeRecord,
-    decode_manifest,
-    encode_manifest,
-)
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import ProcessFunction, StreamEnvironment, WatermarkStrategy
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN

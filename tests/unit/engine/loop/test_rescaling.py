@@ -17,7 +17,8 @@ from bicycle_runtime.engine.loop.publishing import Publisher
 from bicycle_runtime.engine.loop.rescaling import RescaleRequest, Topology
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest
+from bicycle_runtime.layouts.manifest import PlanRecord
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest
 from bicycle_runtime.testing import Harness, bundle_of, script_source
 from bicycle_sdk import KeyedProcessFunction, RichAsyncFunction, StreamEnvironment
 from tests.raising import raises

@@ -21,10 +21,11 @@ from bicycle_runtime.engine.replay.one_key import narrow_to
 from bicycle_runtime.engine.replay.replaying import ReplaySettings, replay_epoch
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
+from bicycle_runtime.layouts.manifest import PlanRecord
 from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.operators.tasks.orders import TimeOrder
 from bicycle_runtime.recovery.history import EpochHistory
-from bicycle_runtime.recovery.manifest import Manifest, PlanRecord, decode_manifest, encode_manifest
+from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import (

@@ -6,11 +6,12 @@ from typing import Annotated
 import pytest
 
 from bicycle_runtime.engine.resuming.state_metadata import compared_states
+from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord
+from bicycle_runtime.layouts.state import RangeState, StateRef
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.errors import SCHEMA_REFUSED
 from bicycle_runtime.state.memory.attributes import declared_attributes
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import AggregateFunction, Aliases, RichAsyncFunction
 from bicycle_sdk.windows import Trigger, TriggerResult

@@ -5,7 +5,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from tests.examples import examples

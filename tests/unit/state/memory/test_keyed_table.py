@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.errors import STATE_KIND_CHANGED
 from bicycle_runtime.state.memory.composite import CompositeTable
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.contexts import WATERMARK_MIN

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.state.errors import STATE_TYPE_CHANGED
 from bicycle_runtime.state.memory.attributes import Attribute, describe_attributes
 from bicycle_runtime.state.memory.tables import DictState
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
-from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.values.codecs import ValueCodec
 from tests.raising import raises
 

@@ -6,11 +6,11 @@ import pytest
 
 from bicycle_runtime.base.faults import BASE_POINTS, InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.layouts.state import BaseIndex, BaseMark
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.rocksdb.space import RocksSpace
 from bicycle_runtime.state.sealed import bases as bases_module
-from bicycle_runtime.state.sealed.bases import BaseIndex, decode_index, encode_index
-from bicycle_runtime.state.sealed.refs import BaseMark
+from bicycle_runtime.state.sealed.bases import decode_index, encode_index
 from bicycle_runtime.state.stores import store
 from bicycle_runtime.state.stores.sealed_entries import sealed_entries
 from tests.unit.state.disk_workers import BACKENDS, BLANK, Worker, counts_of, put

@@ -7,12 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.keys import GroupCache
-from bicycle_runtime.recovery.manifest import OperatorState
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.sealed import bases
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_sdk.state import StateTtl, ValueStateDescriptor

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.state import BASE_INDEX, RangeState, StateRef
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.memory.tables import AccumulatorTable
@@ -19,14 +20,7 @@ from bicycle_runtime.state.sealed.changes import (
     merge_change_sets,
 )
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import (
-    BASE_INDEX,
-    TIER_FILES,
-    RangeState,
-    StateRef,
-    fold_start,
-    merge_start,
-)
+from bicycle_runtime.state.sealed.refs import TIER_FILES, fold_start, merge_start, with_commit
 from bicycle_runtime.state.stores.store import StateStore
 
 CODEC = AnyCodec()
@@ -119,7 +113,7 @@ def test_the_list_of_files_stays_logarithmic():
         start = merge_start(state.files)
         folded = state.files[start:]
         tier = max((old.tier for old in folded), default=-1) + 1 if folded else 0
-        state = state.committed(ref(epoch, tier=tier), state.files[:start])
+        state = with_commit(state, ref(epoch, tier=tier), state.files[:start])
         longest = max(longest, len(state.files))
 
     assert longest <= (TIER_FILES - 1) * 4

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.state.memory.keyed import KeyedTable
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.sealed_entries import infer_kind, sealed_entries
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_sdk.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor

@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicycle_runtime.layouts.state import UNTYPED, OperatorStateMetadata
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_changes import compare, compare_keys
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry, plain_value
-from bicycle_runtime.state.values.schemas import UNTYPED, describe, describe_key, is_same, words
-from bicycle_runtime.state.values.state_metadata import DeclaredState, OperatorStateMetadata, evolve
+from bicycle_runtime.state.values.schemas import describe, describe_key, is_same, words
+from bicycle_runtime.state.values.state_metadata import DeclaredState, evolve
 from bicycle_sdk import Aliases
 
 

@@ -11,12 +11,12 @@ from bicycle_runtime.contract import Slice, SnapshotsState, StagedFile
 from bicycle_runtime.engine.epoch.stats import lowest_watermark, read_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
+from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord, TimeRecord
+from bicycle_runtime.layouts.state import OperatorStateMetadata, RangeState
 from bicycle_runtime.operators.tasks.orders import LetterOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, PlanRecord, TimeRecord
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.schema_registry import require_alike
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 
 __all__ = [
     "EpochWork",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bicycle_runtime.contract import Slice, StagedFile
+from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.operators.spec import ChainSpec, StagePlan, StateScope
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, TaskOrder, TimeOrder
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import Partitioning
 
 __all__ = ["epoch_orders"]

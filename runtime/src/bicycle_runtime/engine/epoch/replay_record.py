@@ -23,6 +23,7 @@ from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMiss
 from bicycle_runtime.contract import Slice
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.layouts.paths import BEGUN_EPOCH
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, TimeOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_sdk.errors import BicycleError
@@ -37,7 +38,6 @@ __all__ = [
 ]
 
 _LOG = logging.getLogger(__name__)
-_PATH = "epochs/begun"
 _CLOSE_S = 5.0
 
 
@@ -134,7 +134,7 @@ class BegunEpoch:
             msgspec.MsgspecError: it is damaged.
         """
         try:
-            record = decode_record(self._storage.read(_PATH))
+            record = decode_record(self._storage.read(BEGUN_EPOCH))
         except ObjectMissingError:
             return None
         return record if record.epoch == epoch else None
@@ -170,7 +170,7 @@ class BegunEpoch:
 
     def _note(self, storage: Storage, record: ReplayRecord) -> None:
         try:
-            storage.write(_PATH, encode_record(record))
+            storage.write(BEGUN_EPOCH, encode_record(record))
         except BicycleError as error:  # It is for people: no epoch fails for it.
             log_event(
                 _LOG, "begun_epoch_not_noted", level=logging.WARNING, job=self._job,

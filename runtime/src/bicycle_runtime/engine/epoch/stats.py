@@ -9,10 +9,12 @@ from dataclasses import dataclass, field
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.contract import Lag, SourceStatus, Waiting, total_lag
 from bicycle_runtime.engine.epoch.watermarks import Timeline
+from bicycle_runtime.layouts.manifest import OperatorState, TimeRecord
 from bicycle_runtime.operators.metrics.key_samples import KeySample
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState, TimeRecord
+from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.state.sealed.refs import objects_of
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.graph import JobGraph
 
@@ -121,7 +123,7 @@ def state_bytes(states: Mapping[str, OperatorState]) -> int:
             item.path: item.byte_count
             for state in states.values()
             for part in state.ranges
-            for item in part.objects()
+            for item in objects_of(part)
         }.values()
     )
 

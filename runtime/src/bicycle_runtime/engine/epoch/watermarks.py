@@ -18,9 +18,8 @@ import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.contract import Slice, SourceStatus
+from bicycle_runtime.layouts.manifest import ShardTime, ShardTimes, TimeRecord
 from bicycle_runtime.operators.shard_times import (
-    ShardTime,
-    ShardTimes,
     joined_times,
     lagging,
     source_shard,
@@ -30,7 +29,6 @@ from bicycle_runtime.operators.shard_times import (
 from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
 from bicycle_runtime.operators.tasks.orders import TimeOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport
-from bicycle_runtime.recovery.manifest import TimeRecord
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
 __all__ = ["SourceView", "Timeline"]

@@ -22,6 +22,7 @@ from bicycle_runtime.engine.planning.stages import (
     with_parallelisms,
 )
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.layouts.state import OperatorStateMetadata
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.spec import (
     DEAD_LETTERS,
@@ -31,7 +32,6 @@ from bicycle_runtime.operators.spec import (
     StagePlan,
 )
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import ErrorAction, JobGraph, OperatorKind, Vertex
 

@@ -46,13 +46,13 @@ from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
+from bicycle_runtime.layouts.state import OperatorStateMetadata
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.spec import JobImage, PluginInfo
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch"]

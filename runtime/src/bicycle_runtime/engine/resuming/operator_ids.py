@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
+from bicycle_runtime.layouts.manifest import OperatorIds
 from bicycle_runtime.recovery.errors import STATE_LOST, EpochGoneError, ManifestError
 from bicycle_runtime.recovery.history import EpochHistory
-from bicycle_runtime.recovery.manifest import Manifest, OperatorIds
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.graph import JobGraph, Vertex, descriptor_of
 
 __all__ = ["last_operator_ids", "operator_ids_of", "renumbered_loops", "with_operator_ids"]

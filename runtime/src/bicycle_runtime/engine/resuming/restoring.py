@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.recovery.errors import STATE_LOST
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.values.state_metadata import LIST_KINDS
 from bicycle_sdk.graph import JobGraph

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import cloudpickle
 from msgspec.structs import replace
 
+from bicycle_runtime.layouts.state import OperatorStateMetadata, SchemaVersion, StateMetadata
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator, declared_operator
 from bicycle_runtime.operators.user_calls.policy import user_hook
@@ -19,13 +20,7 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.memory.attributes import SNAPSHOT
 from bicycle_runtime.state.values.pickled import Shapes, declared_classes, shapes_here
 from bicycle_runtime.state.values.schema_registry import refusal_of
-from bicycle_runtime.state.values.state_metadata import (
-    OperatorStateMetadata,
-    SchemaVersion,
-    StateChange,
-    StateMetadata,
-    evolve,
-)
+from bicycle_runtime.state.values.state_metadata import StateChange, evolve, find
 
 __all__ = ["compared_states", "declared_operators", "initial_state_metadata"]
 
@@ -94,7 +89,7 @@ def _stored(manifest: Manifest, uid: str, declared: DeclaredOperator) -> Operato
             schema_versions=(SchemaVersion(),),
         )
         for state in snapshots
-        if stored.find(state) is None
+        if find(stored, state) is None
     )
     return replace(stored, states=(*stored.states, *untold)) if untold else stored
 

@@ -43,11 +43,11 @@ from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
+from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.records.by_value import pickle_by_value
-from bicycle_runtime.recovery.savepoints import JOB_FILE
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:

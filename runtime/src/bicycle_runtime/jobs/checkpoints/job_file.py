@@ -15,12 +15,12 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.errors import CHECKPOINT_VERSION_UNKNOWN
+from bicycle_runtime.layouts.paths import CHECKPOINT_FORMAT_VERSION, JOB_FILE
 from bicycle_runtime.operators.spec import StateScope
-from bicycle_runtime.recovery.savepoints import JOB_FILE, job_facts
+from bicycle_runtime.recovery.savepoints import job_facts
 
-__all__ = ["CHECKPOINT_FORMAT_VERSION", "note_run", "refuse_newer"]
+__all__ = ["note_run", "refuse_newer"]
 
-CHECKPOINT_FORMAT_VERSION = 1
 _LOG = logging.getLogger(__name__)
 
 

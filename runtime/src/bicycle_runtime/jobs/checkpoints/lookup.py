@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bicycle_runtime.base.storage import Storage, open_storage
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
-from bicycle_runtime.recovery.savepoints import JOB_FILE
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["find_checkpoint"]

@@ -10,11 +10,11 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry, SealedEpoch, file_sizes
+from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.records.opaque import Opaque, is_pickled
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
 from bicycle_runtime.state.stores.sealed_entries import SealedEntry
 
 __all__ = [

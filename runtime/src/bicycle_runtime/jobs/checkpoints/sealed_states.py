@@ -13,13 +13,14 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.errors import OPERATOR_UNKNOWN
+from bicycle_runtime.layouts.manifest import OperatorState
+from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet, OperatorStateMetadata, RangeState
 from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.savepoints import job_facts
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.sealed.refs import groups_in
 from bicycle_runtime.state.stores.contents import Contents
 from bicycle_runtime.state.stores.sealed_entries import (
     SealedEntry,
@@ -27,7 +28,6 @@ from bicycle_runtime.state.stores.sealed_entries import (
     infer_kind,
     sealed_entries,
 )
-from bicycle_runtime.state.values.state_metadata import OperatorStateMetadata
 
 __all__ = ["LocatedEntry", "SealedEpoch", "file_sizes", "open_epoch"]
 
@@ -150,7 +150,7 @@ class SealedEpoch:
     def files_within(self, operator: str, groups: range) -> list[tuple[str, range]]:
         """Return which files say what about some key groups."""
         return [
-            (ref.path, ref.groups_in(groups))
+            (ref.path, groups_in(ref, groups))
             for part in self._concerned(operator, groups)
             for ref in part.files
         ]

@@ -16,8 +16,8 @@ from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
+from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.state.values.schema_changes import names_classes
-from bicycle_runtime.state.values.schemas import UNTYPED
 from bicycle_sdk.graph import JobGraph
 
 __all__ = [

@@ -18,9 +18,10 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
 from bicycle_runtime.jobs.inspection.class_shapes import class_shapes
 from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
+from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
-from bicycle_runtime.recovery.manifest import Manifest, OperatorState
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
 
 __all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]

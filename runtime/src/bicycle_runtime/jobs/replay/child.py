@@ -38,9 +38,10 @@ from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader
 from bicycle_runtime.jobs.errors import EPOCH_NOT_REPLAYABLE, REPLAY_OPERATOR_UNKNOWN
 from bicycle_runtime.jobs.replay.epochs import ANSWER_FILE, BUNDLE_FILE, NEXT, REQUEST_FILE
+from bicycle_runtime.layouts.manifest import PlanRecord
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.history import EpochHistory
-from bicycle_runtime.recovery.manifest import Manifest, PlanRecord
+from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["main"]

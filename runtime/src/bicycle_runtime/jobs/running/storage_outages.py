@@ -21,6 +21,7 @@ from bicycle_runtime.base.storage import Storage, require_atomic_create
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_runtime.layouts.paths import LEASE
 
 __all__ = ["StorageOutages"]
 
@@ -96,7 +97,7 @@ class StorageOutages:
         if isinstance(storage, FsspecStorage):
             storage = replace(storage, patience_s=0.0)  # The pauses are made here.
         try:
-            storage.list("lease")
+            storage.list(LEASE)
         except StorageUnreachableError:
             return False
         return True

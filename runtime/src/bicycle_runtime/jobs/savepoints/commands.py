@@ -19,7 +19,7 @@ from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
-from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER, Home
+from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.paths import (
     answer_of,
@@ -29,6 +29,8 @@ from bicycle_runtime.jobs.savepoints.paths import (
 )
 from bicycle_runtime.jobs.savepoints.trust import signer
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.layouts.paths import SAVEPOINTS
+from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,
@@ -39,12 +41,7 @@ from bicycle_runtime.recovery.errors import (
 )
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
-from bicycle_runtime.recovery.savepoints import (
-    Savepoint,
-    read_savepoint,
-    verify_savepoint,
-    write_savepoint,
-)
+from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint, write_savepoint
 
 __all__ = [
     "SavepointEntry",
@@ -139,9 +136,7 @@ def list_savepoints(storage: Storage, *, is_job: bool = False) -> list[Savepoint
         storage: Checkpoint storage of the job, or any place.
         is_job: Look only where the job's own ones are.
     """
-    found = [
-        _entry(place) for place in savepoints_below(storage, SAVEPOINTS_FOLDER if is_job else "")
-    ]
+    found = [_entry(place) for place in savepoints_below(storage, SAVEPOINTS if is_job else "")]
     return sorted(found, key=lambda entry: (-entry.created_ms, entry.url))
 
 

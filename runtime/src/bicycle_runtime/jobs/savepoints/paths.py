@@ -12,9 +12,10 @@ from typing import Any
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.storage import Storage, open_storage
-from bicycle_runtime.jobs.home import SAVEPOINTS_FOLDER
+from bicycle_runtime.layouts.paths import SAVEPOINTS
+from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.copying import folder_of
-from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES, Savepoint
+from bicycle_runtime.recovery.savepoints import SAVEPOINT_FILES
 
 __all__ = ["new_savepoint_path", "require_savepoint_name", "savepoints_below"]
 
@@ -41,7 +42,7 @@ def new_savepoint_path(
         name = f"{time:%Y%m%d-%H%M%S}-epoch-{epoch}"
     require_savepoint_name(name)
     if to is None:
-        return name, folder_of(checkpoint, f"{SAVEPOINTS_FOLDER}/{name}")
+        return name, folder_of(checkpoint, f"{SAVEPOINTS}/{name}")
     return name, folder_of(open_storage(to), name)
 
 

@@ -12,6 +12,7 @@ from itertools import chain
 from time import perf_counter_ns
 from typing import Any
 
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.metrics.durations import Durations
@@ -22,7 +23,6 @@ from bicycle_runtime.operators.user_calls.calls import Outcome
 from bicycle_runtime.operators.user_calls.last_position import enter_operator
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import resolve, run, run_watched
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.errors import FunctionResultError
 
 __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]

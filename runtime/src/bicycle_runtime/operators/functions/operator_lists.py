@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.state.memory.keyed import KeyedTable
 from bicycle_runtime.state.memory.space import KeyedEntries
-from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import TaskInfo
 from bicycle_sdk.errors import StateDefinitionError

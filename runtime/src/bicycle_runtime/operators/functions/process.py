@@ -7,6 +7,7 @@ from itertools import chain
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
@@ -36,7 +37,7 @@ from bicycle_runtime.state.memory.attributes import describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable, NamedTable
 from bicycle_runtime.state.memory.tables import FunctionTable
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.state.sealed.refs import with_lists
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.undo import UndoLog
@@ -177,7 +178,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._state: RangeState | None = None
 
     def restore(self, state: RangeState) -> None:
-        self._state = state.with_lists(())
+        self._state = with_lists(state, ())
         with user_hook(self.spec.uid, "restore_state() or merge_state()"):
             self._table = self._store.at(self._state).main
             self._table.restore_snapshots()

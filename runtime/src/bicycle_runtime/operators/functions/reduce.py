@@ -9,13 +9,13 @@ from itertools import compress
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Operator, Stateful, kept
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve, run
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separated

@@ -11,13 +11,13 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.layouts.state import UNTYPED, StateMetadata
 from bicycle_runtime.operators.functions.declarations import declared_states, reduced_type, texts_in
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.state.memory.attributes import declared_attributes
-from bicycle_runtime.state.values.schemas import UNTYPED, describe_key
+from bicycle_runtime.state.values.schemas import describe_key
 from bicycle_runtime.state.values.state_metadata import (
     DeclaredState,
-    StateMetadata,
     accumulator_state,
     keyed_state,
 )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from bicycle_runtime.contract import Slice, StagedFile
-from bicycle_runtime.operators.shard_times import ShardTimes
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.layouts.manifest import ShardTimes
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 
 __all__ = ["EpochOrder", "LetterOrder", "TaskOrder", "TimeOrder"]

@@ -8,13 +8,12 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.contract import StagedFile
+from bicycle_runtime.layouts.manifest import ShardTimes
+from bicycle_runtime.layouts.state import RangeState, StateMetadata
 from bicycle_runtime.operators.metrics.key_samples import KeySample
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
-from bicycle_runtime.operators.shard_times import ShardTimes
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.records.blobs import BlockKind, Envelope, open_block, seal_block
-from bicycle_runtime.state.sealed.refs import RangeState
-from bicycle_runtime.state.values.state_metadata import StateMetadata
 
 __all__ = ["TaskReport", "decode_report", "report_block", "reports_in"]
 

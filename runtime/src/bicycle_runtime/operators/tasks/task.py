@@ -27,6 +27,7 @@ import msgspec
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.contract import Slice, WriterTask
+from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin, SourceLineage
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
@@ -39,7 +40,7 @@ from bicycle_runtime.operators.functions.operator import (
 from bicycle_runtime.operators.functions.transform import KeyByOperator
 from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
-from bicycle_runtime.operators.shard_times import ShardTimes, joined_times, lagging, watermark_of
+from bicycle_runtime.operators.shard_times import joined_times, lagging, watermark_of
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, JobImage, RouteSpec
 from bicycle_runtime.operators.tasks.letters import feed_letters
 from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.functions.declarations import texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -27,7 +28,6 @@ from bicycle_runtime.operators.windows.meaning import complete_end, due_rules, w
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import LateRecord, Window, WindowPlan

@@ -7,6 +7,7 @@ from functools import partial
 from types import GenericAlias
 from typing import Any
 
+from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.preaggregation.accumulators import Session
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.rows import Rows
@@ -16,7 +17,6 @@ from bicycle_runtime.operators.windows.folding_operator import FoldingOperator, 
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices
 from bicycle_runtime.operators.windows.sessions import PLACE, KeptSessions
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_entries
-from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.space import MemorySpace
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
 from bicycle_sdk.state import TimeDomain

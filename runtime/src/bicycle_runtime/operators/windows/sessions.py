@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import GenericAlias
 from typing import Any
 
+from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.preaggregation.accumulators import Session
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -20,7 +21,6 @@ from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.folding_operator import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SessionPlacement
-from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan

@@ -12,6 +12,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -28,7 +29,6 @@ from bicycle_runtime.operators.windows.panes import (
     load_panes,
     type_of_panes,
 )
-from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.windows import Row, WindowEntries, WindowTables
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain

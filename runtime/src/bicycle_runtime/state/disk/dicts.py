@@ -11,6 +11,7 @@ from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, V
 from itertools import islice
 from typing import Any, Protocol
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.rocksdb.key_layout import (
@@ -20,7 +21,6 @@ from bicycle_runtime.state.rocksdb.key_layout import (
     state_start,
     value_in,
 )
-from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_sdk.state.entries import MISSING
 
 __all__ = ["MISSING", "DiskDict", "OneCodec", "SealedEntries", "TouchDiskDict"]

@@ -25,6 +25,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.layouts.state import (
+    EVERYWHERE,
+    BaseIndex,
+    ChangeSet,
+    RangeState,
+    SstRef,
+    StateRef,
+)
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE, StateFileError
 from bicycle_runtime.state.memory.space import StateTable, Store
@@ -37,11 +45,10 @@ from bicycle_runtime.state.rocksdb.claimed_folders import (
 )
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError, UnreadableError
-from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Make
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
+from bicycle_runtime.state.sealed.bases import BaseFolder, Make
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
+from bicycle_runtime.state.sealed.refs import epoch_of, groups_in
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
@@ -87,7 +94,7 @@ class LocalFolder:
         is_known = (
             checkpoint_id is not None
             and self._space is not None
-            and (checkpoint_id == state.checkpoint_id or state.epoch_of(checkpoint_id) is not None)
+            and (checkpoint_id == state.checkpoint_id or epoch_of(state, checkpoint_id) is not None)
             and self._groups_of(state) == self._cache.groups
         )
         self._sealed = state
@@ -208,7 +215,7 @@ class LocalFolder:
         """
         assert self._space is not None
         checkpoint_id = self._space.checkpoint_id
-        since = state.epoch_of(checkpoint_id) if checkpoint_id else None
+        since = epoch_of(state, checkpoint_id) if checkpoint_id else None
         newer = [] if since is None else [ref for ref in state.files if ref.last_epoch > since]
         if checkpoint_id == state.checkpoint_id:
             newer = []
@@ -354,15 +361,15 @@ def restore(
             bring(files, index, place, progress=progress, is_linked=False)
             known = {sst.name: sst for sst in index.ssts}
         space = open_space(place)
-        if seed is not None and seed.groups_in(groups) != range(*indexes[seed.path].groups):
-            space.keep_only(seed.groups_in(groups))
+        if seed is not None and groups_in(seed, groups) != range(*indexes[seed.path].groups):
+            space.keep_only(groups_in(seed, groups))
         for number, ref in enumerate(ref for ref in bases if ref is not seed):
             index = indexes[ref.path]
             with mounted(files, index, path=ref.path, progress=progress) as other:
                 if seed is None and number == 0:
                     space.set_marks(other.marks())
                 try:
-                    space.absorb(other, ref.groups_in(groups))
+                    space.absorb(other, groups_in(ref, groups))
                 except UnreadableError as error:
                     raise files.damaged(ref.path, str(error)) from error
     return space, known
@@ -375,7 +382,7 @@ def _seed(
 
     def share(ref: StateRef) -> float:
         first, end = indexes[ref.path].groups
-        return len(ref.groups_in(groups)) / max(1, end - first)
+        return len(groups_in(ref, groups)) / max(1, end - first)
 
     wanted = [ref for ref in bases if share(ref) >= _SHARE_MIN]
     return max(wanted, key=lambda ref: share(ref) * ref.total_bytes, default=None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind, WindowKey
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries, TouchDiskDict
 from bicycle_runtime.state.disk.entries import DiskExpiry, DiskMapEntries, DiskValueEntries
@@ -20,14 +21,8 @@ from bicycle_runtime.state.disk.windows import (
     DiskWindowEntries,
 )
 from bicycle_runtime.state.memory.attributes import Attribute
-from bicycle_runtime.state.memory.due import DueTimes, WindowKey
-from bicycle_runtime.state.memory.space import (
-    KeyedEntries,
-    StateSpace,
-    Store,
-    TimerKind,
-    map_key_order,
-)
+from bicycle_runtime.state.memory.due import DueTimes
+from bicycle_runtime.state.memory.space import KeyedEntries, StateSpace, Store, map_key_order
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.memory.undoing import (
     HandingUndoDict,
@@ -46,8 +41,6 @@ from bicycle_runtime.state.rocksdb.key_layout import (
     value_in,
 )
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.changes import ChangeSet
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain

@@ -17,10 +17,11 @@ from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, TypeVar
 
+from bicycle_runtime.layouts.state import TimerKind
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries
-from bicycle_runtime.state.memory.space import TimerKind, domain_of, timer_state_name
+from bicycle_runtime.state.memory.space import domain_of, timer_state_name
 from bicycle_runtime.state.rocksdb.indexes import TimerIndex, names_of, timer_in, timer_order
 from bicycle_runtime.state.rocksdb.key_layout import (
     behind,

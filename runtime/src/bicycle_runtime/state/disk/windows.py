@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from bicycle_runtime.layouts.state import ChangeSet, WindowKey
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import MISSING, DiskDict, OneCodec, SealedEntries
-from bicycle_runtime.state.memory.due import WindowKey
 from bicycle_runtime.state.memory.windows import (
     RECORDS,
     Records,
@@ -37,7 +37,7 @@ from bicycle_runtime.state.rocksdb.key_layout import (
     time_in,
     value_in,
 )
-from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set
+from bicycle_runtime.state.sealed.changes import emptied_change_set
 
 __all__ = [
     "DiskKeyRecords",

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_registry import Hook, SchemaRegistry
-from bicycle_runtime.state.values.schemas import UNTYPED, describe, describe_key
+from bicycle_runtime.state.values.schemas import describe, describe_key
 from bicycle_runtime.state.values.state_metadata import DeclaredState
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.state import StateDescriptor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Generic, Protocol, TypeVar
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.state.memory.tables import StateTable
-from bicycle_runtime.state.sealed.changes import ChangeSet
 
 __all__ = ["CompositeTable", "NamedTable"]
 

@@ -9,11 +9,10 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.records.keys import encode_key
 
-__all__ = ["DueTimes", "WindowKey", "in_order"]
-
-WindowKey = tuple[int, int, Any]  # namespace, key group, key
+__all__ = ["DueTimes", "in_order"]
 
 
 class DueTimes:

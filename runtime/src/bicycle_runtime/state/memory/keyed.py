@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import STATE_KIND_CHANGED
 from bicycle_runtime.state.memory.space import KeyedEntries, MemorySpace, StateSpace
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet, make_change_set
+from bicycle_runtime.state.sealed.changes import make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.state_metadata import SHAPES, keyed_state

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import KeyBytes, order_of
 from bicycle_runtime.state.memory.attributes import Attribute
@@ -20,9 +21,7 @@ from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries, WindowTables
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.access import make_entries
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
@@ -36,15 +35,12 @@ __all__ = [
     "StateSpace",
     "StateTable",
     "Store",
-    "TimerKind",
     "domain_of",
     "map_key_order",
     "timer_state_name",
 ]
 
 KeyedEntries = ValueEntries | MapEntries
-# Timers of functions, by domain, and the times for which records of a key wait.
-TimerKind = Literal["event", "processing", "waiting"]
 _KEYS = AnyCodec()
 
 

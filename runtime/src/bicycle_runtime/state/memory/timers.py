@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, timer_state_name
-from bicycle_runtime.state.sealed.changes import ChangeSet, make_change_set
+from bicycle_runtime.state.sealed.changes import make_change_set
 from bicycle_sdk.state.timers import TimerQueue
 
 __all__ = ["TimerTable"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.entries import MISSING
 

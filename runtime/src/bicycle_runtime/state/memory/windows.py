@@ -14,9 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.due import DueTimes
-from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set, make_change_set
+from bicycle_runtime.state.sealed.changes import emptied_change_set, make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.schemas import describe

@@ -30,12 +30,18 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.reading_ahead import parts_ahead
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.layouts.state import (
+    EVERYWHERE,
+    BaseIndex,
+    ChangeSet,
+    RangeState,
+    SstRef,
+    StateRef,
+)
 from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
-from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Make, decode_index
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet
+from bicycle_runtime.state.sealed.bases import BaseFolder, Make, decode_index
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, SstRef, StateRef
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = ["Progress", "bring", "change_sets_of", "index_of", "mounted", "upload", "watched"]

@@ -13,12 +13,10 @@ from typing import Any, Protocol
 
 import msgspec
 
+from bicycle_runtime.layouts.state import ChangeSet, TimerKind, WindowKey
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import encode_key
-from bicycle_runtime.state.memory.due import WindowKey
-from bicycle_runtime.state.memory.space import TimerKind
 from bicycle_runtime.state.rocksdb.key_layout import group_start, index_start, key_bytes, raw_list
-from bicycle_runtime.state.sealed.changes import ChangeSet
 from bicycle_sdk.state.descriptors import TimeDomain
 
 __all__ = [

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import rocksdict
 
+from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK, ROWS, Index
 from bicycle_runtime.state.rocksdb.key_layout import (
@@ -31,7 +32,7 @@ from bicycle_runtime.state.rocksdb.key_layout import (
     state_start,
     value_in,
 )
-from bicycle_runtime.state.sealed.changes import EVERYWHERE, ChangeSet, make_change_set
+from bicycle_runtime.state.sealed.changes import make_change_set
 from bicycle_runtime.state.settings import StateSettings
 
 __all__ = [

@@ -26,34 +26,26 @@ from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.object_paths import checked_name, require_below
 from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError
+from bicycle_runtime.layouts.paths import STATE
+from bicycle_runtime.layouts.state import (
+    BASE_INDEX_FILE_MAGIC,
+    BASE_INDEX_FILE_VERSION,
+    BaseIndex,
+    BaseMark,
+    RangeState,
+    StateRef,
+)
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import framed, unframed
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import BaseMark, RangeState, SstRef, StateRef, fold_start
+from bicycle_runtime.state.sealed.refs import fold_start, with_base, with_mark
 
-__all__ = ["BaseFolder", "BaseIndex", "Bases", "Make", "decode_index"]
+__all__ = ["BaseFolder", "Bases", "Make", "decode_index"]
 
 _LOGGER = logging.getLogger(__name__)
-_MAGIC = b"BICX"
-_FORMAT_VERSION = 1
 _ABANDONED_EPOCHS = 16  # A worker that runs no epoch of its range for so long may be gone.
 # The thread looks up more often; one that waits for a storage is left behind.
 _END_SECONDS_MAX = 1.0
-
-
-class BaseIndex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a base is made of: files of change sets, or a database.
-
-    ``groups`` are first and end of its key groups, ``epoch`` the last epoch in it. ``layout`` says
-    how entries lie in the ``ssts``; ``files`` are the small files of the database.
-    """
-
-    epoch: int
-    groups: tuple[int, int]
-    refs: tuple[StateRef, ...] = ()
-    layout: str = ""
-    ssts: tuple[SstRef, ...] = ()
-    files: dict[str, bytes] = {}
 
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -62,7 +54,7 @@ _DECODER = msgspec.msgpack.Decoder(BaseIndex)
 
 def encode_index(index: BaseIndex) -> bytes:
     """Return an index as an object: magic, format version, checksum, content."""
-    return framed(_MAGIC, _FORMAT_VERSION, _ENCODER.encode(index))
+    return framed(BASE_INDEX_FILE_MAGIC, BASE_INDEX_FILE_VERSION, _ENCODER.encode(index))
 
 
 def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
@@ -72,13 +64,13 @@ def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
         StateFileError: cut, changed, of another format version, or with paths that lead elsewhere.
     """
     body = unframed(
-        data, _MAGIC, _FORMAT_VERSION,
+        data, BASE_INDEX_FILE_MAGIC, BASE_INDEX_FILE_VERSION,
         path=path, operator=operator, foreign="it is no index of a base",
     )  # fmt: skip
     try:
         index = _DECODER.decode(body)
         objects = [item for ref in index.refs for item in ref.objects]
-        require_below((item.path for item in (*objects, *index.ssts)), "state")
+        require_below((item.path for item in (*objects, *index.ssts)), STATE)
         for name in (*index.files, *(sst.name for sst in index.ssts)):
             checked_name(name)
     except UnsafePathError as error:
@@ -224,18 +216,18 @@ class Bases:
                 if base:
                     self._work, self._has_failed = None, False
                     fault_point("base_taken")
-                    return state.based_on(base)
+                    return with_base(state, base)
                 is_late = is_interval_over and epoch - mark.epoch >= _ABANDONED_EPOCHS
                 if not self._is_given_up(mark, is_late=is_late):
                     return state
-            state = state.with_mark(None)
+            state = with_mark(state, None)
         # A storage that refuses bases is not asked again in each epoch.
         is_time = is_interval_over or not self._has_failed
         if not is_time or not fold_start(state.files, is_interval_over=is_interval_over):
             return state
         fault_point("base_announced")
         folder = f"{self._files.folder(state)}/{epoch:012}-{attempt}.base"
-        return state.with_mark(BaseMark(epoch=epoch, folder=folder))
+        return with_mark(state, BaseMark(epoch=epoch, folder=folder))
 
     def wait(self, seconds: float | None = None) -> None:
         """Wait until the base that this process makes is made, or has failed."""

@@ -18,12 +18,16 @@ from zlib import crc32
 
 import msgspec
 
+from bicycle_runtime.layouts.state import (
+    EVERYWHERE,
+    STATE_FILE_MAGIC,
+    STATE_FILE_VERSION,
+    ChangeSet,
+)
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import StateFileError
 
 __all__ = [
-    "EVERYWHERE",
-    "ChangeSet",
     "decode_change_sets",
     "emptied_change_set",
     "encode_change_sets",
@@ -34,30 +38,10 @@ __all__ = [
     "unframed",
 ]
 
-# Stands for the key group of what every subtask has a copy of: it is read by all of them.
-EVERYWHERE = -1
-
-_MAGIC = b"BICD"
-_FORMAT_VERSION = 1
 
 _RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ENCODER = msgspec.msgpack.Encoder()
 _KEYS = AnyCodec()
-
-
-class ChangeSet(msgspec.Struct, array_like=True, frozen=True):
-    """Changes of the state ``name`` in key group ``group``.
-
-    ``keys``, ``values`` and ``deleted`` are MessagePack arrays (``keys[i]`` belongs to
-    ``values[i]``); ``is_full`` means that entries which are not listed are gone.
-    """
-
-    group: int
-    name: str
-    is_full: bool
-    keys: msgspec.Raw
-    values: msgspec.Raw
-    deleted: msgspec.Raw
 
 
 _CHANGE_SETS = msgspec.msgpack.Decoder(list[ChangeSet])
@@ -85,7 +69,7 @@ def emptied_change_set(group: int, name: str) -> ChangeSet:
 
 def encode_change_sets(change_sets: Sequence[ChangeSet]) -> bytes:
     """Return a whole state file: magic, format version, checksum, change sets."""
-    return framed(_MAGIC, _FORMAT_VERSION, _ENCODER.encode(change_sets))
+    return framed(STATE_FILE_MAGIC, STATE_FILE_VERSION, _ENCODER.encode(change_sets))
 
 
 def decode_change_sets(
@@ -97,7 +81,7 @@ def decode_change_sets(
         StateFileError: cut, changed, or of another format version.
     """
     body = unframed(
-        data, _MAGIC, _FORMAT_VERSION,
+        data, STATE_FILE_MAGIC, STATE_FILE_VERSION,
         path=path, operator=operator, foreign="it is not a state file",
     )  # fmt: skip
     change_sets = _CHANGE_SETS.decode(body)

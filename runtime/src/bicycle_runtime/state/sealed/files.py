@@ -12,15 +12,15 @@ from zlib import crc32
 
 from bicycle_runtime.base.reading_ahead import objects_ahead
 from bicycle_runtime.base.storage import ObjectMissingError, Storage
+from bicycle_runtime.layouts.state import ChangeSet, RangeState, StateRef
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import (
-    ChangeSet,
     decode_change_sets,
     encode_change_sets,
     merge_change_sets,
 )
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef, merge_start
+from bicycle_runtime.state.sealed.refs import groups_in, merge_start, with_commit
 
 __all__ = ["SealedFiles", "folder_of_range"]
 
@@ -67,7 +67,7 @@ class SealedFiles:
         objects = [(ref.path, ref.byte_count) for ref in refs]
         for ref, data in zip(refs, self._ahead(objects), strict=True):
             self._require_whole(ref, data)
-            counted = ref.groups_in(groups)
+            counted = groups_in(ref, groups)
             yield decode_change_sets(data, path=ref.path, operator=self.operator, groups=counted)
 
     def read_deltas(self, paths: Sequence[str], groups: range) -> list[Sequence[ChangeSet]]:
@@ -123,7 +123,7 @@ class SealedFiles:
             tier=1 + max((ref.tier for ref in merged), default=-1),
             first_epoch=min((ref.first_epoch for ref in merged), default=epoch), epoch=epoch,
         )  # fmt: skip
-        return state.committed(ref, kept)
+        return with_commit(state, ref, kept)
 
     def write_base(self, path: str, change_sets: Sequence[ChangeSet], *, epoch: int) -> StateRef:
         """Write the state as of an epoch, or a part of it that lies in a file of its own."""

@@ -7,15 +7,11 @@ from contextlib import AbstractContextManager, ExitStack
 from itertools import chain, groupby
 from typing import TYPE_CHECKING
 
+from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet, StateRef
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.sealed.changes import (
-    EVERYWHERE,
-    ChangeSet,
-    decode_change_sets,
-    emptied_change_set,
-)
+from bicycle_runtime.state.sealed.changes import decode_change_sets, emptied_change_set
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import StateRef
+from bicycle_runtime.state.sealed.refs import groups_in
 
 if TYPE_CHECKING:
     from bicycle_runtime.state.rocksdb.space import RocksSpace
@@ -45,7 +41,7 @@ def parts_of(
         from bicycle_runtime.state.rocksdb.bases import change_sets_of
 
         for ref in alike:
-            yield from change_sets_of(files, ref, ref.groups_in(groups))
+            yield from change_sets_of(files, ref, groups_in(ref, groups))
 
 
 class Contents:
@@ -72,7 +68,7 @@ class Contents:
                 yield from filter(wants, chain.from_iterable(found))
                 continue
             for ref in alike:
-                yield from self._rows(files, ref, ref.groups_in(groups), wants)
+                yield from self._rows(files, ref, groups_in(ref, groups), wants)
 
     def _read(
         self, files: SealedFiles, refs: Sequence[StateRef], groups: range
@@ -107,7 +103,7 @@ class KeptContents(Contents):
         self, files: SealedFiles, refs: Sequence[StateRef], groups: range
     ) -> Iterator[Sequence[ChangeSet]]:
         for ref in refs:
-            counted = ref.groups_in(groups)
+            counted = groups_in(ref, groups)
             kept = self._kept.pop(ref.path, None)
             if kept is None:
                 change_sets = decode_change_sets(

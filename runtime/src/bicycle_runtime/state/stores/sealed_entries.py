@@ -16,12 +16,12 @@ from typing import Any, Literal
 import msgspec
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.layouts.state import ChangeSet, RangeState
 from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.records.opaque import decode_unloaded
-from bicycle_runtime.state.sealed.changes import ChangeSet, emptied_change_set
+from bicycle_runtime.state.sealed.changes import emptied_change_set
 from bicycle_runtime.state.sealed.files import SealedFiles
-from bicycle_runtime.state.sealed.refs import RangeState
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.codecs import without_version
 

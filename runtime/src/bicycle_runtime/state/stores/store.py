@@ -16,13 +16,14 @@ from functools import partial
 from typing import Generic, TypeVar
 
 from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.layouts.state import BaseIndex, ChangeSet, RangeState, StateRef
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
-from bicycle_runtime.state.sealed.bases import BaseFolder, BaseIndex, Bases, Make
-from bicycle_runtime.state.sealed.changes import ChangeSet, full_change_sets, merge_change_sets
+from bicycle_runtime.state.sealed.bases import BaseFolder, Bases, Make
+from bicycle_runtime.state.sealed.changes import full_change_sets, merge_change_sets
 from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
-from bicycle_runtime.state.sealed.refs import RangeState, StateRef
+from bicycle_runtime.state.sealed.refs import epoch_of
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 
@@ -118,7 +119,7 @@ class StateStore(Generic[Table]):
         """Let the table, which stands at a checkpoint id, stand at a sealed state, by its files."""
         if checkpoint_id == state.checkpoint_id and checkpoint_id != "":
             return
-        since = state.epoch_of(checkpoint_id) if checkpoint_id else None
+        since = epoch_of(state, checkpoint_id) if checkpoint_id else None
         if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
             if self._replay(state, since):
                 return

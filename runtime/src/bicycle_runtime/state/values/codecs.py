@@ -16,9 +16,10 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.records.codecs import AnyCodec, RecordCodec, same_bytes
 from bicycle_runtime.records.errors import RecordDecodingError
-from bicycle_runtime.state.values.schemas import UNTYPED, describe
+from bicycle_runtime.state.values.schemas import describe
 
 __all__ = ["Evolution", "ValueCodec", "without_version"]
 

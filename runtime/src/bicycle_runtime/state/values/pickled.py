@@ -22,14 +22,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from bicycle_runtime.layouts.state import PICKLED, UNTYPED, SchemaVersion, StateMetadata
 from bicycle_runtime.records.codecs import type_name_of
-from bicycle_runtime.state.values.schemas import UNTYPED, Schema, describe
-from bicycle_runtime.state.values.state_metadata import (
-    PICKLED,
-    DeclaredState,
-    SchemaVersion,
-    StateMetadata,
-)
+from bicycle_runtime.state.values.schemas import Schema, describe
+from bicycle_runtime.state.values.state_metadata import DeclaredState
 
 __all__ = ["Shapes", "declared_classes", "noted_class", "shape_of", "shapes_here"]
 

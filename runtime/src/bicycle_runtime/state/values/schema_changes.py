@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from bicycle_runtime.state.values.schemas import UNTYPED, Schema, fields_of, is_same, words
+from bicycle_runtime.layouts.state import UNTYPED
+from bicycle_runtime.state.values.schemas import Schema, fields_of, is_same, words
 
 __all__ = ["Fit", "compare", "compare_keys", "could_be", "names_classes"]
 

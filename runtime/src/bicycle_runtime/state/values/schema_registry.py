@@ -22,22 +22,27 @@ from zlib import crc32
 import msgspec
 
 import bicycle_runtime
+from bicycle_runtime.layouts.state import (
+    PICKLED,
+    UNTYPED,
+    OperatorStateMetadata,
+    SchemaVersion,
+    StateMetadata,
+)
 from bicycle_runtime.records.codecs import AnyCodec, ClassNotes, RecordCodec, noting_classes
 from bicycle_runtime.state.errors import SCHEMA_REFUSED, STORED_VALUE_UNFIT, MigrationError
 from bicycle_runtime.state.values.codecs import Evolution, ValueCodec
 from bicycle_runtime.state.values.pickled import noted_class
 from bicycle_runtime.state.values.schema_changes import Rewrite, could_be
-from bicycle_runtime.state.values.schemas import UNTYPED, Schema
+from bicycle_runtime.state.values.schemas import Schema
 from bicycle_runtime.state.values.state_metadata import (
-    PICKLED,
     DeclaredState,
-    OperatorStateMetadata,
-    SchemaVersion,
     StateChange,
-    StateMetadata,
     describe_version,
     evolve_state,
+    find,
     fit_of,
+    taken_names,
 )
 from bicycle_sdk.errors import BicycleError
 
@@ -107,10 +112,10 @@ class SchemaRegistry:
         Raises:
             SCHEMA_REFUSED: what is sealed cannot be read so.
         """
-        stored = self._asked.get(declared.name) or self._known.find(declared)
+        stored = self._asked.get(declared.name) or find(self._known, declared)
         is_asked = stored is None or stored.is_asked
         state, change = evolve_state(
-            self._operator, stored, declared, taken=self._known.taken(),
+            self._operator, stored, declared, taken=taken_names(self._known),
             is_asked=is_asked, is_told=is_asked and declared.name in self.texts,
         )  # fmt: skip
         if change.verdict == "refused":

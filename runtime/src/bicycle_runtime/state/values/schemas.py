@@ -15,23 +15,14 @@ from typing import Any
 import msgspec
 from msgspec import NODEFAULT, inspect
 
+from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.exactness import once_a_type
 from bicycle_sdk.state.aliases import aliases_of
 
-__all__ = [
-    "UNTYPED",
-    "Schema",
-    "describe",
-    "describe_key",
-    "fields_of",
-    "is_same",
-    "outline",
-    "words",
-]
+__all__ = ["Schema", "describe", "describe_key", "fields_of", "is_same", "outline", "words"]
 
 Schema = Any  # A word, or a mapping with "type".
-UNTYPED = "untyped"
 
 _WORDS: dict[type[inspect.Type], str] = {
     inspect.AnyType: "any",

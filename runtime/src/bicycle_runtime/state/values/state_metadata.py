@@ -15,102 +15,36 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import msgspec
-
-from bicycle_runtime.state.values.schema_changes import Fit, compare, compare_keys
-from bicycle_runtime.state.values.schemas import (
+from bicycle_runtime.layouts.state import (
+    SPACES,
     UNTYPED,
-    Schema,
-    describe,
-    describe_key,
-    is_same,
-    words,
+    OperatorStateMetadata,
+    SchemaVersion,
+    StateMetadata,
 )
+from bicycle_runtime.state.values.schema_changes import Fit, compare, compare_keys
+from bicycle_runtime.state.values.schemas import Schema, describe, describe_key, is_same, words
 from bicycle_sdk.state import MapStateDescriptor, StateDescriptor
 
 __all__ = [
     "ACCUMULATOR",
     "LIST_KINDS",
-    "PICKLED",
-    "SCHEMA_VERSIONS_MAX",
     "SHAPES",
     "DeclaredState",
-    "OperatorStateMetadata",
-    "SchemaVersion",
     "StateChange",
-    "StateMetadata",
     "Verdict",
     "accumulator_state",
     "describe_version",
     "evolve",
     "evolve_state",
+    "find",
     "fit_of",
     "keyed_state",
     "match",
+    "taken_names",
 ]
 
 Verdict = Literal["kept", "migrated", "new", "dropped", "refused"]
-PICKLED = "pickled"
-SCHEMA_VERSIONS_MAX = 65_536  # what the name of a schema version has room for
-
-
-class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One way in which values were written."""
-
-    version: int = 1
-    schema: Any = UNTYPED
-
-
-class StateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a manifest knows of one state.
-
-    ``stored_name`` is the name under which its entries lie; ``kind`` tells attributes, keyed
-    states, contents of windows and pickled classes apart, of which no entries lie anywhere;
-    ``keys`` describes the keys within it (of a map, of a ``dict``). ``settings`` are those whose
-    change would give stored values another meaning. ``current`` is the index of the schema version
-    that values get now. ``is_asked`` says that it was not known before a function asked for it,
-    ``is_told`` that the code of the function had its name as a text.
-    """
-
-    name: str
-    stored_name: str = msgspec.field(name="place")
-    kind: str
-    schema_versions: tuple[SchemaVersion, ...] = msgspec.field(name="forms")
-    keys: Any = UNTYPED
-    settings: dict[str, Any] = {}
-    current: int = 0
-    is_asked: bool = False
-    is_told: bool = False
-
-    @property
-    def space(self) -> str:
-        """What its name and place are unique in."""
-        return _space_of(self.kind)
-
-    @property
-    def schema_version(self) -> SchemaVersion:
-        """The schema version that values get now."""
-        return self.schema_versions[self.current]
-
-
-class OperatorStateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a manifest knows of the states of one operator.
-
-    ``keys`` describes what it is keyed by. ``dropped`` are those that were given up, as
-    ``space:stored_name``: what may still lie there is never read again.
-    """
-
-    states: tuple[StateMetadata, ...] = ()
-    keys: Any = UNTYPED
-    dropped: tuple[str, ...] = ()
-
-    def find(self, declared: DeclaredState) -> StateMetadata | None:
-        """Return the state that a declared one goes on with."""
-        return match(self.states, [declared]).get((declared.space, declared.name))
-
-    def taken(self) -> set[str]:
-        """Return ``space:stored_name`` of all places that no new state may have."""
-        return {*self.dropped, *(f"{state.space}:{state.stored_name}" for state in self.states)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +67,7 @@ class DeclaredState:
     @property
     def space(self) -> str:
         """What its name and place are unique in."""
-        return _space_of(self.kind)
+        return SPACES.get(self.kind, "state")
 
     @property
     def schema_version(self) -> SchemaVersion:
@@ -151,6 +85,16 @@ class StateChange:
     details: tuple[str, ...] = ()
     stored: str | None = None
     declared: str | None = None
+
+
+def find(known: OperatorStateMetadata, declared: DeclaredState) -> StateMetadata | None:
+    """Return the known state that a declared one goes on with."""
+    return match(known.states, [declared]).get((declared.space, declared.name))
+
+
+def taken_names(known: OperatorStateMetadata) -> set[str]:
+    """Return ``space:stored_name`` of all places that no new state may have."""
+    return {*known.dropped, *(f"{state.space}:{state.stored_name}" for state in known.states)}
 
 
 def evolve(
@@ -177,7 +121,7 @@ def evolve(
             )
         )  # fmt: skip
     matched = match(known.states, declared)
-    taken = known.taken()
+    taken = taken_names(known)
     states: list[StateMetadata] = []
     for each in declared:
         former = matched.get((each.space, each.name))
@@ -333,13 +277,6 @@ def _change_of(operator: str, stored: StateMetadata, declared: DeclaredState) ->
         stored=describe_version(stored.schema_version),
         declared=describe_version(declared.schema_version),
     )
-
-
-def _space_of(kind: str) -> str:
-    """Return in which space a kind of state has its name: attributes and states do not clash."""
-    if kind == PICKLED:
-        return "class"
-    return "attribute" if kind in ("attribute", "entries") else "state"
 
 
 def _free_name(declared: DeclaredState, taken: set[str]) -> str:

@@ -1,0 +1,54 @@
+"""Where things lie in a checkpoint directory: folders, names of files, and how numbers are written.
+
+A savepoint has the same folders, and two files more.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BEGUN_EPOCH",
+    "CHECKPOINT_FORMAT_VERSION",
+    "CONNECTORS",
+    "DAMAGED_MANIFEST",
+    "EPOCHS",
+    "EPOCH_DIGITS",
+    "JOB_FILE",
+    "LEASE",
+    "LEASE_BEAT",
+    "LEASE_DIGITS",
+    "LEASE_RELEASED",
+    "LEASE_SETTLED",
+    "MANIFEST",
+    "PUBLISHED",
+    "RESTORE_CLAIM",
+    "SAVEPOINTS",
+    "SAVEPOINT_CLAIM",
+    "SAVEPOINT_FILE",
+    "SAVEPOINT_SIGNATURE",
+    "STAGED",
+    "STATE",
+]
+
+JOB_FILE = "job.json"
+CHECKPOINT_FORMAT_VERSION = 1  # As the file says it.
+
+EPOCHS = "epochs"
+EPOCH_DIGITS = 12
+# Endings of the files of an epoch.
+MANIFEST, DAMAGED_MANIFEST, PUBLISHED = "manifest", "manifest.damaged", "published"
+BEGUN_EPOCH = "epochs/begun"
+
+LEASE = "lease"
+LEASE_DIGITS = 12
+# Endings of the files that lie beside a lease.
+LEASE_BEAT, LEASE_RELEASED, LEASE_SETTLED = "beat", "released", "settled"
+
+RESTORE_CLAIM = "restore.unfinished"
+
+STATE = "state"
+STAGED = "staged"
+CONNECTORS = "connectors"
+
+SAVEPOINTS = "savepoints"  # In the checkpoint directory of a job.
+SAVEPOINT_FILE, SAVEPOINT_SIGNATURE = "savepoint.json", "savepoint.hmac"
+SAVEPOINT_CLAIM = "savepoint.unfinished"
