@@ -40,9 +40,9 @@ from bicycle_runtime.engine.spark.java import (
     start_java,
 )
 from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE
-from bicycle_runtime.engine.spark.settings import TASK_ATTEMPTS, is_embedded, spark_settings
+from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
-from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
+from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE, WorkerNeeds
 from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
@@ -53,7 +53,7 @@ from bicycle_sdk.errors import BicycleError
 if TYPE_CHECKING:
     from bicycle_runtime.operators.user_calls.last_position import LastPosition
 
-__all__ = ["SparkExecutor", "default_master"]
+__all__ = ["SparkExecutor"]
 
 _LOG = logging.getLogger(__name__)
 _REASON_LINES = 6
@@ -68,11 +68,6 @@ _PYTHON_SETTING, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 _ENVIRONMENT_VARIABLE = "BICYCLE_ENVIRONMENT"
 _CLUSTER_TIMEOUT_MS = 60_000
 _REST_S_MAX = 30.0  # Half of the time after which Spark ends Python workers without work.
-
-
-def default_master() -> str:
-    """Return embedded Spark on all cores, with task retries as on a cluster."""
-    return f"local[*,{TASK_ATTEMPTS}]"
 
 
 class SparkExecutor:
@@ -146,7 +141,7 @@ class SparkExecutor:
             )  # fmt: skip
             # 0.35 s and 0.4 s, which Java needs anyway.
             importlib.import_module("pyspark")
-            importlib.import_module("bicycle_runtime.engine.spark.worker")
+            importlib.import_module(WORKER_MODULE)
 
     def ship(self, shipment: Shipment) -> None:
         """Set what workers need of the plugin; before ``start``."""

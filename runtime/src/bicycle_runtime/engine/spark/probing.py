@@ -12,7 +12,7 @@ from typing import Any
 
 from bicycle_runtime.engine.hosts.handshake import PROBE, HostAnswer, probe_arguments, read_answer
 from bicycle_runtime.engine.spark.cluster import located
-from bicycle_runtime.engine.spark.worker import LevelTask
+from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE
 
 __all__ = ["ask_hosts"]
 
@@ -36,7 +36,7 @@ def ask_hosts(
         token: A file in the checkpoint folder; empty when that is no folder.
     """
     arguments = probe_arguments(
-        workers=LevelTask.__module__, archive=archive, digest=digest, module=module, token=token
+        workers=WORKER_MODULE, archive=archive, digest=digest, module=module, token=token
     )
     command = ["/bin/sh", "-c", _SHELL, python, PROBE, arguments]
     names = sorted(hosts)

@@ -9,8 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-__all__ = ["TASK_ATTEMPTS", "is_embedded", "spark_settings"]
+if TYPE_CHECKING:
+    pass
+
+__all__ = ["TASK_ATTEMPTS", "default_master", "is_embedded", "spark_settings"]
 
 TASK_ATTEMPTS = 4
 # A socket's path has room for 104 bytes (macOS; 108 on Linux), its name takes 43 of them.
@@ -86,3 +90,8 @@ def _socket_dir(master: str, work_dir: Path) -> str:
     """Return where Java and Python meet: the run's own folder if all hosts have it, and it fits."""
     is_fit = is_embedded(master) and len(os.fsencode(work_dir)) <= _SOCKET_DIR_BYTES_MAX
     return str(work_dir) if is_fit else _SHORT_DIR
+
+
+def default_master() -> str:
+    """Return embedded Spark on all cores, with task retries as on a cluster."""
+    return f"local[*,{TASK_ATTEMPTS}]"

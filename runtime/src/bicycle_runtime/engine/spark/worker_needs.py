@@ -9,7 +9,9 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables
 
-__all__ = ["NO_NEEDS", "WorkerNeeds"]
+__all__ = ["NO_NEEDS", "WORKER_MODULE", "WorkerNeeds"]
+
+WORKER_MODULE = "bicycle_runtime.engine.spark.worker"  # What a worker process loads.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

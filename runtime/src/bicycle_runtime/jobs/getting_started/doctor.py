@@ -28,7 +28,8 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
-from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.engine.spark.executor import SparkExecutor
+from bicycle_runtime.engine.spark.settings import default_master
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
 from bicycle_runtime.jobs.errors import DOCTOR_FOUND_FAULTS
 from bicycle_runtime.jobs.home import Home

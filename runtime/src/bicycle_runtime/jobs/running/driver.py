@@ -10,17 +10,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from functools import partial
+from typing import IO
 
 from bicycle_runtime.engine.errors import SparkStartError
+from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks
-from bicycle_runtime.jobs.home import Home, JobFolder, place_job
+from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.jobs.running.epochs import Epochs
-from bicycle_runtime.jobs.running.executors import MakeExecutor, spark_executor
+from bicycle_runtime.jobs.running.executors import MakeExecutor, master_of
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.restarting import run_to_end
-from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
 from bicycle_runtime.jobs.running.starting import extract_job, plan_job, take_over
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.trust import require_trust
@@ -56,7 +58,7 @@ def run_job(
     home.prepare()
     place = place_job(request.options, home, clock=services.clock, source=services.source)
     if new_executor is None:
-        new_executor = partial(spark_executor, errors=services.worker_log)
+        new_executor = partial(_spark_executor, errors=services.worker_log)
     if folder is not None:
         place = dataclasses.replace(place, folder=folder)
     options = request.options
@@ -76,6 +78,20 @@ def run_job(
         if before is not None:
             before.put_back()
         raise
+
+
+def _spark_executor(
+    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
+) -> DriverExecutor:
+    """Return Spark for one start of a job; what its workers print goes to ``errors``."""
+    return SparkExecutor(
+        master_of(request),
+        settings=request.spark,
+        cache_dir=home.cache_dir,
+        job=place.job,
+        cluster_timeout_ms=request.options.cluster_timeout_ms,
+        errors=errors,
+    )
 
 
 def _run(run: JobRun) -> JobSummary:

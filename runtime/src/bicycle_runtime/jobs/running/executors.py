@@ -5,39 +5,25 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, TypeVar
+from typing import TypeVar
 
 from bicycle_runtime.base.processes import hang_up, kill_all
 from bicycle_runtime.engine.deferred import DeferredExecutor
 from bicycle_runtime.engine.errors import SparkStartKilledError
 from bicycle_runtime.engine.executor import Executor, KeptExecutor
 from bicycle_runtime.engine.hosts.shipment import Shipment
-from bicycle_runtime.engine.spark.executor import SparkExecutor, default_master
+from bicycle_runtime.engine.spark.settings import default_master
 from bicycle_runtime.jobs.home import Home, JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.services import DriverExecutor
 
-__all__ = ["JobExecutor", "MakeExecutor", "spark_executor"]
+__all__ = ["JobExecutor", "MakeExecutor", "master_of"]
 
 T = TypeVar("T")
 MakeExecutor = Callable[[JobRequest, Home, JobPlace], DriverExecutor]  # One for each start.
 _HANG_UP_S = 1.0
-
-
-def spark_executor(
-    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
-) -> DriverExecutor:
-    """Return Spark for one start of a job; what its workers print goes to ``errors``."""
-    return SparkExecutor(
-        _master_of(request),
-        settings=request.spark,
-        cache_dir=home.cache_dir,
-        job=place.job,
-        cluster_timeout_ms=request.options.cluster_timeout_ms,
-        errors=errors,
-    )
 
 
 class JobExecutor:
@@ -83,7 +69,7 @@ class JobExecutor:
         """Return what the next loop runs its epochs on; the end of the loop leaves it running."""
         if not self.is_deferred:
             return KeptExecutor(self._executor)
-        master = _master_of(request)
+        master = master_of(request)
         starting = DeferredExecutor(self._executor, starting=lambda: self._starting(master))
         return KeptExecutor(starting)
 
@@ -114,5 +100,6 @@ class JobExecutor:
         self._progress.status.java_pid = self._executor.java_pid
 
 
-def _master_of(request: JobRequest) -> str:
+def master_of(request: JobRequest) -> str:
+    """Return the Spark master that a job asks for, or the embedded one."""
     return request.options.master or default_master()

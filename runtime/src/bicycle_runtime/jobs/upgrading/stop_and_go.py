@@ -9,6 +9,7 @@ read or published twice, on the way back neither.
 from __future__ import annotations
 
 import dataclasses
+import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,10 +23,12 @@ from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.storage import open_storage
 from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
     UPGRADE_FAILED,
+    UPGRADE_NOT_PLANNED,
     UPGRADE_STUCK,
     UPGRADE_UNDERWAY,
     VERSION_FAILED,
@@ -35,12 +38,20 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.savepoints.commands import create_savepoint
 from bicycle_runtime.jobs.status import JobState, JobStatus
-from bicycle_runtime.jobs.upgrading.planning import plan_upgrade
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Start", "UpgradeOptions", "former_request", "require_no_upgrade", "upgrade_job"]
+__all__ = [
+    "Start",
+    "UpgradeOptions",
+    "former_request",
+    "plan_upgrade",
+    "require_no_upgrade",
+    "upgrade_job",
+]
 
 _FILE = "upgrade.json"
+_PLANNING = "bicycle_runtime.jobs.upgrading.planning"  # The program that makes the plan.
+_PLANNING_TIMEOUT_S = 300
 _POLL_S = 0.1
 _SAVEPOINT_TIMEOUT_MS = 3_600_000
 Step = Literal["save", "stop", "start", "watch", "back"]
@@ -343,3 +354,32 @@ def _read(home: Home, job: str) -> _Note | None:
 
 def _write(home: Home, job: str, note: _Note) -> None:
     replace_file(home.folder(job).path / _FILE, msgspec.json.encode(note))
+
+
+def plan_upgrade(home: Home, wanted: JobRequest, *, checkpoint: str, job: str) -> Mapping[str, Any]:
+    """Hold the version that is wanted against the last published epoch; nothing is changed.
+
+    Args:
+        home: Packed environments are kept in its cache.
+        wanted: The job with that version.
+        checkpoint: Path or URL of the job's checkpoints.
+        job: The job's id, for errors.
+
+    Returns:
+        ``changes`` as ``bicycle plan --from`` has them, ``operators`` (the uids of the version),
+        and its ``plugin_version``.
+
+    Raises:
+        STATE_WOULD_BE_LOST: state is refused, or lost and that is not allowed.
+        UPGRADE_NOT_PLANNED: the child process gave no answer.
+        BicycleError: the version cannot be loaded or built, or it breaks a rule.
+    """
+    given = json.dumps({"request": wanted.to_json(), "checkpoint": checkpoint}).encode()
+    try:
+        answer = ask_child(_PLANNING, str(home.path), given=given, timeout_s=_PLANNING_TIMEOUT_S)
+    except NoAnswerError as error:
+        raise UPGRADE_NOT_PLANNED(job=job, reason=str(error)) from None
+    if "error" in answer:
+        raise error_from_json(answer["error"])
+    found: Mapping[str, Any] = answer
+    return found

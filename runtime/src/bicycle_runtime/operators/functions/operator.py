@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
 from time import perf_counter_ns
 from typing import Any
@@ -18,11 +16,11 @@ from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.metrics.durations import Durations
 from bicycle_runtime.operators.metrics.user_metrics import MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.user_calls.batches import refuse_stop
+from bicycle_runtime.operators.user_calls.batches import _wait
 from bicycle_runtime.operators.user_calls.calls import Outcome
 from bicycle_runtime.operators.user_calls.last_position import enter_operator
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import resolve, run, run_watched
+from bicycle_runtime.operators.user_calls.user_functions import resolve, run_watched
 from bicycle_sdk.errors import FunctionResultError
 
 __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
@@ -197,63 +195,6 @@ class Timed(ABC):
     @abstractmethod
     def next_timer_ms(self) -> int | None:
         """Return when, in processing time, ``advance`` would do something; None for never."""
-
-
-def each(
-    function: Callable[[Any], Any], values: Sequence[Any], *, policy: RecordPolicy, awaits: bool
-) -> list[Any]:
-    """Return ``function(value)`` for each value, DROPPED where the policy left it out."""
-    results: list[Any] = []
-    records = iter(values)
-    while True:
-        try:
-            if awaits:
-                run_watched(_await_each(function, records, results), results)
-            else:
-                # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
-                results.extend(map(function, records))
-                refuse_stop(results, values)
-            break
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            again = partial(function, values[len(results)])
-            results.append(run(policy.settle(error, len(results), again)))
-    if any(hasattr(kind, "__await__") for kind in set(map(type, results))):
-        return _awaited(function, values, results, policy)
-    return results
-
-
-def _awaited(
-    function: Callable[[Any], Any], values: Sequence[Any], results: list[Any], policy: RecordPolicy
-) -> list[Any]:
-    """Wait for results of a plain function that turned out to be awaitable."""
-    waiting = deque(results)
-    finished: list[Any] = []
-    try:
-        while waiting:
-            result = waiting.popleft()
-            try:
-                finished.append(
-                    run_watched(_wait(result)) if inspect.isawaitable(result) else result
-                )
-            except Exception as error:  # noqa: BLE001  # the boundary to user code
-                index = len(finished)
-                finished.append(run(policy.settle(error, index, partial(function, values[index]))))
-    finally:
-        for result in waiting:
-            if inspect.iscoroutine(result):
-                result.close()
-    return finished
-
-
-async def _wait(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
-
-
-async def _await_each(
-    function: Callable[[Any], Any], records: Iterator[Any], results: list[Any]
-) -> None:
-    for record in records:
-        results.append(await function(record))  # noqa: PERF401  # a failure must keep what is done
 
 
 def kept(batch: Batch, results: list[Any], *, has_drops: bool) -> Batch:

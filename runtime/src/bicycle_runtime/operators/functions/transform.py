@@ -15,13 +15,12 @@ from bicycle_runtime.operators.functions.operator import (
     EpochTime,
     Operator,
     as_sequences,
-    each,
     kept,
     spread,
 )
 from bicycle_runtime.operators.metrics.key_samples import KeySample, KeySampler
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.user_calls.batches import refuse_stop
+from bicycle_runtime.operators.user_calls.batches import each, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Outcome
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, is_async

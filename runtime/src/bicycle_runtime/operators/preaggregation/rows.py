@@ -8,7 +8,7 @@ from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, PickLineage
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
-from bicycle_runtime.operators.functions.operator import each
+from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 
 __all__ = ["Rows", "rows_of"]

@@ -19,8 +19,9 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
-from bicycle_runtime.operators.functions.operator import Operator, each
+from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_sdk.time import TIME_MS_MAX
 

@@ -16,9 +16,10 @@ from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
-from bicycle_runtime.operators.functions.operator import as_sequences, each
+from bicycle_runtime.operators.functions.operator import as_sequences
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
+from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, is_async, resolve
 from bicycle_runtime.state.memory.due import in_order
