@@ -2,8 +2,7 @@
 
 import hashlib
 
-from bicycle_runtime.dev.jar_fetchers import fetchers
-from bicycle_runtime.dev.kafka_jars import listed_jars
+from bicycle_runtime.dev.kafka_jars import fetchers, listed_jars
 
 
 def test_the_ivy_that_pyspark_brings_fetches_the_very_jar_of_the_list(tmp_path):

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.parameters import home
-from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.java_programs import require_java
+from bicycle_runtime.dev.kafka_jars import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.ports import choose_port
 from bicycle_runtime.dev.waiting import locked
 from tests.waiting import until

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar, fetchers
+from bicycle_runtime.dev.kafka_jars import FetchFailure, Jar, fetchers
 
 JARS = [
     Jar(group="org.sample", artifact=name, version="1.0", sha256="", size_bytes=0)
@@ -45,7 +45,7 @@ def test_ivy_is_used_where_there_is_no_maven(programs):
 
 def test_finding_ivy_does_not_import_pyspark():
     code = (
-        "import sys; from bicycle_runtime.dev.jar_fetchers import fetchers; "
+        "import sys; from bicycle_runtime.dev.kafka_jars import fetchers; "
         "assert fetchers(); assert 'pyspark' not in sys.modules"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

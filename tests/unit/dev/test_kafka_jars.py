@@ -4,8 +4,7 @@ import threading
 import pytest
 
 from bicycle_runtime.dev.errors import JAR_CHECKSUM_WRONG, JARS_NOT_FETCHED
-from bicycle_runtime.dev.jar_fetchers import FetchFailure, Jar
-from bicycle_runtime.dev.kafka_jars import KAFKA_VERSION, kafka_jars, listed_jars
+from bicycle_runtime.dev.kafka_jars import KAFKA_VERSION, FetchFailure, Jar, kafka_jars, listed_jars
 from tests.raising import raises
 
 CONTENTS = {"wheel": b"round", "bell": b"ding"}

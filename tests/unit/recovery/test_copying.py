@@ -7,7 +7,14 @@ import pytest
 
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.layouts.savepoint import CopiedFile
-from bicycle_runtime.recovery.copying import Wanted, copy_files, folder_of, link_files, read_back
+from bicycle_runtime.recovery.copying import (
+    Wanted,
+    copy_files,
+    folder_of,
+    link_files,
+    read_back,
+    wanted_copy,
+)
 from bicycle_runtime.recovery.errors import COPY_REFUSED
 from tests.raising import raises
 
@@ -40,7 +47,7 @@ def test_files_arrive_at_the_same_paths_with_sizes_and_checksums(place):
 
     assert copied == [CopiedFile(path, len(data), crc32(data)) for path, data in contents.items()]
     assert {path: target.read(path) for path in target.list("")} == contents
-    assert read_back(target, [file.wanted for file in copied]) == copied
+    assert read_back(target, [wanted_copy(file) for file in copied]) == copied
 
 
 @pytest.mark.parametrize("found", [None, b"cut", b"changed!"])

@@ -12,7 +12,7 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.spark import worker
 from bicycle_runtime.operators.tasks.orders import EpochOrder, TaskOrder
 from bicycle_runtime.testing import bundle_of
-from bicycle_runtime.state.sealed.refs import RangeState
+from bicycle_runtime.layouts.state import RangeState
 from bicycle_sdk import KeyedProcessFunction, StreamEnvironment
 
 

@@ -9,8 +9,7 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.connectors.errors import OUTPUT_HELD
 from bicycle_runtime.jobs.home import Home, place_job
-from bicycle_runtime.jobs.running.job_setup import prepare_job_setup
-from bicycle_runtime.jobs.running.starting import adopt_starting_point
+from bicycle_runtime.jobs.running.starting import adopt_starting_point, prepare_job_setup
 from bicycle_runtime.recovery.adoption import find_origin
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_OCCUPIED,

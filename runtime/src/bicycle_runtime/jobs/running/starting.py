@@ -13,24 +13,36 @@ from collections.abc import Iterator
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.contract import ChecksBeforeStart
-from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.plugins.graph_changes import (
+    require_parallelism,
+    with_data_loss_policy,
+    with_follow,
+)
 from bicycle_runtime.jobs.running.first_status import take_setup
 from bicycle_runtime.jobs.running.job_run import JobRun
-from bicycle_runtime.jobs.running.job_setup import plan_job_setup, prepare_job_setup
 from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
 from bicycle_runtime.recovery.adoption import Origin, is_adopted, refuse_unfinished_restore
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import LeaseKeeper
 from bicycle_sdk.errors import ParameterError
 
-__all__ = ["adopt_starting_point", "extract_job", "plan_job", "take_over"]
+__all__ = [
+    "adopt_starting_point",
+    "extract_job",
+    "plan_job",
+    "plan_job_setup",
+    "prepare_job_setup",
+    "take_over",
+]
 
 _LOG = logging.getLogger(__name__)
 
@@ -158,3 +170,42 @@ def _begin(
 
 def _unheard(_line: str) -> None:
     """Take a line for people; nothing runs yet that had one to say."""
+
+
+def prepare_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
+    """Plan the job as ``plan_job_setup`` does, for its own checkpoint.
+
+    Raises:
+        CHECKPOINT_VERSION_UNKNOWN: a newer version wrote that.
+        BicycleError: see ``plan_job_setup``.
+    """
+    refuse_newer(place.storage)
+    return plan_job_setup(bundle, request, place)
+
+
+def plan_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:
+    """Plan the job and create its connectors; nothing is opened or written.
+
+    Args:
+        bundle: What the plugin gave.
+        request: What is to be changed about it.
+        place: Where the job is kept.
+
+    Raises:
+        BicycleError: the graph cannot run so, or a connector's settings are wrong.
+    """
+    options = request.options
+    if options.follow:
+        bundle = with_follow(bundle)
+    if options.on_data_loss is not None:
+        bundle = with_data_loss_policy(bundle, options.on_data_loss)
+    require_parallelism(bundle.graph, options.parallelism)
+    setup = prepare_job(
+        bundle,
+        job_id=place.job,
+        storage=place.storage,
+        parallelism=options.parallelism,
+        parallelisms=request.parallelisms,
+        dead_letters_dir=place.dead_letters_dir,
+    )
+    return dataclasses.replace(setup, allows_dropped_state=options.allow_dropped_state)

@@ -1,0 +1,161 @@
+"""Figures of the runtime's structure: how long chains of imports are, what one record passes.
+
+``test_structure.py`` holds them. ``python -m tests.tidy.structure`` prints them, and where each of
+them comes from.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from functools import cache, cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import grimp
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.engine.local import LocalExecutor
+from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
+from bicycle_runtime.engine.loop.services import LoopServices
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.engine.planning.setup import prepare_job
+from bicycle_sdk import StreamEnvironment, file_sink
+from tests.unit.jobs.job_samples import bundle_of
+
+PACKAGE = "bicycle_runtime"
+SOURCES = Path(__file__).parents[2] / "runtime/src"
+DRIVER = f"{PACKAGE}.jobs.running.driver"
+FILE_LINES_MAX = 500
+_MANY = 50_000  # Several batches.
+
+
+class Imports:
+    """The imports of the runtime among its modules: also those inside functions, none for types."""
+
+    def __init__(self) -> None:
+        self._graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
+
+    @property
+    def modules(self) -> set[str]:
+        return self._graph.modules
+
+    def of(self, module: str) -> set[str]:
+        """Return what a module imports."""
+        return self._graph.find_modules_directly_imported_by(module)
+
+    def importers(self, module: str) -> set[str]:
+        """Return what imports a module."""
+        return self._graph.find_modules_that_directly_import(module)
+
+    @cached_property
+    def longest_chain(self) -> list[str]:
+        """The longest row of modules of which each imports the next."""
+
+        @cache
+        def longest_from(module: str) -> tuple[str, ...]:
+            following = (longest_from(imported) for imported in sorted(self.of(module)))
+            return (module, *max(following, key=len, default=()))
+
+        return list(max((longest_from(module) for module in sorted(self.modules)), key=len))
+
+    @property
+    def small_with_one_importer(self) -> list[str]:
+        """Modules that one other module of their room imports, and that would fit into it."""
+        return sorted(module for module in self.modules if self._fits_its_importer(module))
+
+    def _fits_its_importer(self, module: str) -> bool:
+        importers = self.importers(module)
+        if len(importers) != 1 or _file(module).name == "__init__.py":
+            return False
+        [importer] = importers
+        is_room_mate = importer.rpartition(".")[0] == module.rpartition(".")[0]
+        return is_room_mate and _lines(module) + _lines(importer) <= FILE_LINES_MAX
+
+
+def _file(module: str) -> Path:
+    path = SOURCES / module.replace(".", "/")
+    return path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+
+
+def _lines(module: str) -> int:
+    return len(_file(module).read_text(encoding="utf-8").splitlines())
+
+
+def user_of(line: str) -> str:
+    """Return the user of a line."""
+    return line.split(",", maxsplit=1)[0]
+
+
+def passed_by_a_record() -> list[str]:
+    """Return the modules that a task calls more often when it reads more records.
+
+    It is the job of *The walk of one record* in CONTRIBUTING, its functions open already. Modules
+    that begin and end the epoch of a task, however many records it has, are not among them.
+    """
+    few, many = _calls_in_an_epoch(of_records=1), _calls_in_an_epoch(of_records=_MANY)
+    return sorted(module for module, count in many.items() if count > few[module])
+
+
+def _calls_in_an_epoch(*, of_records: int) -> Counter[str]:
+    calls: list[Counter[str]] = []
+    with TemporaryDirectory() as folder:
+        source = Path(folder, "clicks.csv")
+        source.write_text("ada,/home\n" * (3 * of_records), encoding="utf-8")
+
+        def clicks(env: StreamEnvironment) -> None:
+            users = env.read_text(str(source)).map(user_of).uid("users")
+            counts = users.key_by(user_of).count().uid("counts")
+            counts.sink_to(file_sink(str(Path(folder, "out")))).uid("out")
+
+        setup = prepare_job(
+            bundle_of(clicks), job_id="walk", storage=LocalStorage(str(Path(folder, "state"))),
+            parallelism=1,
+        )  # fmt: skip
+        loop = EpochLoop(
+            setup, _Watched(calls), options=EngineOptions(max_records_per_epoch=of_records),
+            run_id="walk",
+            services=LoopServices(clock=ManualClock(), console=str, on_epoch=lambda _: None),
+        )  # fmt: skip
+        with loop:
+            for _ in range(3):
+                loop.step()
+    return calls[-1]
+
+
+class _Watched(LocalExecutor):
+    """Counts calls by module while tasks run."""
+
+    def __init__(self, calls: list[Counter[str]]) -> None:
+        super().__init__()
+        self._calls = calls
+
+    def run(self, orders: list[Any]) -> Any:
+        found: Counter[str] = Counter()
+
+        def note(frame: Any, event: str, _: Any) -> None:
+            module = frame.f_globals.get("__name__", "")
+            if event == "call" and module.startswith(("bicycle_runtime.", "bicycle_sdk.")):
+                found[module] += 1
+
+        former = sys.getprofile()
+        sys.setprofile(note)
+        try:
+            return super().run(orders)
+        finally:
+            sys.setprofile(former)
+            self._calls.append(found)
+
+
+if __name__ == "__main__":
+    imports = Imports()
+    figures = {
+        "the longest chain of imports": imports.longest_chain,
+        "imports of the driver": sorted(imports.of(DRIVER)),
+        "modules that one record passes": passed_by_a_record(),
+        "modules with one importer, into which they fit": imports.small_with_one_importer,
+    }
+    for name, modules in figures.items():
+        sys.stdout.write("\n  ".join([f"{name}: {len(modules)}", *modules]) + "\n")
