@@ -1,7 +1,7 @@
 """The figures of the runtime's structure stay what they are, or get better.
 
-Each ceiling is the figure of today: lower it when you have made one smaller. The aim is
-20 modules in a chain, 20 imports of the driver (reached), and 18 modules for a record.
+Each ceiling is the figure of today: lower it when you have made one smaller. The aim is 20
+modules in a chain, 20 imports of the driver (reached), and 18 modules for a record.
 ``python -m tests.tidy.structure`` shows what makes up each.
 """
 
@@ -13,7 +13,7 @@ from tests.tidy.structure import DRIVER, Imports, passed_by_a_record
 
 CHAIN_MAX = 33
 DRIVER_IMPORTS_MAX = 16
-RECORD_MODULES_MAX = 27
+RECORD_MODULES_MAX = 26
 # Modules that one other module of their room imports, which has room for them. Each new one is
 # merged into that module, or it is a subject of its own, is loaded late, or is a program.
 STAND_ALONE = frozenset(

@@ -21,8 +21,8 @@ from bicycle_runtime.connectors.errors import (
 from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
 from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.files.reader import FileReader
+from bicycle_runtime.connectors.lines import LineBlock, text_decoder
 from bicycle_runtime.connectors.registry import create_source
-from bicycle_runtime.connectors.text import LineBlock, text_decoder
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.testing.connectors.running import SourceRun, services_in
 from tests.raising import raises

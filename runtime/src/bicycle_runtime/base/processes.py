@@ -10,10 +10,13 @@ import contextlib
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
+from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.pipes import is_readable
 
 __all__ = [
@@ -28,6 +31,7 @@ __all__ = [
     "open_files_max",
     "send_signal",
     "signal_name",
+    "start_detached",
     "start_ticks",
     "wait_for_end",
 ]
@@ -37,6 +41,25 @@ SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
 _POLL_S = 0.05
 _PASS_COUNT_MAX = 20
 _FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which may hold blanks
+
+
+def start_detached(
+    module: str, *words: str, log_path: Path, python: str = sys.executable
+) -> subprocess.Popen[bytes]:
+    """Start a program of ours in a session of its own, in which it outlives this process.
+
+    Args:
+        module: The program.
+        words: Its arguments.
+        log_path: What it prints is added to this file, which is no terminal.
+        python: Its interpreter.
+    """
+    with log_path.open("ab") as log:
+        return subprocess.Popen(
+            [python, "-m", module, *words],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
+            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
+        )  # fmt: skip
 
 
 def open_files_max() -> int | None:

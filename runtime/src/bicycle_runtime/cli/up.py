@@ -6,7 +6,6 @@ import importlib
 import importlib.util
 import json
 import signal
-import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -14,9 +13,8 @@ from typing import Any
 
 import click
 
-from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.processes import how_it_ended, send_signal, wait_for_end
+from bicycle_runtime.base.processes import how_it_ended, send_signal, start_detached, wait_for_end
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home, pairs
 from bicycle_runtime.cli.rendering import answer_json
@@ -242,12 +240,8 @@ def _start(place: Home, host: str, port: int, doors: dict[str, Any]) -> dict[str
     place.prepare()
     log_path = service_folder(place) / "log"
     log_path.parent.mkdir(mode=0o700, exist_ok=True)
-    with log_path.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", _MODULE, str(place.path), host, str(port), json.dumps(doors)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
-        )  # fmt: skip
+    words = (str(place.path), host, str(port), json.dumps(doors))
+    process = start_detached(_MODULE, *words, log_path=log_path)
     pause = threading.Event()
     while True:
         address = read_address(place)

@@ -1,19 +1,33 @@
-"""Records as lines of text: strings as they are, everything else as JSON.
+r"""Lines of text: records of them, and what every source and sink of lines shares.
 
-Used by every sink that writes for people or for line-based tools. What has no such form is said
-with an exception that the sink's ``on_error`` settles.
+Out: strings as they are, everything else as JSON. What has no such form is said with an exception
+that the sink's ``on_error`` settles. In: a block of lines is decoded in one step; only when that
+fails is it taken apart line by line, so that every bad line is named and every good one kept. Only
+``\n`` ends a line; a ``\r`` before it is dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, overload
 
 import msgspec
 
+from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.operators.columnar.records import TupleRecords
 
-__all__ = ["UnencodableError", "json_lines", "text_lines"]
+__all__ = [
+    "LineBlock",
+    "LineOffsets",
+    "UnencodableError",
+    "decode_lines_apart",
+    "json_lines",
+    "line_count",
+    "text_decoder",
+    "text_lines",
+]
 
 _encoder = msgspec.json.Encoder()
 
@@ -73,3 +87,109 @@ def _is_encodable(value: Any) -> bool:
     except (TypeError, ValueError, OverflowError):
         return False
     return True
+
+
+@dataclass(slots=True)
+class LineBlock:
+    """Whole lines, the first at ``offset``; the last one of a file may lack its newline.
+
+    When ``long_line_byte_count`` is set, ``data`` is only the beginning of one line that is too
+    long.
+    """
+
+    offset: int
+    data: bytes
+    next_offset: int
+    long_line_byte_count: int = 0
+
+
+class LineOffsets(Sequence[int]):
+    """Where each line of a block starts, computed only when somebody asks (a record failed).
+
+    Args:
+        block: The lines.
+        left_out: Numbers of lines that gave no record.
+    """
+
+    def __init__(self, block: LineBlock, left_out: frozenset[int] = frozenset()) -> None:
+        self._block = block
+        self._left_out = left_out
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        starts, position = [], self._block.offset
+        for line in lines_of(self._block):
+            starts.append(position)
+            position += len(line) + 1
+        return [start for number, start in enumerate(starts) if number not in self._left_out]
+
+    def __len__(self) -> int:
+        return line_count(self._block.data) - len(self._left_out)
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[int]: ...
+    def __getitem__(self, index: int | slice) -> int | Sequence[int]:
+        return self._offsets[index]
+
+
+def text_decoder(block: LineBlock) -> SourceBatch:
+    r"""Return one string per line, without its line end (``\\n`` or ``\\r\\n``)."""
+    # hot path: one decode and one split per block of 128 KiB, 14 M short lines/s; line by line
+    # 5 M/s, in blocks of 32 KiB 6 M/s, of 1 MiB no faster.
+    try:
+        text = block.data.decode()
+    except UnicodeDecodeError:
+        return decode_lines_apart(block, lambda line: line.removesuffix(b"\r").decode())
+    values = text.split("\n")
+    if not values[-1]:
+        values.pop()
+    if "\r" in text:
+        values = [value.removesuffix("\r") for value in values]
+    return SourceBatch(values=values, offsets=LineOffsets(block), next_offset=block.next_offset)
+
+
+def decode_lines_apart(
+    block: LineBlock, decode: Callable[[bytes], Any], *, skips_blank: bool = False
+) -> SourceBatch:
+    """Decode each line of a block by itself; what ``decode`` refuses is a bad record.
+
+    Args:
+        block: The lines.
+        decode: Gets a line without its newline; raises ``ValueError`` or a msgspec error.
+        skips_blank: Whether a blank line is no record.
+    """
+    values: list[Any] = []
+    failures: list[BadRecord] = []
+    left_out: set[int] = set()
+    position = block.offset
+    for number, line in enumerate(lines_of(block)):
+        if skips_blank and not line.strip():
+            left_out.add(number)
+        else:
+            try:
+                values.append(decode(line))
+            except (ValueError, msgspec.MsgspecError) as error:
+                left_out.add(number)
+                failures.append(BadRecord(offset=position, raw=line, reason=str(error)))
+        position += len(line) + 1
+    return SourceBatch(
+        values=values,
+        offsets=LineOffsets(block, frozenset(left_out)),
+        next_offset=block.next_offset,
+        failures=failures,
+    )
+
+
+def lines_of(block: LineBlock) -> list[bytes]:
+    """Return the lines without their newlines."""
+    lines = block.data.split(b"\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def line_count(data: bytes) -> int:
+    """Return the number of lines, the last of which may lack its newline."""
+    return data.count(b"\n") + (data[-1:] not in (b"", b"\n"))

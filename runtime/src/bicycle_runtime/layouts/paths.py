@@ -18,8 +18,10 @@ __all__ = [
     "LEASE_DIGITS",
     "LEASE_RELEASED",
     "LEASE_SETTLED",
+    "LOADING",
     "MANIFEST",
     "PUBLISHED",
+    "READING",
     "RESTORE_CLAIM",
     "SAVEPOINTS",
     "SAVEPOINT_CLAIM",
@@ -48,6 +50,9 @@ RESTORE_CLAIM = "restore.unfinished"
 STATE = "state"
 STAGED = "staged"
 CONNECTORS = "connectors"
+
+# How far tasks are that take long: only for as long as they run.
+LOADING, READING = "loading", "reading"
 
 SAVEPOINTS = "savepoints"  # In the checkpoint directory of a job.
 SAVEPOINT_FILE, SAVEPOINT_SIGNATURE = "savepoint.json", "savepoint.hmac"

@@ -7,11 +7,8 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.epochs import ReadingWatch
 from bicycle_runtime.jobs.running.progress import Progress
-from bicycle_runtime.operators.tasks.read_heartbeat import (
-    READING_FOLDER,
-    ReadHeartbeat,
-    read_so_far,
-)
+from bicycle_runtime.layouts.paths import READING
+from bicycle_runtime.operators.tasks.heartbeats import ReadHeartbeat, read_so_far
 from bicycle_runtime.operators.user_calls.waits import Waits
 from bicycle_runtime.testing import Harness, script_source
 from tests.plugin_zoo.zoo import install, whole
@@ -67,7 +64,7 @@ def test_tasks_of_a_short_epoch_write_nothing_and_those_of_a_long_one_now_and_th
     quick = ReadHeartbeat(storage, 1, (0, 0), now=Second(0.001))
     for count in range(100):
         quick(count)
-    assert storage.list(READING_FOLDER) == []
+    assert storage.list(READING) == []
 
     for subtask in range(2):
         ReadHeartbeat(storage, 7, (0, subtask), now=Second(3))(4_096 * (subtask + 1))
@@ -92,11 +89,11 @@ def test_a_long_epoch_is_shown_with_what_it_has_read(tmp_path):
     assert status.epoch_began_ms is None
     with watch:
         pass
-    assert storage.list(READING_FOLDER) == []
+    assert storage.list(READING) == []
 
 
 def test_tasks_tell_how_far_they_are(monkeypatch):
-    monkeypatch.setattr("bicycle_runtime.operators.tasks.read_heartbeat._INTERVAL_S", 0.0)
+    monkeypatch.setattr("bicycle_runtime.operators.tasks.heartbeats._READ_INTERVAL_S", 0.0)
 
     def job(env):
         env.add_source(script_source(int)).uid("in").map(lambda n: n).collect("out")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor
-from bicycle_runtime.connectors.text import LineBlock
+from bicycle_runtime.connectors.lines import LineBlock
 
 __all__ = ["LineRange", "line_blocks"]
 

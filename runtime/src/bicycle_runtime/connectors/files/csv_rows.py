@@ -23,7 +23,7 @@ from bicycle_runtime.connectors.files.decoding import (
     long_line_batch,
 )
 from bicycle_runtime.connectors.files.opening import ByteCursor
-from bicycle_runtime.connectors.text import LineBlock
+from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names
 

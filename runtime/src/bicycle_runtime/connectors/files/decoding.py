@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.connectors.text import LineBlock, LineOffsets, decode_lines_apart, line_count
+from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, decode_lines_apart, line_count
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
 from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of

@@ -24,7 +24,7 @@ from bicycle_runtime.connectors.files.decoding import (
 )
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
-from bicycle_runtime.connectors.text import text_decoder
+from bicycle_runtime.connectors.lines import text_decoder
 from bicycle_runtime.contract import Slice, SourceBatch
 
 __all__ = ["FileFormat", "FileReader", "located"]

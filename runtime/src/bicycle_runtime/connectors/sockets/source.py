@@ -21,11 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.lines import LineBlock, text_decoder
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.sockets.listening import SocketServer, open_listener
 from bicycle_runtime.connectors.sockets.options import SocketSourceOptions
-from bicycle_runtime.connectors.text import LineBlock, text_decoder
 from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.storage import Storage, StorageError
-from bicycle_runtime.operators.tasks.load_heartbeat import LOADING_FOLDER, loaded_bytes
+from bicycle_runtime.layouts.paths import LOADING
+from bicycle_runtime.operators.tasks.heartbeats import loaded_bytes
 from bicycle_runtime.operators.tasks.reports import TaskReport
 
 __all__ = ["LoadWatch", "tell_loads"]
@@ -59,7 +60,7 @@ class LoadWatch:
         finally:
             end.set()
             thread.join()
-            self._storage.delete_tree(LOADING_FOLDER)
+            self._storage.delete_tree(LOADING)
 
     def _follow(self, end: threading.Event) -> None:
         while not end.wait(_INTERVAL_S):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.jobs.checkpoints.sealed_states import LocatedEntry
-from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
+from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import STATE_UNLOADABLE
 from bicycle_runtime.records.opaque import Opaque
 from bicycle_runtime.records.readable import readable

@@ -8,14 +8,13 @@ why.
 
 from __future__ import annotations
 
-import json
-import os
 import pickle
 import sys
 from typing import Any
 
 import msgspec
 
+from bicycle_runtime.jobs.child_processes import answer
 from bicycle_runtime.records.readable import readable
 
 __all__ = ["main"]
@@ -23,13 +22,12 @@ __all__ = ["main"]
 
 def main() -> int:
     """Answer one request."""
-    answer_descriptor = os.dup(1)
-    os.dup2(2, 1)
-    requests = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=list[tuple[str, bytes]])
-    answers = [_shown(type_name, data) for type_name, data in requests]
-    with os.fdopen(answer_descriptor, "wb") as stream:
-        stream.write(json.dumps(answers).encode())
-    return 0
+    return answer(_answers)
+
+
+def _answers(given: bytes) -> list[Any]:
+    requests = msgspec.msgpack.decode(given, type=list[tuple[str, bytes]])
+    return [_shown(type_name, data) for type_name, data in requests]
 
 
 def _shown(type_name: str, data: bytes) -> Any:

@@ -24,6 +24,7 @@ from bicycle_runtime.jobs.checkpoints.state_answers import (
     operators_answer,
     outline_answer,
 )
+from bicycle_runtime.jobs.child_processes import answering
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.state.stores.contents import KeptContents
 from bicycle_sdk.errors import BicycleError
@@ -74,11 +75,9 @@ class _Answers:
 
 def main(arguments: list[str]) -> int:
     """Answer until nobody asks."""
-    answer_descriptor = os.dup(1)
-    os.dup2(2, 1)
     questions = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = _Answers(open_storage(arguments[0], patience_s=_PATIENCE_S))
-    with questions, os.fdopen(answer_descriptor, "wb", buffering=0) as stream:
+    with questions, answering(buffering=0) as stream:
         while (question := _next(questions)) is not None:
             write_frame(stream, _answer(answers, question))
     answers.close()

@@ -9,11 +9,16 @@ from __future__ import annotations
 import contextlib
 import signal
 import subprocess
-import sys
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.environment import environment_for_python
-from bicycle_runtime.base.processes import is_alive, is_frozen, kill_all, send_signal, wait_for_end
+from bicycle_runtime.base.processes import (
+    is_alive,
+    is_frozen,
+    kill_all,
+    send_signal,
+    start_detached,
+    wait_for_end,
+)
 from bicycle_runtime.base.storage import StorageError, open_storage
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
@@ -155,17 +160,12 @@ def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStat
     if not status.waiting and not _has_untold_epochs(status):
         return status
     folder = home.folder(status.id)
-    with folder.log_path.open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", _DRIVER_MODULE, str(home.path), folder.id],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
-            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
-        )  # fmt: skip
-        try:
-            process.wait(_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            kill_all(process.pid)
-            process.wait()
+    process = start_detached(_DRIVER_MODULE, str(home.path), folder.id, log_path=folder.log_path)
+    try:
+        process.wait(_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        kill_all(process.pid)
+        process.wait()
     with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
         last = folder.status() or status
         last.state, last.error, last.phase = status.state, status.error, None

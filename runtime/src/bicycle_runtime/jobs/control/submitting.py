@@ -11,10 +11,9 @@ import contextlib
 import subprocess
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.processes import SIGNAL_BASE, how_it_ended
+from bicycle_runtime.base.processes import SIGNAL_BASE, how_it_ended, start_detached
 from bicycle_runtime.jobs.control.job_queries import is_supervised
 from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
@@ -68,7 +67,9 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         folder.write_request(_with_name(request, place.job))
         with contextlib.suppress(FileNotFoundError):
             folder.status_path.unlink()
-    process = _start(folder, home, python)
+    process = start_detached(
+        _SUPERVISOR, str(home.path), folder.id, log_path=folder.log_path, python=python
+    )
     try:
         return _wait_until_running(process, folder)
     except BicycleError:
@@ -81,19 +82,6 @@ def _with_name(request: JobRequest, job: str) -> JobRequest:
     """Return the request with the name settled, so that the process does not choose another one."""
     data = request.to_json()
     return JobRequest.from_json({**data, "options": {**data["options"], "name": job}})
-
-
-def _start(folder: JobFolder, home: Home, python: str) -> subprocess.Popen[bytes]:
-    with folder.log_path.open("ab") as log:
-        return subprocess.Popen(
-            [python, "-m", _SUPERVISOR, str(home.path), folder.id],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            # A log is no terminal.
-            env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
-            start_new_session=True,
-        )
 
 
 def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import dataclasses
 import dis
 import inspect
-import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import PurePath
 from types import CodeType, FunctionType, MethodType
 from typing import Any
@@ -27,6 +26,7 @@ import msgspec
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.child_processes import answer
 from bicycle_runtime.operators.columnar.choice import choose_all
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
@@ -61,16 +61,14 @@ def main(arguments: list[str]) -> int:
     Returns:
         0; a job that cannot run is an answer too.
     """
-    answer_descriptor = os.dup(1)
-    os.dup2(2, 1)
+    return answer(partial(_described, parallelism=int(arguments[0]) or None))
+
+
+def _described(data: bytes, *, parallelism: int | None) -> dict[str, Any]:
     try:
-        bundle = JobBundle.from_bytes(sys.stdin.buffer.read())
-        answer = describe_job(bundle, parallelism=int(arguments[0]) or None)
+        return describe_job(JobBundle.from_bytes(data), parallelism=parallelism)
     except BicycleError as error:
-        answer = {"error": error.to_json()}
-    with os.fdopen(answer_descriptor, "wb") as stream:
-        stream.write(json.dumps(answer, default=str).encode())
-    return 0
+        return {"error": error.to_json()}
 
 
 def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any]:

@@ -7,11 +7,10 @@ To look at them their modules are imported, which a child process does: run as
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Collection
 
-from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
+from bicycle_runtime.jobs.child_processes import NoAnswerError, answer, ask_child
 from bicycle_runtime.jobs.errors import INSPECTION_FAILED
 from bicycle_runtime.state.values.pickled import shapes_here
 from bicycle_runtime.state.values.schemas import Schema
@@ -37,13 +36,8 @@ def class_shapes(names: Collection[str]) -> dict[str, Schema]:
 
 
 def main() -> int:
-    """Answer one request; whatever modules print goes to standard error."""
-    answer_descriptor = os.dup(1)
-    os.dup2(2, 1)
-    found = shapes_here(json.loads(sys.stdin.buffer.read()))
-    with os.fdopen(answer_descriptor, "wb") as stream:
-        stream.write(json.dumps(found).encode())
-    return 0
+    """Answer one request."""
+    return answer(lambda given: shapes_here(json.loads(given)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import bicycle_runtime.operators.errors  # noqa: F401  # registers them
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.contract import Guarantee
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.child_answers import NoAnswerError, ask_child
+from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
 from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.state.values.schema_changes import names_classes

@@ -28,7 +28,8 @@ from bicycle_runtime.jobs.control.rescaling import RESCALE, request_rescaled, re
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.operators.tasks.read_heartbeat import READING_FOLDER, read_so_far
+from bicycle_runtime.layouts.paths import READING
+from bicycle_runtime.operators.tasks.heartbeats import read_so_far
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
 __all__ = [
@@ -272,7 +273,7 @@ class ReadingWatch:
         self._end.set()
         self._thread.join()
         with contextlib.suppress(StorageError):
-            self._storage.delete_tree(READING_FOLDER)
+            self._storage.delete_tree(READING)
 
     def look(self) -> None:
         """Show what the tasks have told, when the epoch has run for a while."""

@@ -7,7 +7,6 @@ of the plugin is put on the import path there, and never on that of a service.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
 from bicycle_runtime.extraction.extract import extract
+from bicycle_runtime.jobs.child_processes import answer
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.jobs.inspection.state_changes import require_no_loss, state_changes
@@ -28,16 +28,15 @@ __all__ = ["main"]
 
 def main(arguments: list[str]) -> int:
     """Answer one request."""
-    answer_descriptor = os.dup(1)
-    os.dup2(2, 1)  # User code may print.
-    given = json.loads(sys.stdin.buffer.read())
+    home = Home(Path(arguments[0]))
+    return answer(lambda given: _planned_or_not(home, json.loads(given)))
+
+
+def _planned_or_not(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        answer = _planned(Home(Path(arguments[0])), given)
+        return _planned(home, given)
     except BicycleError as error:
-        answer = {"error": error.to_json()}
-    with os.fdopen(answer_descriptor, "w", encoding="utf-8") as stream:
-        json.dump(answer, stream)
-    return 0
+        return {"error": error.to_json()}
 
 
 def _planned(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:

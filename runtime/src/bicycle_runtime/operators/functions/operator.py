@@ -16,7 +16,7 @@ from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.metrics.durations import Durations
 from bicycle_runtime.operators.metrics.user_metrics import MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.user_calls.batches import _wait
+from bicycle_runtime.operators.user_calls.batches import wait
 from bicycle_runtime.operators.user_calls.calls import Outcome
 from bicycle_runtime.operators.user_calls.last_position import enter_operator
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
@@ -234,7 +234,7 @@ def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Seq
         return ()
     try:
         if inspect.isawaitable(result):
-            result = run_watched(_wait(result))
+            result = run_watched(wait(result))
     except Exception as error:  # noqa: BLE001  # what is awaited is user code too
         policy.give_up(error, index)
         return ()

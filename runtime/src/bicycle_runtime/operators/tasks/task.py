@@ -42,11 +42,10 @@ from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
 from bicycle_runtime.operators.shard_times import joined_times, lagging, watermark_of
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, JobImage, RouteSpec
+from bicycle_runtime.operators.tasks.heartbeats import LoadHeartbeat, ReadHeartbeat
 from bicycle_runtime.operators.tasks.letters import feed_letters
-from bicycle_runtime.operators.tasks.load_heartbeat import LoadHeartbeat
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
-from bicycle_runtime.operators.tasks.read_heartbeat import ReadHeartbeat
 from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
 from bicycle_runtime.operators.tasks.routing import (
     FeedbackRouter,

@@ -38,6 +38,7 @@ __all__ = [
     "call_on",
     "each",
     "refuse_stop",
+    "wait",
 ]
 
 
@@ -129,7 +130,7 @@ def _awaited(
             result = waiting.popleft()
             try:
                 finished.append(
-                    run_watched(_wait(result)) if inspect.isawaitable(result) else result
+                    run_watched(wait(result)) if inspect.isawaitable(result) else result
                 )
             except Exception as error:  # noqa: BLE001  # the boundary to user code
                 index = len(finished)
@@ -141,7 +142,8 @@ def _awaited(
     return finished
 
 
-async def _wait(awaitable: Awaitable[Any]) -> Any:
+async def wait(awaitable: Awaitable[Any]) -> Any:
+    """Return what an awaitable of any kind gives."""
     return await awaitable
 
 

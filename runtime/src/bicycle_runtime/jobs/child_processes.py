@@ -1,18 +1,22 @@
-"""Asking a module of ours in a child process: bytes in, one JSON document out.
+"""Programs of ours in child processes: both ends of a question and its answer.
 
-The child may load the code of a plugin, which this process never does.
+The child may load the code of a plugin, which the asking process never does. ``ask_child`` is the
+end that asks: bytes in, one JSON document out; ``answering`` and ``answer`` are for the program.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import subprocess
 import sys
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import IO, Any
 
 from bicycle_runtime.base.environment import environment_for_python
 
-__all__ = ["NoAnswerError", "ask_child"]
+__all__ = ["NoAnswerError", "answer", "answering", "ask_child"]
 
 
 class NoAnswerError(Exception):
@@ -43,3 +47,23 @@ def ask_child(module: str, *words: str, given: bytes, timeout_s: float) -> Any:
         raise NoAnswerError(
             f"exit code {result.returncode}: {''.join(told) or 'no words'}"
         ) from None
+
+
+def answer(given: Callable[[bytes], Any]) -> int:
+    """Be a program that ``ask_child`` runs: answer what stands on standard input, and return 0."""
+    with answering() as stream:
+        stream.write(json.dumps(given(sys.stdin.buffer.read()), default=str).encode())
+    return 0
+
+
+@contextlib.contextmanager
+def answering(*, buffering: int = -1) -> Iterator[IO[bytes]]:
+    """Give what answers are written to; all that user code prints goes to standard error.
+
+    Args:
+        buffering: 0 for several answers, each of which is to arrive.
+    """
+    answer_descriptor = os.dup(1)
+    os.dup2(2, 1)
+    with os.fdopen(answer_descriptor, "wb", buffering=buffering) as stream:
+        yield stream
