@@ -27,6 +27,7 @@ STAND_ALONE = frozenset(
         "cli.live",
         "cli.log_reading",
         "cli.refusing",
+        "cli.stream_files",
         "cli.up",
         "connectors.builtin",
         "connectors.files.csv_rows",

@@ -97,6 +97,8 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2609, 2609, CONFIG),
     (2618, 2618, CONFIG),
     (2625, 2625, ENVIRONMENT),
+    (2660, 2660, USAGE),
+    (2662, 2662, CONFIG),
 )
 
 

@@ -41,6 +41,9 @@ SECTIONS = {
         "down": ("up", "End the service; jobs go on"),
         "token": ("token", "Make, list and revoke tokens: who may use the service"),
     },
+    "Streams": {
+        "stream": ("stream", "Produce, show, copy and check streams, without a job"),
+    },
     "State and savepoints": {
         "savepoint": ("savepoint", "Take, list, look into, move and remove savepoints"),
         "checkpoints": ("checkpoints", "List the epochs that a checkpoint directory retains"),

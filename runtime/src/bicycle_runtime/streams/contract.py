@@ -14,7 +14,7 @@ Queues are bounded by ``StreamerOptions``. Nothing here opens a file or a connec
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
@@ -61,6 +61,8 @@ class Streamer(ABC):
 
     capabilities: ClassVar[Capabilities]
     options_type: ClassVar[type[StreamerOptions]] = StreamerOptions
+    # Options with which a command that only sends makes what is missing.
+    words_to_write: ClassVar[Mapping[str, object]] = {}
 
     def __init__(self, uri: StreamerUri, options: StreamerOptions) -> None:
         self.uri = uri

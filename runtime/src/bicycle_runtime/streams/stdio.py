@@ -1,15 +1,13 @@
 """Streams on standard input and output: each message is a line, so that programs make a pipe.
 
-There is one streamer of this kind in a process, since there is one standard input. A thread reads
-it from the first consumer on, and waits while consumers have no room.
+There is one streamer of this kind in a process, since there is one standard input. It is read from
+the first consumer on, and no further than consumers have room.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import sys
-import threading
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
@@ -31,10 +29,9 @@ from bicycle_runtime.streams.lines import BROADCAST, format_line, line_payload, 
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
+from bicycle_runtime.streams.standard_input import batches_of_lines
 
 __all__ = ["LineDecoder", "StdioOptions", "StdioStreamer"]
-
-_CHUNK_SIZE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +89,7 @@ class StdioStreamer(Streamer):
     def __init__(self, uri: StreamerUri, options: StdioOptions) -> None:
         super().__init__(uri, options)
         self._hub = Hub()
-        self._reader: threading.Thread | None = None
+        self._reading: asyncio.Task[None] | None = None
 
     async def _open(self) -> None:
         if StdioStreamer.in_use is not None:
@@ -101,6 +98,8 @@ class StdioStreamer(Streamer):
 
     async def _close(self) -> None:
         StdioStreamer.in_use = None
+        if self._reading is not None:
+            self._reading.cancel()
         self._hub.end(StreamEndedError(address=str(self.uri)))
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
@@ -109,39 +108,17 @@ class StdioStreamer(Streamer):
 
     async def _make_consumer(self, subscription: Subscription) -> Consumer:
         consumer = HubConsumer(str(self.uri), subscription, self.options, self._hub)
-        if self._reader is None and not self.options.loopback:
-            self._reader = threading.Thread(
-                target=self._read,
-                args=(sys.stdin.buffer, asyncio.get_running_loop()),
-                name="standard input",
-                daemon=True,  # Nothing ends a read of a terminal but the terminal.
-            )
-            self._reader.start()
+        if self._reading is None and not self.options.loopback:
+            loop = asyncio.get_running_loop()
+            self._reading = loop.create_task(self._read(sys.stdin.buffer))
         return consumer
 
-    def _read(self, stream: BinaryIO, loop: asyncio.AbstractEventLoop) -> None:
-        """Read lines to the end of the input; runs on a thread of its own."""
+    async def _read(self, stream: BinaryIO) -> None:
+        """Give lines to consumers, to the end of the input."""
         decoder = LineDecoder(str(self.uri))
-        rest = b""
-        with contextlib.suppress(RuntimeError):  # The loop is closed: nobody reads any more.
-            while chunk := _read_some(stream):
-                *lines, rest = (rest + chunk).split(b"\n")
-                self._offer(decoder, lines, loop)
-            self._offer(decoder, [rest] if rest else [], loop)
-            end = StreamEndedError(address=str(self.uri))
-            loop.call_soon_threadsafe(self._hub.end, end)
-
-    def _offer(
-        self, decoder: LineDecoder, lines: list[bytes], loop: asyncio.AbstractEventLoop
-    ) -> None:
-        items = [decoder.decode(line) for raw in lines if (line := raw.strip())]
-        if self._hub.end_error is None:
-            asyncio.run_coroutine_threadsafe(self._hub.offer(items), loop).result()
-
-
-def _read_some(stream: BinaryIO) -> bytes:
-    read1 = getattr(stream, "read1", stream.read)
-    return bytes(read1(_CHUNK_SIZE))
+        async for lines in batches_of_lines(stream):
+            await self._hub.offer(decoder.decode(line) for raw in lines if (line := raw.strip()))
+        self._hub.end(StreamEndedError(address=str(self.uri)))
 
 
 class _StdioSender(QueuedSender):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -38,6 +39,7 @@ class FileStreamer(Streamer):
         first_sequence=1,
     )
     options_type: ClassVar[type[StreamerOptions]] = FileOptions
+    words_to_write: ClassVar[Mapping[str, object]] = {"create": "if-missing"}
     options: FileOptions
 
     def __init__(self, uri: StreamerUri, options: FileOptions) -> None:

@@ -1,0 +1,361 @@
+"""``bicycle stream``: produce, show and copy streams of any backend, without a job.
+
+``decode``, ``verify`` and ``repair`` stand in ``stream_files``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import click
+
+from bicycle_runtime.cli.commands import CommandGroup, examples
+from bicycle_runtime.cli.parameters import answers, pairs
+from bicycle_runtime.cli.rendering import answer_json, show_overview
+from bicycle_runtime.cli.stream_files import decode_command, repair_command, verify_command
+from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.texts import LineFormat, message_json, message_line
+from bicycle_runtime.streams.tools.copying import relay
+from bicycle_runtime.streams.tools.opening import Tally, position
+from bicycle_runtime.streams.tools.pipes import flux, tap
+from bicycle_runtime.streams.tools.sending import clock, interval_seconds, produce
+from bicycle_runtime.streams.tools.showing import show
+
+__all__ = ["stream_command"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+_STARTS = {"start": "earliest", "end": "latest"}
+_LAST_COUNT = 10
+
+
+@click.group("stream", cls=CommandGroup, invoke_without_command=True)
+@answers
+@click.pass_context
+def stream_command(context: click.Context, *, as_json: bool) -> None:
+    """Produce, show, copy and check streams, without a job.
+
+    URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, where the
+    streams are, and behind the last slash their keys with commas between them.
+    """
+    show_overview(context, as_json=as_json)
+
+
+stream_command.add_command(decode_command)
+stream_command.add_command(verify_command)
+stream_command.add_command(repair_command)
+
+
+def _address(_context: click.Context, _parameter: click.Parameter, text: str) -> StreamUrl:
+    """Return an address; errors of the toolkit tell what is wrong with it."""
+    return StreamUrl.parse(text)
+
+
+_url = click.argument("url", callback=_address)
+
+
+def _words(flag: str, name: str, what: str) -> Callable[[F], F]:
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda _context, _option, values: pairs(values, flag),
+        help=f"An option of the backend {what}. May be given several times.",
+    )
+
+
+_set = _words("--set", "words", "of URL")
+_format = click.option(
+    "--format", "form", type=click.Choice(get_args(LineFormat)), default="log", show_default=True,
+    help="How a message is shown: with its head as text or as JSON, or its payload alone.",
+)  # fmt: skip
+_offset = click.option(
+    "--offset", type=click.Choice(list(_STARTS)), default="end", show_default=True,
+    help="Where to begin in streams that keep messages.",
+)  # fmt: skip
+
+
+@stream_command.command(
+    "clock",
+    epilog=examples(
+        "bicycle stream clock --stream stdio:///ticks --interval 1s",
+        "bicycle stream clock --stream file://./events.ss/ticks --interval 10ms --count 100",
+    ),
+)
+@click.option(
+    "--stream", "url", callback=_address, required=True, metavar="URL", help="Where to send."
+)
+@click.option(
+    "--interval", "interval_s", default="1s", show_default=True, metavar="DURATION",
+    callback=lambda _context, _option, text: _seconds(text),
+    help="Time between two messages, in ns, us, ms, s or m.",
+)  # fmt: skip
+@click.option("--count", type=click.IntRange(1), help="End after so many.")
+@_set
+@answers
+def clock_command(
+    *, url: StreamUrl, interval_s: float, count: int | None, words: dict[str, str], as_json: bool
+) -> None:
+    """Send {"tick": N} at each interval, from 0 on, until Ctrl-C or SIGTERM."""
+    tally = Tally()
+    _run(clock(url, words, tally, interval_s=interval_s, count=count))
+    _tell_sent(tally, url, as_json=as_json)
+
+
+@stream_command.command(
+    "produce",
+    epilog=examples(
+        "bicycle stream produce file://./events.ss/numbers < numbers.txt",
+        "bicycle stream produce file://./events.ss/ --format ndjson < records.ndjson",
+    ),
+)
+@_url
+@click.option(
+    "--format", "form", type=click.Choice(["lines", "ndjson"]), default="lines", show_default=True,
+    help='Whether a line is a payload, or a record: {"key": "orders", "payload": {"id": 7}}.',
+)  # fmt: skip
+@_set
+@answers
+def produce_command(*, url: StreamUrl, form: str, words: dict[str, str], as_json: bool) -> None:
+    """Send the lines of standard input, each as a message.
+
+    A file is made where there is none. What `bicycle stream cat --format ndjson` shows can be
+    produced again; records that name no stream go to that of URL.
+    """
+    tally = Tally()
+    _run(produce(url, words, tally, sys.stdin.buffer, is_ndjson=form == "ndjson"))
+    _tell_sent(tally, url, as_json=as_json)
+
+
+@stream_command.command(
+    "cat",
+    epilog=examples(
+        "bicycle stream cat file://./events.ss/orders",
+        "bicycle stream cat file://./events.ss/orders,refunds --format ndjson",
+    ),
+)
+@_url
+@_format
+@_set
+@answers
+def cat_command(*, url: StreamUrl, form: LineFormat, words: dict[str, str], as_json: bool) -> None:
+    """Show all messages that streams hold now."""
+    _show(url, words, form=form, as_json=as_json, last=None, begin=None, follow=False)
+
+
+@stream_command.command(
+    "tail",
+    epilog=examples(
+        "bicycle stream tail -f file://./events.ss/orders",
+        "bicycle stream tail file://./events.ss/orders --from 2026-03-01T12:00:00",
+    ),
+)
+@_url
+@click.option("-f", "--follow", is_flag=True, help="Go on with messages that come.")
+@click.option(
+    "-n", "--lines", "last", type=click.IntRange(min=0), default=_LAST_COUNT, show_default=True,
+    help="So many messages of the end; not with --from.",
+)  # fmt: skip
+@click.option(
+    "--from", "begin", metavar="TIME|SEQ",
+    callback=lambda _context, _option, text: None if text is None else position(text),
+    help="Begin with the first message of this time or later, or with this sequence.",
+)  # fmt: skip
+@_format
+@_set
+@answers
+def tail_command(
+    *,
+    url: StreamUrl,
+    follow: bool,
+    last: int,
+    begin: Any,
+    form: LineFormat,
+    words: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Show the last messages of streams, or those from a place on.
+
+    A backend that keeps no messages shows what comes.
+    """
+    if follow and as_json:
+        raise click.UsageError("--follow has no end, and --json is one document; one of both")
+    _show(
+        url,
+        words,
+        form=form,
+        as_json=as_json,
+        last=last if begin is None else None,
+        begin=begin,
+        follow=follow,
+    )
+
+
+@stream_command.command(
+    "relay",
+    epilog=examples(
+        "bicycle stream relay --input stdio:///clicks --output file://./events.ss/clicks",
+        "bicycle stream relay --input file://./a.ss/orders --output file://./b.ss/ --offset start",
+    ),
+)
+@click.option(
+    "--input", "source", callback=_address, required=True, metavar="URL", help="What to read."
+)
+@click.option(
+    "--output", "target", callback=_address, required=True, metavar="URL",
+    help="Where to send: one stream, or none to keep the names of streams.",
+)  # fmt: skip
+@_offset
+@_words("--input-set", "source_words", "of the input")
+@_words("--output-set", "target_words", "of the output")
+@answers
+def relay_command(*, offset: str, as_json: bool, target: StreamUrl, **asked: Any) -> None:
+    """Copy messages from any backend to any other as they come, until Ctrl-C or SIGTERM.
+
+    Times stay as they are, and shards where the output has any.
+    """
+    tally = Tally()
+    _run(relay(asked.pop("source"), target, tally, start=_start(offset), is_live=True, **asked))
+    _tell_sent(tally, target, as_json=as_json)
+
+
+@stream_command.command(
+    "dump",
+    epilog=examples("bicycle stream dump file://./events.ss/orders file://./orders.ss/"),
+)
+@click.argument("source", metavar="FROM", callback=_address)
+@click.argument("target", metavar="TO", callback=_address)
+@_words("--input-set", "source_words", "of FROM")
+@_words("--output-set", "target_words", "of TO")
+@answers
+def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
+    """Copy all messages that streams hold now, to a file and back, or between any two backends.
+
+    Times stay as they are, and shards where the output has any; sequences are those of TO.
+    """
+    tally = Tally()
+    _run(relay(asked.pop("source"), target, tally, start="earliest", is_live=False, **asked))
+    _tell_sent(tally, target, as_json=as_json)
+
+
+@stream_command.command(
+    "flux",
+    epilog=examples("bicycle stream flux clicks.pipe --stream file://./events.ss/clicks"),
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--stream", "url", callback=_address, required=True, metavar="URL", help="Where to send."
+)
+@_set
+@answers
+def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: bool) -> None:
+    """Make a named pipe: each line that is written to PATH is sent as a message.
+
+    The pipe is removed at the end of the command, by Ctrl-C or SIGTERM.
+    """
+    _run(flux(path, url, words))
+    _tell_end(path, as_json=as_json)
+
+
+@stream_command.command(
+    "tap",
+    epilog=examples("bicycle stream tap clicks.pipe --stream file://./events.ss/clicks"),
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option(
+    "--stream", "url", callback=_address, required=True, metavar="URL", help="What to read."
+)
+@_offset
+@_format
+@_set
+@answers
+def tap_command(
+    *,
+    path: Path,
+    url: StreamUrl,
+    offset: str,
+    form: LineFormat,
+    words: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Make a named pipe: who reads PATH gets the messages, each as a line.
+
+    The pipe is removed at the end of the command, by Ctrl-C or SIGTERM.
+    """
+    _run(tap(path, url, words, start=_start(offset), line=partial(message_line, form=form)))
+    _tell_end(path, as_json=as_json)
+
+
+def _seconds(text: str) -> float:
+    try:
+        return interval_seconds(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def _start(offset: str) -> Any:
+    return _STARTS[offset]
+
+
+def _run(tool: Coroutine[Any, Any, None]) -> None:
+    """Run a tool until it ends, or a signal asks for its end: what it took is sent then."""
+
+    async def run_until_signal() -> None:
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(tool)
+
+        def stop() -> None:
+            for number in signals:
+                loop.remove_signal_handler(number)  # A second signal ends the process at once.
+            task.cancel()
+
+        for number in signals:
+            loop.add_signal_handler(number, stop)
+        await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    asyncio.run(run_until_signal())
+
+
+def _show(
+    url: StreamUrl, words: dict[str, str], *, form: LineFormat, as_json: bool, **what: Any
+) -> None:
+    found: list[dict[str, Any]] = []
+    output = sys.stdout.buffer
+
+    def write(message: Message) -> None:
+        output.write(message_line(message, form))
+        if what["follow"]:
+            output.flush()
+
+    def collect(message: Message) -> None:
+        found.append(message_json(message))
+
+    _run(show(url, words, collect if as_json else write, **what))
+    if as_json:
+        answer_json({"messages": found})
+    else:
+        output.flush()
+
+
+def _tell_sent(tally: Tally, url: StreamUrl, *, as_json: bool) -> None:
+    if as_json:
+        answer_json({"sent": tally.sent, "to": str(url)})
+    else:
+        click.echo(f"{tally.sent} messages to {url}", err=True)
+
+
+def _tell_end(path: Path, *, as_json: bool) -> None:
+    if as_json:
+        answer_json({"path": str(path), "state": "removed"})
+    else:
+        click.echo(f"{path} is removed", err=True)

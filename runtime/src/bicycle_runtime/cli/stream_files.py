@@ -1,0 +1,102 @@
+"""``bicycle stream decode``, ``verify`` and ``repair``: files of streams as they are."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import get_args
+
+import click
+
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.exit_codes import FAILED
+from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.rendering import answer_json, show_table
+from bicycle_runtime.streams.file.decoding import decode
+from bicycle_runtime.streams.file.repairing import Report, repair, verify
+from bicycle_runtime.streams.texts import TextFormat
+
+__all__ = ["decode_command", "repair_command", "verify_command"]
+
+_file = click.argument("file", type=click.Path(path_type=Path))
+
+
+@click.command(
+    "decode",
+    epilog=examples(
+        "bicycle stream decode --file events.ss",
+        "bicycle stream decode --file events.ss --format ndjson --header-only",
+    ),
+)
+@click.option(
+    "--file", type=click.Path(path_type=Path), required=True, metavar="FILE", help="The file."
+)
+@click.option(
+    "--format", "form", type=click.Choice(get_args(TextFormat)), default="log", show_default=True,
+    help="Lines with heads as on pipes, or JSON.",
+)  # fmt: skip
+@click.option("--header-only", is_flag=True, help="Leave payloads out.")
+@answers
+def decode_command(*, file: Path, form: TextFormat, header_only: bool, as_json: bool) -> None:
+    """Show what stands in a .ss file, in order; its header and beacons as comments.
+
+    A payload that is no text is shown as <BINARY BLOB>, and with --format ndjson in base64.
+    """
+    lines = decode(file, form, header_only=header_only)
+    if as_json:
+        answer_json({"lines": list(lines)})
+        return
+    for line in lines:
+        sys.stdout.write(line + "\n")
+
+
+@click.command("verify", epilog=examples("bicycle stream verify events.ss"))
+@_file
+@answers
+@click.pass_context
+def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None:
+    """Read a whole .ss file and tell all that is broken; the exit code is 1 then."""
+    report = verify(file)
+    _tell(report, None, as_json=as_json)
+    if not report.is_intact:
+        context.exit(FAILED)
+
+
+@click.command("repair", epilog=examples("bicycle stream repair events.ss --output clean.ss"))
+@_file
+@click.option(
+    "--output", type=click.Path(path_type=Path), required=True, metavar="NEW",
+    help="Where to write what is whole; nothing may be there.",
+)  # fmt: skip
+@answers
+def repair_command(*, file: Path, output: Path, as_json: bool) -> None:
+    """Write a new .ss file with all that is whole in FILE, and tell what was lost."""
+    _tell(repair(file, output), output, as_json=as_json)
+
+
+def _tell(report: Report, output: Path | None, *, as_json: bool) -> None:
+    if as_json:
+        found = {
+            "path": str(report.path),
+            "is_intact": report.is_intact,
+            "message_count": report.message_count,
+            "by_stream": dict(report.by_stream),
+            "has_ended": report.has_ended,
+            "broken": [asdict(each) for each in report.broken],
+        }
+        answer_json(found if output is None else found | {"output": str(output)})
+        return
+    verdict = "intact" if report.is_intact else f"broken places: {len(report.broken)}"
+    where = "" if output is None else f", written to {output}"
+    click.echo(f"{report.path}: {report.message_count} messages, {verdict}{where}")
+    if report.broken:
+        rows = [
+            (str(b.offset), str(b.size), b.stream or "", _text(b.sequence), b.problem)
+            for b in report.broken
+        ]
+        show_table(("byte", "size", "stream", "sequence", "problem"), rows)
+
+
+def _text(number: int | None) -> str:
+    return "" if number is None else str(number)

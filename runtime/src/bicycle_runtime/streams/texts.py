@@ -1,0 +1,80 @@
+"""A message as one line for people and programs: ``log`` as on pipes, ``ndjson``, or ``raw``."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any, Literal
+
+from bicycle_runtime.streams.lines import format_line
+from bicycle_runtime.streams.messages import Message, MessageHeader
+
+__all__ = [
+    "LineFormat",
+    "TextFormat",
+    "header_json",
+    "message_json",
+    "message_line",
+    "message_text",
+]
+
+TextFormat = Literal["log", "ndjson"]
+LineFormat = Literal["log", "ndjson", "raw"]
+_BINARY = "<BINARY BLOB>"
+
+
+def message_text(message: Message, form: TextFormat, *, header_only: bool = False) -> str:
+    """Return a message as the text of one line.
+
+    Example:
+        >>> from bicycle_runtime.streams.addresses import StreamKey
+        >>> message = Message(StreamKey("orders"), 0, 1, 1_694_767_177_437, b'{"id": 7}')
+        >>> message_text(message, "log")
+        '[2023-09-15T08:39:37.437 | orders | 1 | 0] {"id": 7}'
+    """
+    if form == "ndjson":
+        shown = {"header": header_json(message.header)} if header_only else message_json(message)
+        return json.dumps(shown, ensure_ascii=False)
+    payload = "" if header_only else _one_line(message.payload)
+    return format_line(message.header, payload).rstrip()
+
+
+def message_line(message: Message, form: LineFormat) -> bytes:
+    """Return a message as a line with its end; ``raw`` is the payload alone, as it is."""
+    return (message.payload if form == "raw" else message_text(message, form).encode()) + b"\n"
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """Return a message as ``header`` and ``payload``, or ``payload_base64`` where it is no text.
+
+    The payload is the object, list or number that it means as JSON, else its text.
+    """
+    shown: dict[str, Any] = {"header": header_json(message.header)}
+    try:
+        text = message.payload.decode()
+    except UnicodeDecodeError:
+        return shown | {"payload_base64": base64.b64encode(message.payload).decode()}
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    # A text in quotes stays one, since what is read again sends a text without them.
+    return shown | {"payload": text if isinstance(value, str) else value}
+
+
+def header_json(header: MessageHeader) -> dict[str, Any]:
+    """Return what is known of a message besides its payload."""
+    return {
+        "stream_key": header.stream_key,
+        "shard_id": header.shard_id,
+        "sequence": header.sequence,
+        "timestamp": str(header.timestamp),
+    }
+
+
+def _one_line(payload: bytes) -> str:
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        return _BINARY
+    return text if text.isprintable() else _BINARY

@@ -1,0 +1,80 @@
+"""Copying streams from any backend to any other."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.options import Start
+from bicycle_runtime.streams.producing import Producer
+from bicycle_runtime.streams.tools.errors import SAME_STREAMS
+from bicycle_runtime.streams.tools.opening import (
+    Tally,
+    Words,
+    producer_of,
+    streamer_to_read,
+    streamer_to_write,
+)
+
+__all__ = ["relay"]
+
+_BATCH = 1_000
+
+
+async def relay(
+    source: StreamUrl,
+    target: StreamUrl,
+    tally: Tally,
+    *,
+    source_words: Words,
+    target_words: Words,
+    start: Start,
+    is_live: bool,
+) -> None:
+    """Copy messages with their times, and with their shards where the target has any.
+
+    Args:
+        source: The streams to read.
+        target: The stream to write; without one, each message goes to the stream of its name.
+        tally: Is told how many were sent.
+        source_words: Options of the backend that is read.
+        target_words: Options of the backend that is written.
+        start: Where to begin in an input that keeps messages.
+        is_live: Whether to wait for further messages at the end.
+
+    Raises:
+        StreamError: input and output are the same, and not stdio.
+    """
+    is_pipe = source.streamer.protocol == target.streamer.protocol == "stdio"
+    if not is_pipe and _may_be_same(source, target):
+        raise SAME_STREAMS(address=str(source))
+    async with AsyncExitStack() as stack:
+        reading = await stack.enter_async_context(streamer_to_read(source, source_words))
+        writing = reading
+        if not is_pipe:
+            writing = await stack.enter_async_context(streamer_to_write(target, target_words))
+        producer = await producer_of(writing, target)
+        consumer = await reading.create_consumer(source.stream_keys, start=start, is_live=is_live)
+        has_shards = writing.capabilities.has_shards
+        async for batch in consumer.batches(_BATCH):
+            for message in batch:
+                _copy(producer, message, has_shards=has_shards)
+                tally.sent += 1
+            await producer.flush()
+
+
+def _may_be_same(source: StreamUrl, target: StreamUrl) -> bool:
+    """Whether some stream would be read that is written."""
+    if source.streamer != target.streamer:
+        return False
+    return not target.stream_keys or bool({*source.stream_keys} & {*target.stream_keys})
+
+
+def _copy(producer: Producer, message: Message, *, has_shards: bool) -> None:
+    producer.send_to(
+        producer.anchored or message.stream_key,
+        message.payload,
+        shard_id=message.shard_id if has_shards else None,
+        timestamp_ms=message.timestamp_ms,
+    )

@@ -1,0 +1,64 @@
+"""Opening what the words of a command name: streamers, producers, positions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.connecting import backend_of, connect
+from bicycle_runtime.streams.contract import Streamer
+from bicycle_runtime.streams.errors import StreamKeyEmptyError
+from bicycle_runtime.streams.messages import At, Timestamp
+from bicycle_runtime.streams.producing import Producer
+
+__all__ = ["Tally", "Words", "position", "producer_of", "streamer_to_read", "streamer_to_write"]
+
+Words = Mapping[str, object]
+
+
+@dataclass(slots=True)
+class Tally:
+    """How many messages were sent, which is known when a tool is cancelled as well."""
+
+    sent: int = 0
+
+
+def position(text: str) -> At | Timestamp:
+    """Return where to begin: a sequence number, or a moment in ISO 8601.
+
+    Raises:
+        StreamError: it is neither.
+
+    Example:
+        >>> position("7"), position("1970-01-01T00:00:01")
+        (At(sequence=7), Timestamp(1000))
+    """
+    return At(int(text)) if text.isdecimal() else Timestamp.parse(text)
+
+
+def streamer_to_read(url: StreamUrl, words: Words) -> Streamer:
+    """Return the streamer of an address that names streams.
+
+    Raises:
+        StreamKeyEmptyError: it names none.
+    """
+    if not url.stream_keys:
+        raise StreamKeyEmptyError(address=str(url), problem="the address names none")
+    return connect(url, words)
+
+
+def streamer_to_write(url: StreamUrl, words: Words) -> Streamer:
+    """Return the streamer of an address; what is missing is made there, unless words forbid it."""
+    return connect(url, {**backend_of(url.streamer).words_to_write, **words})
+
+
+async def producer_of(streamer: Streamer, url: StreamUrl) -> Producer:
+    """Return a producer of the stream that an address names, or of any if it names none.
+
+    Raises:
+        StreamUrlError: it names several.
+    """
+    if url.stream_keys:
+        return await streamer.create_producer(url.stream_key)
+    return await streamer.create_generic_producer()

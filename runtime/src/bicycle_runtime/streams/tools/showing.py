@@ -1,0 +1,84 @@
+"""Showing messages: all of them, those from a place on, or the last ones; then those that come."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TypeAlias
+
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
+from bicycle_runtime.streams.consuming import Consumer
+from bicycle_runtime.streams.contract import Streamer
+from bicycle_runtime.streams.messages import At, Message, Timestamp
+from bicycle_runtime.streams.tools.opening import Words, streamer_to_read
+
+__all__ = ["show"]
+
+Write: TypeAlias = Callable[[Message], None]
+Shown: TypeAlias = dict[tuple[StreamKey, int], int]
+_BATCH = 1_000
+
+
+async def show(
+    url: StreamUrl,
+    words: Words,
+    write: Write,
+    *,
+    begin: At | Timestamp | None = None,
+    last: int | None = None,
+    follow: bool = False,
+) -> None:
+    """Write the messages of streams; those of a backend that keeps none as they come.
+
+    Args:
+        url: The streams.
+        words: Options of the backend.
+        write: Called with each message.
+        begin: Where to begin; None: with the first, or as ``last`` says.
+        last: Only so many at the end.
+        follow: Whether to go on with messages that come.
+    """
+    async with streamer_to_read(url, words) as streamer:
+        if not streamer.capabilities.is_replayable:
+            async for message in await streamer.create_consumer(url.stream_keys):
+                write(message)
+            return
+        # It begins at the end before the rest is read, so that nothing is missed between.
+        live = await streamer.create_consumer(url.stream_keys) if follow else None
+        shown = await _show_kept(streamer, url, write, begin=begin, last=last)
+        if live is not None:
+            await _show_new(live, write, shown)
+
+
+async def _show_kept(
+    streamer: Streamer,
+    url: StreamUrl,
+    write: Write,
+    *,
+    begin: At | Timestamp | None,
+    last: int | None,
+) -> Shown:
+    """Write what is there, and return the last sequence of each stream."""
+    consumer = await streamer.create_consumer(url.stream_keys, start="earliest", is_live=False)
+    if isinstance(begin, At):
+        await consumer.rewind(begin)
+    elif begin is not None:
+        await consumer.seek(begin)
+    shown: Shown = {}
+    kept: deque[Message] = deque(maxlen=last)
+    async for batch in consumer.batches(_BATCH):
+        for message in batch:
+            shown[message.stream_key, message.shard_id] = message.sequence
+            if last is None:
+                write(message)
+        if last is not None:
+            kept.extend(batch)
+    for message in kept:
+        write(message)
+    return shown
+
+
+async def _show_new(consumer: Consumer, write: Write, shown: Shown) -> None:
+    async for message in consumer:
+        if message.sequence > shown.get((message.stream_key, message.shard_id), -1):
+            write(message)
