@@ -354,6 +354,21 @@ def test_a_storage_that_is_away_at_the_first_start_is_an_error_at_once(in_cloud)
         job.run()
 
 
+def test_what_is_sealed_and_not_visible_is_known_after_an_epoch_and_after_a_recovery(
+    fragile, tmp_path
+):
+    job = fragile("a\na\nb\n", fails={"b": 2}, restart_attempts=0)
+    for _ in range(2):  # The second run seals nothing, and knows it from the first.
+        with pytest.raises(FunctionFailedError):
+            job.run()
+        assert (job.status.epoch, job.status.waiting["out"].records) == (1, 2)
+        assert not lines_in(tmp_path / "out")
+    summary = job.run()
+
+    assert (summary.waiting, job.status.waiting) == ({}, {})
+    assert lines_in(tmp_path / "out") == ["a 1", "a 2", "b 1"]
+
+
 def test_a_start_that_is_refused_leaves_what_is_known_of_the_former_run(light):
     job = light()
     running = job.start()

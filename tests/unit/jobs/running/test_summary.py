@@ -3,7 +3,7 @@ from bicycle_runtime.cli.foreground import summary_lines
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.running.summary import summarize
-from bicycle_runtime.jobs.status import JobState, OperatorStatus
+from bicycle_runtime.jobs.status import JobState, OperatorStatus, WaitingOutput
 from bicycle_runtime.operators.metrics.operator_counts import FailureCount
 from bicycle_sdk import dead_letter, file_sink, skip
 from bicycle_sdk.kafka import KafkaSinkBuilder
@@ -111,6 +111,15 @@ def test_records_that_timed_out_without_a_fallback_are_a_warning(tmp_path):
     (warning,) = summary_of(tmp_path, operators={"halve": found}).warnings
 
     assert "'halve' left out 3 records" in warning
+
+
+def test_what_is_sealed_and_not_visible_is_told(tmp_path):
+    waiting = {"files": WaitingOutput(records=1_200, bytes=4_096, visible_ms=1)}
+    lines = summary_lines(summary_of(tmp_path, waiting=waiting))
+    before = summary_lines(summary_of(tmp_path))
+
+    told = "  sealed    files: 1,200 records, 4.0 KiB, visible when the job runs again"
+    assert [line for line in lines if line not in before] == [told]
 
 
 def test_without_dead_letters_no_place_is_named(tmp_path):
