@@ -142,14 +142,18 @@ def report_lines(report: JobReport) -> list[str]:
             f"{item.codec} codec"
             for item in report.exchanges
         ),
-        "works on:",
-        *(f"  {item.text}" for item in report.columns),
+        *_column_lines(report),
         f"functions and types: {len(shipping) - by_value} by reference, "
         f"{by_value} by value{python}",
         "warnings:" if report.warnings else "warnings: none",
         *(f"  {item.kind}: {item.operator}: {item.text}" for item in report.warnings),
     ]
     return lines
+
+
+def _column_lines(report: JobReport) -> list[str]:
+    told = [f"  {item.text}" for item in report.columns if item.tells]
+    return ["works on:", *told] if told else []
 
 
 def change_lines(changes: StateChanges) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TypedDict
 import pytest
 
 from bicycle_runtime.cli.plan import report_lines
+from bicycle_runtime.operators.columnar import NO_WINDOW
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy, file_sink
 from bicycle_sdk.windows import Average, Count, Distinct, Maximum, Minimum, Sum
@@ -191,7 +192,7 @@ def test_windows_that_are_not_folded_before_the_shuffle_say_so():
     because = found(cut=lambda keyed: keyed.tumbling_window(10).pre_combine(False))
 
     assert because["w"] == "nothing is folded before the shuffle"
-    assert because["by"] == "no window folds what its chain gives"
+    assert because["by"] == NO_WINDOW
 
 
 def test_the_report_says_it_in_words_and_in_json():
@@ -201,6 +202,19 @@ def test_the_report_says_it_in_words_and_in_json():
 
     assert "  w-combine: records, because field 'sensor' is not declared as int or float" in lines
     assert {"operator": "out", "because": None} in made.to_json()["columns"]
+
+
+def test_people_are_told_of_windows_and_what_they_fold_and_programs_of_all():
+    def build(env):
+        words = env.from_collection(["a"]).uid("in").map(str.upper).uid("upper")
+        words.key_by(str).uid("by").count().uid("counts").print().uid("out")
+
+    made, mixed = report(build), report(job(cut=lambda k: k.tumbling_window(10).pre_combine(False)))
+
+    assert not any("works on" in line or NO_WINDOW in line for line in report_lines(made))
+    assert {each["because"] for each in made.to_json()["columns"]} == {NO_WINDOW}
+    assert "  w: records, because nothing is folded before the shuffle" in report_lines(mixed)
+    assert not any(NO_WINDOW in line for line in report_lines(mixed))
 
 
 @pytest.mark.parametrize("key", [attrgetter("sensor"), lambda reading: "".join(reading.sensor)])

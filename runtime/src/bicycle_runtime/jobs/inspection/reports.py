@@ -17,6 +17,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
 from bicycle_runtime.layouts.state import UNTYPED
+from bicycle_runtime.operators.columnar import NO_WINDOW
 from bicycle_runtime.state.values.schema_changes import names_classes
 from bicycle_sdk.graph import JobGraph
 
@@ -143,6 +144,11 @@ class ColumnReport:
 
     operator: str
     because: str | None
+
+    @property
+    def tells(self) -> bool:
+        """Whether the job could be written so that the answer is another one, or it is columns."""
+        return self.because != NO_WINDOW
 
     @property
     def text(self) -> str:

@@ -4,3 +4,8 @@
 ``arrays`` and ``keys`` what is computed with, ``fold`` and ``merge`` what a window does before and
 behind the shuffle, ``chain`` runs the steps of one chain.
 """
+
+__all__ = ["NO_WINDOW"]
+
+# Why most operators work on records: they would on any job like theirs, so nobody is told.
+NO_WINDOW = "no window folds what its chain gives"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from bicycle_runtime.operators.columnar import NO_WINDOW
 from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
 from bicycle_runtime.operators.columnar.folded import Folded
 from bicycle_runtime.operators.columnar.reading import Reading, read
@@ -114,7 +115,7 @@ def choose(
         if first.vertex.kind is not OperatorKind.SOURCE:
             return ChainChoice(because=dict.fromkeys(uids, "its input comes through an exchange"))
         return _choose_folding(chain, load, gives_fields)
-    because: dict[str, str | None] = dict.fromkeys(uids, "no window folds what its chain gives")
+    because: dict[str, str | None] = dict.fromkeys(uids, NO_WINDOW)
     if first.vertex.kind is OperatorKind.WINDOW:
         plan = load(first.vertex.payload_id("function"))
         because = dict.fromkeys(uids, "it takes the results of a window as records")
