@@ -18,6 +18,7 @@ from typing import Any
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.journal import EpochLine, Journal
 from bicycle_runtime.jobs.status import (
     GuaranteeStatus,
     HotKey,
@@ -175,6 +176,19 @@ def operators(*, failed: int = 0, late: int = 0) -> dict[str, OperatorStatus]:
     }
 
 
+def keep_journal(folder: JobFolder, *, last: int) -> None:
+    """Write a journal of some epochs, the longest of them the last."""
+    book = Journal(folder.journal_path, job=folder.path.name)
+    for number in range(1, 25):
+        phases = {"plan": 1.0, "run": 30.0 * number, "publish_wait": 0.0, "seal": 20.0}
+        sealed_ms = now_ms() - (24 - number) * 1_000
+        line = EpochLine(
+            epoch=last - 24 + number, began_ms=sealed_ms - 50 - 30 * number, sealed_ms=sealed_ms,
+            phases_ms=phases, records=1_000 + number, state_bytes=number << 20,
+        )  # fmt: skip
+        book.take(line, now_s=float(number))
+
+
 def fill(fleet: Fleet) -> None:
     """Put jobs in every state that people meet."""
     busy: dict[str, Any] = {
@@ -201,6 +215,7 @@ def fill(fleet: Fleet) -> None:
     fleet.put(
         "clicks", operators=operators(late=310), checkpoint=fleet.checkpoints("clicks"), **busy
     )
+    keep_journal(fleet.home.folder("clicks"), last=8_811)
     error = {
         "code": "BIC-2107",
         "message": f"operator 'sum' had 128 key groups, this run asks for 64 {MARKUP}",

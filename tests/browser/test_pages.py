@@ -9,7 +9,7 @@ import pytest
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from tests.browser.conftest import is_live, keep_picture, serving
-from tests.browser.fleets import fleet_in
+from tests.browser.fleets import fleet_in, now_ms
 from tests.waiting import until
 
 PAGES = {
@@ -130,6 +130,36 @@ def test_charts_are_drawn_of_samples(opened, url):
     page = opened(f"{url}/jobs/clicks")
 
     page.wait_for_selector("[data-chart=lag_records][data-drawn] canvas")
+    page.goto(f"{url}/metrics-explorer?job=clicks")
+    page.wait_for_selector("[data-chart=lag_records][data-drawn] canvas")
+    assert page.locator("section:has([data-chart=lag_bytes])").is_hidden()  # It tells none.
+
+
+def test_edges_of_the_drawing_and_the_first_page_tell_the_pace_of_now(opened, fleet, url):
+    page = opened(f"{url}/jobs/clicks/graph")
+    page.wait_for_selector("#drawing[data-drawn]")
+    operators = fleet.home.folder("clicks").status().operators
+    operators["parse"].records_out += 5_000
+    fleet.change("clicks", operators=operators, updated_ms=now_ms() + 2_000)
+
+    page.wait_for_selector("#drawing text[data-edge]:text-matches('[0-9]/s$')")
+    assert page.locator("#drawing a.busy-3", has_text="parse").count() == 1
+    page.goto(f"{url}/jobs/clicks")
+    page.wait_for_selector("p.limit:has-text('parse')")
+
+
+def test_epochs_are_bars_of_their_phases_on_one_scale(opened, url):
+    page = opened(f"{url}/jobs/clicks/epochs")
+    bars = page.locator("table.epochs svg")
+
+    def width(row):
+        pieces = bars.nth(row).locator("rect")
+        return sum(int(piece.get_attribute("width")) for piece in pieces.all())
+
+    assert bars.count() == 20
+    assert 999 <= width(0) <= 1_001  # The newest is the longest.
+    assert 229 <= width(19) <= 233
+    assert "run 720 ms" in bars.first.get_attribute("aria-label")
 
 
 def test_keys_lead_through_the_list(opened, url):

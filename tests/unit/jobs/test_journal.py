@@ -4,7 +4,7 @@ import random
 
 import msgspec
 
-from bicycle_runtime.jobs.journal import EpochLine, Journal, JournalTail
+from bicycle_runtime.jobs.journal import EpochLine, Journal, JournalTail, recent_lines
 
 
 def line(epoch, **fields):
@@ -40,6 +40,17 @@ def test_no_epoch_is_lost_or_read_twice_while_files_change(tmp_path):
 
     assert [each.epoch for each in seen] == list(range(1, 200))
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 1_200
+
+
+def test_the_last_lines_are_read_over_a_change_of_files(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    book = Journal(path, job="job", bytes_max=500)
+    assert recent_lines(path) == []
+    for epoch in range(1, 40):
+        book.take(line(epoch), now_s=float(epoch))
+        found = [each.epoch for each in recent_lines(path)]
+        assert found == list(range(epoch + 1 - len(found), epoch + 1))
+        assert len(found) >= min(epoch, 8)
 
 
 def test_a_line_is_read_when_it_is_whole_and_junk_hides_no_other(tmp_path):

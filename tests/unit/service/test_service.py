@@ -20,6 +20,7 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
     write_status,
 )
+from bicycle_runtime.operators.metrics.operator_counts import FailureCount
 from bicycle_runtime.service.errors import (
     DATABASE_UNUSABLE,
     OPERATION_FACTS_INVALID,
@@ -165,6 +166,30 @@ def test_restarts_are_told_once_each(home):
     assert {each["code"]: each["count"] for each in exceptions} == {"BIC-1": 1, "BIC-2": 1}
 
 
+def test_a_failure_that_ends_a_job_is_of_the_kind_that_its_restarts_noted(home):
+    note = RestartNote(
+        time_ms=1, code="BIC-1401", message="ValueError: no", epoch=4, attempt=1, delay_ms=1,
+        place="in a 7",
+    )  # fmt: skip
+    message = 'ValueError: no\n  at job.py:3 in parse\n  File "job.py", line 3, in parse\n    ^^^'
+    error = {"code": "BIC-1401", "message": message, "fix": "f", "facts": {"location": "job.py:3"}}
+    failure = FailureCount(count=3, example="KeyError: 'a' (in a 9)")
+    operators = {"map": OperatorStatus(failed=3, failures={"KeyError at job.py:9 in f": failure})}
+    put_job(
+        home, "job", state=JobState.FAILED, started_ms=1, ended_ms=2, restarts=[note],
+        restart_count=1, error=error, operators=operators,
+    )  # fmt: skip
+    with opened(home) as service:
+        until(lambda: len(service.history.events("job")) >= 3, "both failures")
+        last, record = service.readings.exceptions("job")
+        reason = service.fleet.view.get("job").summary.reason
+
+    assert (last["count"], last["place"], last["location"]) == (2, "in a 7", "job.py:3")
+    assert (record["message"], record["location"]) == (failure.example, "job.py:9 in f")
+    assert (record["operator_name"], record["count"]) == ("map", 3)
+    assert reason == "BIC-1401 ValueError: no at job.py:3 in parse"
+
+
 def test_facts_are_checked_before_anything_is_promised(home):
     put_job(home, "job", is_ours=True, running_ms=1, started_ms=1)
     with opened(home) as service:
@@ -254,7 +279,14 @@ def test_work_that_fails_is_undone_alone(tmp_path):
 def test_samples_keep_an_hour_and_seven_days_and_show_gaps(tmp_path):
     control = Database(tmp_path / "c.db", CONTROL, synchronous="NORMAL")
     samples = Database(tmp_path / "h.db", HISTORY, synchronous="NORMAL")
-    values = {"lag_records": None, "lag_ms": 1, "state_bytes": 2, "errors": 0, "late": 0}
+    values = {
+        "lag_records": None,
+        "lag_bytes": 5,
+        "lag_ms": 1,
+        "state_bytes": 2,
+        "errors": 0,
+        "late": 0,
+    }
     with control, samples:
         history = History(control, samples)
         for at_s in (*range(30_000, 34_000, 5), *range(34_500, 35_100, 5)):
@@ -324,7 +356,7 @@ def test_samples_of_all_jobs_are_sums_but_for_the_age_of_the_lag(tmp_path):
     samples = Database(tmp_path / "h", HISTORY, synchronous="NORMAL")
     with control, samples:
         history = History(control, samples)
-        blank = {"state_bytes": 0, "errors": 0, "late": 0}
+        blank = {"lag_bytes": None, "state_bytes": 0, "errors": 0, "late": 0}
         one = {"records_per_second": 1.5, "lag_records": 3, "lag_ms": 9, **blank}
         other = {"records_per_second": 2.0, "lag_records": None, "lag_ms": 4, **blank}
         history.note_samples([("a", one), ("b", other)], at_s=1_000).result(10)

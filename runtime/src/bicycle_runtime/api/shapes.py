@@ -360,6 +360,7 @@ class SamplesAnswer(_Shape, frozen=True, kw_only=True):
     at_s: list[int]
     records_per_second: list[float | None]
     lag_records: list[float | None]
+    lag_bytes: list[float | None]
     lag_ms: list[float | None]
     state_bytes: list[float | None]
     errors: list[float | None]
@@ -453,5 +454,6 @@ class Cluster(_Shape, frozen=True, kw_only=True):
     attention: int
     records_per_second: float
     lag_records: int | None
+    lag_bytes: int | None
     tasks_total: int
     tasks_running: int

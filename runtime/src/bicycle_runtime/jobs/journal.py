@@ -15,11 +15,12 @@ import msgspec
 
 from bicycle_runtime.base.logging import log_event
 
-__all__ = ["EpochLine", "Journal", "JournalTail"]
+__all__ = ["EpochLine", "Journal", "JournalTail", "recent_lines"]
 
 _LOG = logging.getLogger(__name__)
 _BYTES_MAX = 4 << 20
 _READ_BYTES_MAX = 1 << 20
+_RECENT_BYTES = 64 << 10
 _INTERVAL_S = 0.5
 
 
@@ -140,13 +141,36 @@ class JournalTail:
             data = stream.read(_READ_BYTES_MAX)
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
-        lines = []
-        for text in whole.splitlines():
-            try:
-                lines.append(msgspec.json.decode(text, type=EpochLine))
-            except msgspec.MsgspecError:  # Of a disk that was full in the middle of a line.
-                log_event(_LOG, "journal_line_unreadable", level=logging.WARNING, path=str(path))
-        return lines
+        return _decoded(whole, path)
+
+
+def recent_lines(path: Path) -> list[EpochLine]:
+    """Return the last lines of a journal, the oldest first: those of its last 64 KiB."""
+    found: list[EpochLine] = []
+    room = _RECENT_BYTES
+    for file in (path, _predecessor(path)):
+        stat = _stat(file)
+        if stat is None or room <= 0:
+            continue
+        with file.open("rb") as stream:
+            start = max(0, stat.st_size - room)
+            stream.seek(start)
+            data = stream.read(room)
+        room -= len(data)
+        if start:
+            data = data[data.find(b"\n") + 1 :]
+        found = [*_decoded(data[: data.rfind(b"\n") + 1], file), *found]
+    return found
+
+
+def _decoded(data: bytes, path: Path) -> list[EpochLine]:
+    lines = []
+    for text in data.splitlines():
+        try:
+            lines.append(msgspec.json.decode(text, type=EpochLine))
+        except msgspec.MsgspecError:  # Of a disk that was full in the middle of a line.
+            log_event(_LOG, "journal_line_unreadable", level=logging.WARNING, path=str(path))
+    return lines
 
 
 def _predecessor(path: Path) -> Path:

@@ -18,6 +18,7 @@ from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.journal import EpochLine, recent_lines
 from bicycle_runtime.jobs.plugins.graph_view import GraphView, graph_view
 from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
@@ -34,6 +35,8 @@ __all__ = ["LOG_CHUNK_BYTES_MAX", "Readings"]
 
 LOG_CHUNK_BYTES_MAX = 1 << 20
 _STORAGE_PATIENCE_S = 8.0
+_JOURNAL_LINES = 60
+_NAMES_MAX = 64
 
 
 class Readings:
@@ -55,6 +58,7 @@ class Readings:
         self._fleet = fleet
         self._history = history
         self._clock = clock
+        self._names: dict[str, tuple[str, dict[str, str]]] = {}
 
     def status(self, job: str) -> JobStatus:
         """Return the status of a job, of the snapshot when it is there.
@@ -91,6 +95,25 @@ class Readings:
             }
             for uid, operator in status.operators.items()
         ]
+
+    def recent_epochs(self, job: str) -> list[EpochLine]:
+        """Return what the journal of a job tells of its last epochs, the newest first."""
+        return recent_lines(self._home.find(job).journal_path)[::-1][:_JOURNAL_LINES]
+
+    def operator_names(self, job: str) -> dict[str, str]:
+        """Return the names of operators by what a status calls them; none while unknown."""
+        status = self.status(job)
+        known = self._names.get(job)
+        if known is None or known[0] != status.bundle_digest:
+            try:
+                vertices = self.graph(job)["vertices"]
+            except BicycleError:
+                return {}
+            names = {each["uid"] or each["id"]: each["name"] for each in vertices}
+            known = self._names[job] = (status.bundle_digest, names)
+            while len(self._names) > _NAMES_MAX:
+                self._names.pop(next(iter(self._names)))
+        return known[1]
 
     def graph(self, job: str) -> dict[str, Any]:
         """Return the graph of a job as it runs, with the counts of its operators.
@@ -155,10 +178,11 @@ class Readings:
                 _add(found, entry)
         for uid, operator in status.operators.items():
             for kind, failure in operator.failures.items():
-                entry = _exception(
-                    {"code": "", "message": f"{kind}: {failure.example}", "place": uid}, at_ms=None
-                )
-                _add(found, {**entry, "operator_name": uid, "count": failure.count})
+                entry = _exception({"message": failure.example}, at_ms=None)
+                # A kind is a word for the error and the user's line.
+                location = kind.partition(" at ")[2] or None
+                more = {"operator_name": uid, "location": location, "count": failure.count}
+                found[uid, kind] = {**entry, **more}
         rows = sorted(found.values(), key=lambda row: -(row["last_ms"] or 0))
         if status.error is not None:
             _detail(rows, status.error)
@@ -298,12 +322,14 @@ def _exception(facts: dict[str, Any], *, at_ms: int | None) -> dict[str, Any]:
 
 def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) -> None:
     """Count an entry to those of its kind, which shows the newest of them."""
-    key = (entry["code"], entry["message"])
+    # A restart notes the first line of what the last failure tells whole.
+    key = (entry["code"], entry["message"].split("\n", 1)[0])
     former = found.get(key)
     if former is not None:
         first_ms = former["first_ms"]
         entry = {**entry, "count": former["count"] + entry["count"], "first_ms": first_ms}
-        entry["fix"] = entry["fix"] or former["fix"]
+        for name in ("fix", "place"):
+            entry[name] = entry[name] or former[name]
     found[key] = entry
 
 

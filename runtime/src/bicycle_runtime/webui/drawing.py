@@ -10,22 +10,35 @@ from collections.abc import Mapping
 from typing import Any
 
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.webui.formats import count
+from bicycle_runtime.service.watching.paces import OperatorPace, Paces
+from bicycle_runtime.webui.formats import count, rate, share, size
 
 __all__ = ["drawing_of", "operator_rows"]
 
+_BUSY_SHARES = (0.2, 0.4, 0.6)
 
-def operator_rows(graph: Mapping[str, Any], status: JobStatus) -> list[dict[str, Any]]:
-    """Return one row for each operator: what it is, and how it does.
+
+def operator_rows(
+    graph: Mapping[str, Any], status: JobStatus, paces: Paces
+) -> list[dict[str, Any]]:
+    """Return one row for each operator: what it is, how it does, and at what pace.
 
     The lag of a row is what its own shards have unread, so only sources have one.
     """
     rows = []
     for vertex in graph["vertices"]:
-        found = _status_of(vertex, status)
-        shards = status.lags.get(vertex.get("uid") or vertex["id"], {})
-        lags = [lag.records for lag in shards.values() if lag.records is not None]
-        rows.append({**vertex, "counts": found, "lag_records": sum(lags) if lags else None})
+        name = vertex.get("uid") or vertex["id"]
+        shards = status.lags.get(name, {}).values()
+        lags = [lag.records for lag in shards if lag.records is not None]
+        sizes = [lag.bytes for lag in shards if lag.bytes is not None]
+        row = {
+            **vertex,
+            "counts": _status_of(vertex, status),
+            "pace": paces.operators.get(name),
+            "lag_records": sum(lags) if lags else None,
+            "lag_bytes": sum(sizes) if sizes else None,
+        }
+        rows.append({**row, "text": _numbers(row)})
     return rows
 
 
@@ -38,13 +51,14 @@ def drawing_of(graph: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str
         ends = (chain_of[edge["source"]], chain_of[edge["target"]])
         if ends[0] != ends[1] or edge["link"] == "feedback":
             way = edge["partitioning"].lower()
-            label = "" if way == "forward" else way
-            line = lines.setdefault(ends, {"from": ends[0], "to": ends[1], "label": label})
+            line = lines.setdefault(ends, {"from": ends[0], "to": ends[1], "pace": None})
+            line["way"] = "" if way == "forward" else way
             line["link"] = edge["link"]
+            line["pace"] = _pace_of(by_id[edge["source"]], line["pace"])
     return {
         "digest": graph["digest"],
         "nodes": [_box(chain, by_id) for chain in graph["chains"]],
-        "edges": list(lines.values()),
+        "edges": [{**line, "label": _label(line)} for line in lines.values()],
     }
 
 
@@ -57,7 +71,8 @@ def _box(chain: Mapping[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[
             {
                 "id": row["id"],
                 "name": row["name"],
-                "text": _numbers(row),
+                "text": row["text"],
+                "busy": sum((row["counts"].busy_share or 0) >= limit for limit in _BUSY_SHARES),
                 "is_failing": bool(row["counts"].failed),
             }
             for row in rows
@@ -67,9 +82,29 @@ def _box(chain: Mapping[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[
 
 def _numbers(row: Mapping[str, Any]) -> str:
     counts: OperatorStatus = row["counts"]
+    texts = []
+    if not row["is_source"]:
+        texts.append(f"in {count(counts.records_in)}")
+    if not row["is_sink"]:
+        texts.append(f"out {count(counts.records_out)}")
     if row["lag_records"] is not None:
-        return f"out {count(counts.records_out)} · lag {count(row['lag_records'])}"
-    return f"in {count(counts.records_in)} · out {count(counts.records_out)}"
+        texts.append(f"lag {count(row['lag_records'])}")
+    elif row["lag_bytes"] is not None:
+        texts.append(f"lag {size(row['lag_bytes'])}")
+    if counts.busy_share is not None:
+        texts.append(f"busy {share(counts.busy_share)}")
+    return " · ".join(texts)
+
+
+def _pace_of(row: Mapping[str, Any], former: float | None) -> float | None:
+    """Return the pace of a line with one more operator that writes to it."""
+    pace: OperatorPace | None = row["pace"]
+    return former if pace is None else pace.records_out + (former or 0.0)
+
+
+def _label(line: Mapping[str, Any]) -> str:
+    pace = "" if line["pace"] is None else f"{rate(line['pace'])}/s"
+    return " ".join(filter(None, (line["way"], pace)))
 
 
 def _status_of(vertex: Mapping[str, Any], status: JobStatus) -> OperatorStatus:

@@ -16,24 +16,12 @@ from starlette.responses import HTMLResponse
 
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import Role
-from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.webui.formats import FILTERS
+from bicycle_runtime.webui.sentences import why_text
 from bicycle_runtime.webui.static_files import StaticFiles
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Site", "now_ms", "why_text"]
-
-_ATTENTION_TEXTS = {
-    "failed": "",  # The state says it, and the reason says more.
-    "failing": "",
-    "restarting": "restarts after a failure",
-    "frozen": "its process was stopped by a signal",
-    "silent_source": "a source does not answer",
-    "silent_storage": "its checkpoint storage does not answer",
-    "lag_growing": "its lag grows",
-    "errors": "records failed",
-    "late": "records came too late",
-}
+__all__ = ["Site", "now_ms"]
 
 
 class Site:
@@ -82,12 +70,6 @@ class Site:
         plain = error.to_json()
         facts = {"error": plain, "fix": error.remedy, "status": status}
         return self.page(request, "error.html", facts, status=status)
-
-
-def why_text(job: JobSummary) -> str:
-    """Return what is wrong with a job, and why its state is what it is; empty when all is well."""
-    words = ", ".join(filter(None, (_ATTENTION_TEXTS[word] for word in job.attention)))
-    return ": ".join(filter(None, (words, job.reason)))
 
 
 def now_ms() -> int:

@@ -27,7 +27,9 @@ __all__ = [
 ]
 
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
-SAMPLED = ("records_per_second", "lag_records", "lag_ms", "state_bytes", "errors", "late")
+SAMPLED = (
+    "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
+)  # fmt: skip
 _SAMPLES = (
     f"SELECT at_s, {', '.join(SAMPLED)} FROM samples JOIN job_numbers"
     " ON number = job_number WHERE job = ? AND tier = ? ORDER BY at_s"

@@ -70,6 +70,9 @@ HISTORY: tuple[str, ...] = (
         state_bytes INTEGER, errors INTEGER, late INTEGER,
         PRIMARY KEY (job_number, tier, slot)) WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE samples ADD COLUMN lag_bytes INTEGER;
+    """,
 )
 
 

@@ -50,6 +50,7 @@ class FleetView:
         states = Counter(summary.state for summary in summaries)
         running = [summary for summary in summaries if summary.end_time is None]
         lags = [each.lag_records for each in running if each.lag_records is not None]
+        sizes = [each.lag_bytes for each in running if each.lag_bytes is not None]
         return {
             "jobs": len(summaries),
             "states": {state.value: states[state.value] for state in State},
@@ -57,6 +58,7 @@ class FleetView:
             "attention": sum(s.attention_rank < NOTHING_RANK for s in summaries),
             "records_per_second": round(sum(s.records_per_second for s in summaries), 1),
             "lag_records": sum(lags) if lags else None,
+            "lag_bytes": sum(sizes) if sizes else None,
             "tasks_total": sum(each.tasks_total for each in running),
             "tasks_running": sum(s.tasks_running for s in summaries),
         }

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
 from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.service.watching.paces import Paces
 from bicycle_runtime.service.watching.states import State
 
-__all__ = ["NOTHING_RANK", "Attention", "JobSummary", "KnownJob", "summary_of"]
+__all__ = ["NOTHING_RANK", "Attention", "JobSummary", "KnownJob", "summary_of", "told"]
 
 # What needs attention, the worst first; the place is the rank.
 Attention = (
@@ -60,11 +61,12 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownJob:
-    """One job of the snapshot: its row, its status, and the revision that changed it last."""
+    """One job of the snapshot: row, status, paces, and the revision that changed it last."""
 
     summary: JobSummary
     status: JobStatus
     revision: int
+    paces: Paces = field(default_factory=Paces)
 
 
 def summary_of(
@@ -113,6 +115,21 @@ def summary_of(
     )
 
 
+def told(message: str) -> str:
+    r"""Return the message of an error in one line, without the lines of code below it.
+
+    Example:
+        >>> told("ValueError: no\n  at job.py:3 in parse\n  File \"job.py\", line 3\n    ^^^")
+        'ValueError: no at job.py:3 in parse'
+    """
+    lines = []
+    for line in message.splitlines():
+        if line.lstrip().startswith('File "'):
+            break
+        lines.append(line.strip())
+    return " ".join(lines)
+
+
 def _attention(status: JobStatus, state: State, *, is_lag_growing: bool) -> tuple[str, ...]:
     is_over = state.is_final
     found = {
@@ -131,7 +148,7 @@ def _attention(status: JobStatus, state: State, *, is_lag_growing: bool) -> tupl
 
 def _reason(status: JobStatus, state: State) -> str:
     if status.error is not None:
-        return f"{status.error['code']} {status.error['message']}"
+        return f"{status.error['code']} {told(status.error['message'])}"
     return "" if state.is_final else _trouble(status, state)
 
 

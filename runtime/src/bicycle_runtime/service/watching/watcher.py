@@ -30,6 +30,7 @@ from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets
 from bicycle_runtime.service.watching.deaths import Deaths
 from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.paces import PaceWindow
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
 from bicycle_runtime.service.watching.summaries import KnownJob, summary_of
 
@@ -41,6 +42,7 @@ _SAMPLE_S = 5
 _SILENT_MS = 3_000  # A driver that writes is not stopped by a signal.
 _LAG_WINDOW_MS = 60_000
 _LAG_GROWN_MIN = 1_000
+_BYTES_A_RECORD = 100  # Of a source that does not count what is unread.
 _LAG_GROWN_SHARE = 0.1
 
 
@@ -60,6 +62,7 @@ class _Seen:
     state: State | None = None
     known: KnownJob | None = None
     lags: deque[tuple[int, int]] = field(default_factory=deque)
+    paces: PaceWindow = field(default_factory=PaceWindow)
 
 
 class Watcher:
@@ -168,8 +171,10 @@ class Watcher:
             former, seen = seen, _Seen(stamp, status)
             if former is not None:
                 seen.state, seen.known, seen.lags = former.state, former.known, former.lags
+                seen.paces = former.paces
             self._seen[job] = seen
             _note_lag(seen, now_ms)
+            seen.paces.take(status)
         elif seen.state is not None and seen.state.is_final and seen.status.state.is_final:
             row = self._rows.get(job)
             if row is not None and row.suspended_run != row.run:
@@ -252,7 +257,9 @@ class Watcher:
         is_changed = former is None or former.summary != summary
         next_revision = self._fleet.view.revision + 1
         revision = next_revision if former is None or is_changed else former.revision
-        seen.known = KnownJob(summary=summary, status=seen.status, revision=revision)
+        seen.known = KnownJob(
+            summary=summary, status=seen.status, revision=revision, paces=seen.paces.paces()
+        )
         return is_changed
 
     def _read(self, job: str) -> JobStatus | None:
@@ -350,10 +357,13 @@ def _cause(state: State, status: JobStatus, asked: tuple[Intent, str] | None) ->
 
 
 def _note_lag(seen: _Seen, now_ms: int) -> None:
-    if seen.status.lag_records is None:
+    lag = seen.status.lag_records
+    if lag is None and seen.status.lag_bytes is not None:
+        lag = seen.status.lag_bytes // _BYTES_A_RECORD
+    if lag is None:
         seen.lags.clear()
         return
-    seen.lags.append((now_ms, seen.status.lag_records))
+    seen.lags.append((now_ms, lag))
     while len(seen.lags) > 1 and now_ms - seen.lags[1][0] >= _LAG_WINDOW_MS:
         seen.lags.popleft()
 

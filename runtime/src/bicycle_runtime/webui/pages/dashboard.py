@@ -41,11 +41,15 @@ async def _facts(site: Site) -> dict[str, Any]:
     events = await service.slow(lambda: service.history.latest_events(limit=_ROWS))
     first = _first(site, "attention")
     running = [job for job in _first(site, "-records_per_second") if job.records_per_second > 0]
-    waiting = [job for job in _first(site, "-lag_records") if job.lag_records and not job.end_time]
+    counted = [job for job in _first(site, "-lag_records") if job.lag_records]
+    sized = [job for job in _first(site, "-lag_bytes") if job.lag_records is None]
+    waiting = [job for job in (*counted, *sized) if not job.end_time]
     return {
         "urgent": [job for job in first if job.attention_rank < NOTHING_RANK],
         "fastest": running[: _ROWS // 2],
-        "furthest_behind": waiting[: _ROWS // 2],
+        "furthest_behind": [job for job in waiting if job.lag_records or job.lag_bytes][
+            : _ROWS // 2
+        ],
         "events": events,
     }
 

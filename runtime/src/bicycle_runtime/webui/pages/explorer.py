@@ -21,6 +21,7 @@ _WORKERS_MS = 5_000
 _CHARTS = (
     ("Records per second", "records_per_second", "count", "--series-1"),
     ("Lag in records", "lag_records", "count", "--series-2"),
+    ("Lag in bytes", "lag_bytes", "bytes", "--series-2"),
     ("Age of the first unread record", "lag_ms", "duration", "--series-2"),
     ("State size", "state_bytes", "bytes", "--series-1"),
     ("Failed records since the start of a run", "errors", "count", "--series-2"),
@@ -84,7 +85,7 @@ async def workers_live(site: Site, _request: Request) -> Response:
 async def _workers(site: Site) -> dict[str, Any]:
     jobs = site.service.fleet.view.jobs
     found: list[JobWorkers] = await site.service.slow(lambda: workers_of(jobs, processes()))
-    return {"workers": found}
+    return {"workers": found, "masters": await site.service.slow(site.service.slots)}
 
 
 def _asked(request: Request) -> tuple[str | None, str]:

@@ -20,12 +20,14 @@ from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.states import State
-from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, told
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
+from bicycle_runtime.webui.epoch_bars import waterfall
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
 from bicycle_runtime.webui.pages.actions import ACTIONS, REPLAY
 from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
+from bicycle_runtime.webui.sentences import limit_text
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["TABS", "job_live", "job_page", "missing_job"]
@@ -67,7 +69,21 @@ class Tab:
 async def _overview(site: Site, job: KnownJob, request: Request) -> Facts:
     history, name = site.service.history, job.summary.job_id
     changes = await site.service.slow(lambda: history.state_changes(name, limit=20))
-    return {"changes": changes, "tier": _tier(request)}
+    names = await site.service.slow(site.service.readings.operator_names, name)
+    return {
+        "changes": changes,
+        "tier": _tier(request),
+        "names": names,
+        "limit": limit_text(job, names),
+        "lag_chart": _lag_chart(job.summary),
+    }
+
+
+def _lag_chart(summary: JobSummary) -> tuple[str, str, str]:
+    """Return title, column and format of the chart of what is unread."""
+    if summary.lag_records is None and summary.lag_bytes is not None:
+        return ("Lag in bytes", "lag_bytes", "bytes")
+    return ("Lag in records", "lag_records", "count")
 
 
 async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
@@ -84,18 +100,27 @@ async def _letters(site: Site, job: KnownJob, request: Request) -> Facts:
 
 async def _graph(site: Site, job: KnownJob, _request: Request) -> Facts:
     graph = await site.service.slow(site.service.readings.graph, job.summary.job_id)
-    rows = operator_rows(graph, job.status)
+    rows = operator_rows(graph, job.status, job.paces)
     return {"rows": rows, "graph": graph, "drawing": drawing_of(graph, rows)}
 
 
 async def _epochs(site: Site, job: KnownJob, request: Request) -> Facts:
     readings, after = site.service.readings, request.query_params.get("after")
     cursor = int(after) if after is not None and after.isdecimal() else None
-    return {
-        "epochs": await site.service.slow(
-            lambda: readings.epochs(job.summary.job_id, limit=50, after=cursor)
-        )
-    }
+    name = job.summary.job_id
+    kept = await site.service.slow(lambda: readings.epochs(name, limit=50, after=cursor))
+    recent = await site.service.slow(readings.recent_epochs, name)
+    events = await site.service.slow(lambda: site.service.history.latest_events(name, limit=200))
+    failures = [
+        {
+            "epoch": each.facts["epoch"],
+            "at_ms": each.at_ms,
+            "text": f"{each.facts['code']} {told(each.facts['message'])}",
+        }
+        for each in events
+        if each.kind == "failure"
+    ]
+    return {"epochs": kept, "recent": waterfall(recent), "failures": failures[:20]}
 
 
 async def _savepoints(site: Site, job: KnownJob, _request: Request) -> Facts:

@@ -25,14 +25,14 @@ _FIRST_ORDER = "attention"
 _COLUMNS = (
     ("name", "name", "name"),
     ("state", "state", "col-state"),
-    ("owner", "owner", "roomy"),
+    ("owner", "owner", "roomy col-owner"),
     ("rec/s", "-records_per_second", "number"),
     ("lag", "-lag_records", "number"),
     ("errors", "-errors", "number roomy"),
     ("late", "-late", "number roomy"),
     ("restarts", "-restarts", "number roomy"),
     ("epoch", "-epoch", "number roomy"),
-    ("state size", "-state_bytes", "number roomy"),
+    ("state size", "-state_bytes", "number roomy col-size"),
     ("started (UTC)", "-start_time", "roomy col-start"),
 )
 

@@ -64,8 +64,11 @@
   const draw = (box) => {
     const field = box.dataset.chart;
     const isEmpty = !columns || columns[field].every((value) => value === null);
-    box.closest("section").querySelector(".nothing").hidden = !isEmpty;
+    const section = box.closest("section");
+    section.querySelector(".nothing").hidden = !isEmpty;
     box.hidden = isEmpty;
+    // What a job does not tell has no place beside what it tells.
+    section.hidden = isEmpty && Boolean(columns) && columns.at_s.length > 0;
     if (isEmpty) return;
     const data = [columns.at_s, columns[field]];
     if (drawn.has(box)) drawn.get(box).setData(data);

@@ -29,16 +29,17 @@
     plan.setDefaultEdgeLabel(() => ({}));
     graph.nodes.forEach((node) => {
       const widths = node.operators.map((each) =>
-        Math.max(widthOf(cut(each.name), 13), widthOf(each.text, 11.5) * 1.1, 130));
+        Math.max(widthOf(cut(each.name), 13), widthOf(each.text, 11.5) + 30, 130));
       plan.setNode(String(node.id), {
         width: Math.max(...widths) + 2 * PAD,
         height: HEAD + ROW * node.operators.length + 6,
       });
     });
     graph.edges.forEach((edge, index) => {
+      // Room for the widest pace: labels change, the layout does not.
       plan.setEdge(String(edge.from), String(edge.to), {
-        width: edge.label ? widthOf(edge.label, 11.5) + 10 : 0,
-        height: edge.label ? 16 : 0,
+        width: widthOf(`${edge.way} 88.88 M/s`, 11.5) + 10,
+        height: 16,
         labelpos: "c",
       }, String(index));
     });
@@ -62,14 +63,13 @@
     });
   };
 
-  const drawEdge = (svg, edge, place) => {
+  const drawEdge = (svg, edge, place, index) => {
     const points = place.points.map((point) => `${point.x.toFixed(1)},${point.y.toFixed(1)}`);
     const kind = edge.link === "feedback" ? "feedback" : "";
     element("path", { d: `M${points.join("L")}`, class: kind, "marker-end": "url(#arrow)" }, svg);
-    if (edge.label) {
-      const text = element("text", { x: place.x, y: place.y - 4, class: "quiet", "text-anchor": "middle" }, svg);
-      text.textContent = edge.label;
-    }
+    element("text", {
+      x: place.x, y: place.y - 4, class: "quiet", "text-anchor": "middle", "data-edge": index,
+    }, svg);
   };
 
   const draw = (graph) => {
@@ -84,7 +84,7 @@
     }, element("defs", {}, svg));
     element("path", { d: "M0,0L8,4L0,8z" }, marker);
     graph.edges.forEach((edge, index) => {
-      drawEdge(svg, edge, plan.edge(String(edge.from), String(edge.to), String(index)));
+      drawEdge(svg, edge, plan.edge(String(edge.from), String(edge.to), String(index)), index);
     });
     graph.nodes.forEach((node) => drawNode(svg, node, plan.node(String(node.id))));
     box.replaceChildren(svg);
@@ -96,6 +96,11 @@
       const numbers = link.querySelector("[data-numbers]");
       if (numbers.textContent !== each.text) numbers.textContent = each.text;
       link.classList.toggle("failing", each.is_failing);
+      [1, 2, 3].forEach((step) => link.classList.toggle(`busy-${step}`, each.busy === step));
+    });
+    graph.edges.forEach((edge, index) => {
+      const text = box.querySelector(`[data-edge="${index}"]`);
+      if (text.textContent !== edge.label) text.textContent = edge.label;
     });
   };
 

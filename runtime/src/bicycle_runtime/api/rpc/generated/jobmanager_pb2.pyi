@@ -252,7 +252,7 @@ class Operation(_message.Message):
     def __init__(self, id: _Optional[int] = ..., actor: _Optional[str] = ..., job: _Optional[str] = ..., kind: _Optional[str] = ..., facts: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., state: _Optional[str] = ..., asked_ms: _Optional[int] = ..., ended_ms: _Optional[int] = ..., result: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., error: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class ClusterInfo(_message.Message):
-    __slots__ = ("version", "home", "started_ms", "uptime_ms", "jobs", "states", "running", "attention", "records_per_second", "lag_records", "tasks_total", "tasks_running")
+    __slots__ = ("version", "home", "started_ms", "uptime_ms", "jobs", "states", "running", "attention", "records_per_second", "lag_records", "tasks_total", "tasks_running", "lag_bytes")
     class StatesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -272,6 +272,7 @@ class ClusterInfo(_message.Message):
     LAG_RECORDS_FIELD_NUMBER: _ClassVar[int]
     TASKS_TOTAL_FIELD_NUMBER: _ClassVar[int]
     TASKS_RUNNING_FIELD_NUMBER: _ClassVar[int]
+    LAG_BYTES_FIELD_NUMBER: _ClassVar[int]
     version: str
     home: str
     started_ms: int
@@ -284,7 +285,8 @@ class ClusterInfo(_message.Message):
     lag_records: int
     tasks_total: int
     tasks_running: int
-    def __init__(self, version: _Optional[str] = ..., home: _Optional[str] = ..., started_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., jobs: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., running: _Optional[int] = ..., attention: _Optional[int] = ..., records_per_second: _Optional[float] = ..., lag_records: _Optional[int] = ..., tasks_total: _Optional[int] = ..., tasks_running: _Optional[int] = ...) -> None: ...
+    lag_bytes: int
+    def __init__(self, version: _Optional[str] = ..., home: _Optional[str] = ..., started_ms: _Optional[int] = ..., uptime_ms: _Optional[int] = ..., jobs: _Optional[int] = ..., states: _Optional[_Mapping[str, int]] = ..., running: _Optional[int] = ..., attention: _Optional[int] = ..., records_per_second: _Optional[float] = ..., lag_records: _Optional[int] = ..., tasks_total: _Optional[int] = ..., tasks_running: _Optional[int] = ..., lag_bytes: _Optional[int] = ...) -> None: ...
 
 class ProcessUse(_message.Message):
     __slots__ = ("pid", "role", "resident_bytes", "cpu_seconds")

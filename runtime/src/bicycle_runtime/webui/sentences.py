@@ -1,0 +1,59 @@
+"""Sentences that say in words what figures of a job mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bicycle_runtime.service.watching.states import State
+from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob
+from bicycle_runtime.webui.formats import count, share
+
+__all__ = ["limit_text", "why_text"]
+
+_FULL_LOAD = 0.8
+_UNEVEN = 1.5
+_ATTENTION_TEXTS = {
+    "failed": "",  # The state says it, and the reason says more.
+    "failing": "",
+    "restarting": "restarts after a failure",
+    "frozen": "its process was stopped by a signal",
+    "silent_source": "a source does not answer",
+    "silent_storage": "its checkpoint storage does not answer",
+    "lag_growing": "its lag grows",
+}
+
+
+def why_text(job: JobSummary) -> str:
+    """Return what is wrong with a job, and why its state is what it is; empty when all is well."""
+    counted = {
+        "errors": f"{_records(job.errors)} failed",
+        "late": f"{_records(job.late)} came too late",
+    }
+    texts = {**_ATTENTION_TEXTS, **counted}
+    words = ", ".join(filter(None, (texts[word] for word in job.attention)))
+    return ": ".join(filter(None, (words, job.reason)))
+
+
+def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
+    """Return what a running job spends its time on; empty while that is not known.
+
+    Args:
+        job: The job.
+        names: Of its operators, by what a status calls them.
+    """
+    operators = job.status.operators
+    busy = {uid: each.busy_share for uid, each in operators.items() if each.busy_share is not None}
+    load = job.paces.load
+    if State(job.summary.state) is not State.RUNNING or not busy or load is None:
+        return ""
+    uid = max(busy, key=lambda each: busy[each])
+    name, part = names.get(uid, uid), share(busy[uid])
+    skew = operators[uid].skew or 0.0
+    uneven = f"; its busiest subtask gets {skew:.1f} times the mean" if skew >= _UNEVEN else ""
+    if load >= _FULL_LOAD:
+        return f"Limited by {name}: {part} of the time of its tasks{uneven}."
+    return f"In epochs {share(load)} of the time, most of it in {name} ({part}){uneven}."
+
+
+def _records(number: int) -> str:
+    return "1 record" if number == 1 else f"{count(number)} records"
