@@ -29,12 +29,14 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
     if not info.name.endswith("__main__") and not info.name.startswith(tuple(sys.argv[2:])):
         importlib.import_module(info.name)
 """
-# What only an extra makes importable: `testing`, `service`, `formats`, `postgres`.
+# What only an extra makes importable: `testing`, `service`, `formats`, `postgres`, `redis`.
 NEEDS_EXTRA = (
     "bicycle_runtime.connectors.postgres",
     "bicycle_runtime.formats.avro",
     "bicycle_runtime.formats.protobuf",
+    "bicycle_runtime.streams.redis",
     "bicycle_runtime.testing.connectors",
+    "bicycle_runtime.testing.streams",
     "bicycle_runtime.api",
     "bicycle_runtime.serving",
     "bicycle_runtime.service",

@@ -52,6 +52,9 @@ STAND_ALONE = frozenset(
         "streams.delivering",
         "streams.file.consuming",
         "streams.file.positions",
+        "streams.redis.consuming",
+        "streams.redis.groups",
+        "streams.redis.sending",
         "webui.pages.state",
         "webui.static_files",
     }

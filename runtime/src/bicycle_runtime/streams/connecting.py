@@ -13,7 +13,7 @@ from typing import Any
 from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.streams.addresses import StreamerUri, StreamUrl
 from bicycle_runtime.streams.contract import Streamer
-from bicycle_runtime.streams.errors import PROTOCOL_REQUIRED, ProtocolUnknownError
+from bicycle_runtime.streams.errors import EXTRA_MISSING, PROTOCOL_REQUIRED, ProtocolUnknownError
 from bicycle_runtime.streams.options import StreamerOptions
 
 __all__ = ["ENTRY_POINTS", "backend_of", "connect"]
@@ -21,8 +21,12 @@ __all__ = ["ENTRY_POINTS", "backend_of", "connect"]
 ENTRY_POINTS = "bicycle.streams"
 _BACKENDS = {
     "file": "bicycle_runtime.streams.file.streamer:FileStreamer",
+    "redis": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
+    "rediss": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "stdio": "bicycle_runtime.streams.stdio:StdioStreamer",
 }
+# Library -> the extra of the runtime that brings it.
+_EXTRAS = {"redis": "redis"}
 
 
 def connect(
@@ -58,8 +62,7 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     if uri.protocol is None:
         raise PROTOCOL_REQUIRED(address=str(uri))
     if place := _BACKENDS.get(uri.protocol):
-        module, _, name = place.partition(":")
-        found: Any = getattr(import_module(module), name)
+        found: Any = _loaded(uri, place)
     else:
         # It takes 20 ms to load, and only what others wrote needs it.
         from importlib_metadata import entry_points
@@ -72,3 +75,14 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
             )
         found = installed[uri.protocol].load()
     return found  # type: ignore[no-any-return]  # Whatever an entry point names, used as a backend.
+
+
+def _loaded(uri: StreamerUri, place: str) -> Any:
+    module, _, name = place.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        library = (error.name or "").partition(".")[0]
+        if (extra := _EXTRAS.get(library)) is None:
+            raise
+        raise EXTRA_MISSING(address=str(uri), library=library, extra=extra) from None

@@ -7,8 +7,8 @@ the other side but ``flush``, ``end`` and a receipt that is awaited.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import TypeAlias, final
+from collections.abc import Awaitable, Generator, Iterable, Sequence
+from typing import Any, TypeAlias, final
 
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import AlreadyAnchoredError, NotAnchoredError
@@ -52,7 +52,7 @@ class Sender(ABC):
         sent: list[Sent] = [
             self.send(key, payload, shard_id=None, timestamp_ms=None) for payload in payloads
         ]
-        return _last_of(sent)
+        return _LastOf(sent)
 
     @abstractmethod
     async def flush(self) -> None:
@@ -63,12 +63,19 @@ class Sender(ABC):
         """Flush, and take no further message. Called once or more often."""
 
 
-async def _last_of(sent: list[Sent]) -> Receipt:
-    receipt: Receipt | None = None
-    for one in sent:
-        receipt = await one
-    assert receipt is not None, "a producer sends no empty batch"
-    return receipt
+class _LastOf:
+    """The receipt of the last of several messages, once all of them have one."""
+
+    __slots__ = ("_sent",)
+
+    def __init__(self, sent: list[Sent]) -> None:
+        assert sent, "a producer sends no empty batch"
+        self._sent = sent
+
+    def __await__(self) -> Generator[Any, Any, Receipt]:
+        for one in self._sent:
+            receipt = yield from one.__await__()
+        return receipt
 
 
 @final

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, TypeVar
 
 import pytest
 
-from bicycle_runtime.testing.connectors.cases import Case
 from bicycle_runtime.testing.errors import RULE_CHANGED
 
 __all__ = ["PLUGIN", "Suite", "applies", "missing_traits", "needs", "rules_of"]
@@ -20,7 +19,7 @@ __all__ = ["PLUGIN", "Suite", "applies", "missing_traits", "needs", "rules_of"]
 PLUGIN = "bicycle_runtime.testing.connectors.plugin"
 _PREFIX = "test_"
 _MARK = "needed_trait"
-_ROOM = "bicycle_runtime.testing.connectors."
+_ROOMS = ("bicycle_runtime.testing.connectors.", "bicycle_runtime.testing.streams.")
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -41,7 +40,7 @@ class Suite:
         case_type: The case to test; set it in the subclass.
     """
 
-    case_type: ClassVar[type[Case]]
+    case_type: ClassVar[type[Any]]
 
     def __init_subclass__(cls) -> None:
         """Refuse a subclass that replaces a rule.
@@ -50,7 +49,7 @@ class Suite:
             RULE_CHANGED: it does.
         """
         super().__init_subclass__()
-        if cls.__module__.startswith(_ROOM):
+        if cls.__module__.startswith(_ROOMS):
             return
         for name in vars(cls):
             if name in _rule_functions(cls.__mro__[1:]):
@@ -87,5 +86,5 @@ def _rule_functions(classes: tuple[type, ...]) -> dict[str, Any]:
 
 def _named_rules(classes: tuple[type, ...]) -> Iterator[tuple[str, Any]]:
     for cls in classes:
-        if cls.__module__.startswith(_ROOM):
+        if cls.__module__.startswith(_ROOMS):
             yield from ((n, value) for n, value in vars(cls).items() if n.startswith(_PREFIX))

@@ -1,0 +1,124 @@
+"""Where a consumer reads: the Redis streams of its keys, and how far it has come in each."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.messages import BEGINNING, At, Message, SeqPos
+from bicycle_runtime.streams.redis.connection import Connection
+from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
+from bicycle_runtime.streams.redis.ids import FIRST, id_before, id_of, sequence_of, shard_of
+
+__all__ = ["Place", "Places"]
+
+_SCAN_COUNT = 1_000
+
+
+class Place:
+    """One Redis stream: which shard of what it is, and the last id that was read of it."""
+
+    __slots__ = ("key", "last_id", "name", "shard_id")
+
+    def __init__(self, name: bytes, key: StreamKey, shard_id: int, last_id: bytes) -> None:
+        self.name = name
+        self.key = key
+        self.shard_id = shard_id
+        self.last_id = last_id
+
+
+class Places:
+    """The Redis streams of some keys; new shards are found while the server has them.
+
+    Args:
+        connection: The server.
+        keys: The streams.
+    """
+
+    def __init__(self, connection: Connection, keys: Iterable[StreamKey]) -> None:
+        self._connection = connection
+        self._keys = tuple(keys)
+        self._scan_at = 0.0
+        self.by_name: dict[bytes, Place] = {}
+
+    async def discover(self, *, at_once: bool = False) -> list[Place]:
+        """Look for shards, where it is time to, and return those that are new."""
+        now = asyncio.get_running_loop().time()
+        if now < self._scan_at and not at_once:
+            return []
+        self._scan_at = now + self._connection.options.shard_scan_interval_ms / 1_000
+        names = {key.encode(): (key, 0) for key in self._keys}
+        for key in self._keys:
+            for name in await self._shards_of(key):
+                if (shard := shard_of(name, key)) is not None:
+                    names[name] = (key, shard)
+        new = [Place(name, *stream, FIRST) for name, stream in sorted(names.items())]
+        new = [place for place in new if place.name not in self.by_name]
+        self.by_name.update((place.name, place) for place in new)
+        return new
+
+    async def _shards_of(self, key: StreamKey) -> list[bytes]:
+        found: list[bytes] = []
+        cursor = 0
+        while True:
+            cursor, names = await self._connection.call(
+                "SCAN", cursor, "MATCH", f"{key}:*", "COUNT", _SCAN_COUNT, "TYPE", "stream"
+            )
+            found += names
+            cursor = int(cursor)
+            if not cursor:
+                return found
+
+    async def end_of(self, place: Place) -> bytes:
+        """Return the last id that a Redis stream ever gave; before all if it does not exist."""
+        try:
+            info = await self._connection.call("XINFO", "STREAM", place.name)
+        except ResponseError:
+            return FIRST
+        last_id: bytes = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
+        return last_id
+
+    async def move(self, places: Iterable[Place], target: SeqPos | int) -> dict[bytes, bytes]:
+        """Return before which ids the places have what is sought; a number is a time in ms.
+
+        It is empty when no place has anything at or behind it.
+        """
+        found: dict[bytes, bytes] = {}
+        for place in places:
+            if target is BEGINNING:
+                found[place.name] = FIRST
+                continue
+            if not isinstance(target, At | int):
+                found[place.name] = await self.end_of(place)
+                continue
+            first = id_of(target.sequence) if isinstance(target, At) else b"%d-0" % target
+            if await self._connection.call("XRANGE", place.name, first, "+", "COUNT", 1):
+                time_ms, _, counter = first.partition(b"-")
+                found[place.name] = id_before(int(time_ms), int(counter))
+        return found
+
+    def message(self, place: Place, entry_id: bytes, fields: list[bytes] | None) -> Any:
+        """Return the message of an entry, or the error that tells why it is none."""
+        address, field = self._connection.address, self._connection.options.message_field
+        try:
+            time_ms, sequence = sequence_of(entry_id)
+        except ValueError:
+            return ID_UNUSABLE(address=address, key=place.key, id=entry_id.decode())
+        if not fields:
+            return None  # The entry was deleted after it was given to somebody.
+        wanted = field.encode()
+        for name, payload in zip(fields[::2], fields[1::2], strict=True):
+            if name == wanted:
+                return Message(place.key, place.shard_id, sequence, time_ms, payload)
+        names = ", ".join(repr(name.decode(errors="replace")) for name in fields[::2])
+        return FIELD_MISSING(
+            address=address, key=place.key, id=entry_id.decode(), field=field, found=names
+        )
+
+
+Item = Message | StreamError

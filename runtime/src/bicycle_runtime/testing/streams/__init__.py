@@ -1,0 +1,43 @@
+"""The conformance suite for backends of streams: what each must hold, as tests to inherit.
+
+The author of a backend writes a *case* (where the streams are, with which options) and gets the
+rules by inheriting ``StreamSuite``. What a backend says of itself (``Capabilities``) is proven, and
+what it lacks must be refused. ``StreamLoadSuite`` sends 100,000 messages of 256 bytes.
+
+This package needs pytest, which the extra ``bicycle-runtime[testing]`` brings. A module with suites
+names the plugin ``bicycle_runtime.testing.connectors.plugin``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before the imports below: only then do failed assertions of the suite show what they compared.
+pytest.register_assert_rewrite(
+    *(
+        f"{__name__}.{name}"
+        for name in ("consumer_rules", "group_rules", "load", "position_rules", "producer_rules")
+    )
+)
+
+from bicycle_runtime.testing.streams.cases import (  # noqa: E402 - see above.
+    LosesConnections,
+    StreamCase,
+)
+from bicycle_runtime.testing.streams.consumer_rules import (  # noqa: E402 - see above.
+    ConsumerRules,
+)
+from bicycle_runtime.testing.streams.group_rules import GroupRules  # noqa: E402 - see above.
+from bicycle_runtime.testing.streams.load import StreamLoadSuite  # noqa: E402 - see above.
+from bicycle_runtime.testing.streams.position_rules import (  # noqa: E402 - see above.
+    PositionRules,
+)
+from bicycle_runtime.testing.streams.producer_rules import (  # noqa: E402 - see above.
+    ProducerRules,
+)
+
+__all__ = ["LosesConnections", "StreamCase", "StreamLoadSuite", "StreamSuite"]
+
+
+class StreamSuite(ProducerRules, ConsumerRules, PositionRules, GroupRules):
+    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""

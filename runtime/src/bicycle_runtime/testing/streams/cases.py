@@ -1,0 +1,110 @@
+"""Cases: all that the suite knows of a backend, and what its author writes."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import ClassVar, TypeVar
+
+import pytest
+
+from bicycle_runtime.contract import Guarantee
+from bicycle_runtime.streams import Consumer, Message, Streamer, connect
+from bicycle_runtime.testing.connectors.rules import Suite
+
+__all__ = ["CaseRules", "LosesConnections", "StreamCase", "numbers", "play", "send", "texts"]
+
+T = TypeVar("T")
+
+
+class StreamCase(ABC):
+    """The outside world of one test.
+
+    Attributes:
+        word: The protocol of the backend.
+        guarantee: What its producers promise unless they are asked for more.
+        patience_s: How long one rule may take.
+
+    Args:
+        folder: A new directory for this test.
+    """
+
+    word: ClassVar[str]
+    guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
+    patience_s: float = 60.0
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    @abstractmethod
+    def uri(self) -> str:
+        """Where the streams are: a place that is empty when the test begins."""
+
+    @property
+    def options(self) -> dict[str, object]:
+        """Options with which a streamer reaches the place, and finds streams that are missing."""
+        return {}
+
+    def key(self, name: str) -> str:
+        """Return the key of a stream; another one where tests share a place."""
+        return name
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing open.
+        """Release what the case holds. Called once, after the test."""
+
+
+class LosesConnections(ABC):
+    """The trait of a backend behind a connection that may break."""
+
+    @abstractmethod
+    def break_connections(self) -> None:
+        """Break all connections, once; what was acknowledged stays."""
+
+
+class CaseRules(Suite):
+    """The base of all rules of streams."""
+
+    case_type: ClassVar[type[StreamCase]]
+
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[StreamCase]:
+        """The outside world; replace this fixture when the case needs another one."""
+        case = self.case_type(tmp_path / "world")
+        case.folder.mkdir()
+        yield case
+        case.close()
+
+
+def play(case: StreamCase, scenario: Callable[[Streamer], Awaitable[T]]) -> T:
+    """Run a scenario with a streamer that is disconnected in the end, and return its result."""
+
+    async def whole() -> T:
+        async with asyncio.timeout(case.patience_s), connect(case.uri, case.options) as streamer:
+            return await scenario(streamer)
+
+    return asyncio.run(whole())
+
+
+async def send(streamer: Streamer, key: str, values: Iterable[object]) -> list[int]:
+    """Send values as texts and return their sequences, when all are acknowledged."""
+    producer = await streamer.create_producer(key)
+    sent = [producer.send(str(value)) for value in values]
+    return [(await each).sequence for each in sent]
+
+
+async def texts(consumer: Consumer, count: int) -> list[str]:
+    """Return the payloads of messages that follow."""
+    return [(await consumer.next()).as_str() for _ in range(count)]
+
+
+async def numbers(consumer: Consumer, count: int) -> list[int]:
+    """Return the payloads of messages that follow as numbers."""
+    return [int(text) for text in await texts(consumer, count)]
+
+
+def number(message: Message) -> int:
+    """Return the payload of a message as a number."""
+    return int(message.payload)

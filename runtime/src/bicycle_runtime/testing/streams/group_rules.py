@@ -1,0 +1,115 @@
+"""The rules for groups: who goes on where, and who gets what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from bicycle_runtime.streams import Consumer, Streamer, StreamUnsupportedError
+from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send
+
+__all__ = ["GroupRules"]
+
+
+class GroupRules(CaseRules):
+    """What consumers of one group do together, or one after the other."""
+
+    def test_a_resumed_consumer_goes_on_behind_the_committed_message(
+        self, case: StreamCase
+    ) -> None:
+        """What was not committed comes again; groups know nothing of each other."""
+        key = case.key("a")
+
+        async def sending(streamer: Streamer) -> bool:
+            await send(streamer, key, range(5))
+            return "resumable" in streamer.capabilities.modes
+
+        async def reading(streamer: Streamer, group: str, *, commit: bool) -> list[int]:
+            consumer = await streamer.create_consumer(
+                key, mode="resumable", group=group, start="earliest"
+            )
+            found = [await consumer.next() for _ in range(2)]
+            consumer.ack(found[-1])
+            if commit:
+                await consumer.commit()
+            return [int(message.payload) for message in found]
+
+        if not play(case, sending):
+            return
+        assert play(case, lambda s: reading(s, "one", commit=False)) == [0, 1]
+        assert play(case, lambda s: reading(s, "one", commit=True)) == [0, 1]
+        assert play(case, lambda s: reading(s, "one", commit=True)) == [2, 3]
+        assert play(case, lambda s: reading(s, "other", commit=True)) == [0, 1]
+
+    def test_the_members_of_a_group_share_the_messages(self, case: StreamCase) -> None:
+        """All come, none twice, and each member gets its own in order."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            if "load-balanced" not in streamer.capabilities.modes:
+                return
+            members = [await _member(streamer, key) for _ in range(3)]
+            found: list[list[int]] = [[], [], []]
+            tasks = [
+                asyncio.create_task(_collect(member, into))
+                for member, into in zip(members, found, strict=True)
+            ]
+            await send(streamer, key, range(120))
+            while sum(map(len, found)) < 120:
+                await asyncio.sleep(0.01)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            assert Counter(n for each in found for n in each) == Counter(range(120))
+            assert all(each == sorted(each) for each in found)
+
+        play(case, scenario)
+
+    def test_one_member_gets_all(self, case: StreamCase) -> None:
+        """A group of one is as good as none."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            if "load-balanced" not in streamer.capabilities.modes:
+                return
+            member = await _member(streamer, key)
+            await send(streamer, key, range(10))
+            assert await numbers(member, 10) == list(range(10))
+
+        play(case, scenario)
+
+    def test_what_a_member_left_undone_goes_to_the_others(self, case: StreamCase) -> None:
+        """And what it acknowledged does not come again."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            if "load-balanced" not in streamer.capabilities.modes:
+                return
+            alpha = await _member(streamer, key)
+            if not streamer.capabilities.is_replayable:
+                await send(streamer, key, ["x"])
+                with pytest.raises(StreamUnsupportedError):
+                    alpha.ack(await alpha.next())
+                return
+            await send(streamer, key, range(5))
+            done = [await alpha.next() for _ in range(2)]
+            for message in done:
+                alpha.ack(message)
+            await alpha.commit()
+            await numbers(alpha, 2)
+            beta = await _member(streamer, key)
+            await alpha.end()
+            assert set(await numbers(beta, 3)) == {2, 3, 4}
+
+        play(case, scenario)
+
+
+async def _member(streamer: Streamer, key: str) -> Consumer:
+    return await streamer.create_consumer(key, mode="load-balanced", group="g")
+
+
+async def _collect(member: Consumer, into: list[int]) -> None:
+    async for message in member:
+        into.append(int(message.payload))  # noqa: PERF401 - others look at it meanwhile.

@@ -1,0 +1,68 @@
+"""The rules for many messages: 100,000 of 256 bytes, alone and shared."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from bicycle_runtime.streams import Consumer, Streamer
+from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, play
+
+__all__ = ["StreamLoadSuite"]
+
+COUNT = 100_000
+_BATCH = 1_000
+_FILL = b"x" * 248
+
+
+class StreamLoadSuite(CaseRules):
+    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""
+
+    @pytest.mark.parametrize("mode", ["real-time", "resumable", "load-balanced"])
+    def test_many_messages_arrive_each_once_and_in_order(self, case: StreamCase, mode: str) -> None:
+        """Nobody waits for anybody but by flushes and full queues."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            if mode not in streamer.capabilities.modes:
+                return
+            group = None if mode == "real-time" else "g"
+            consumers = [
+                await streamer.create_consumer(key, mode=mode, group=group)
+                for _ in range(2 if mode == "load-balanced" else 1)
+            ]
+            found: list[list[int]] = [[] for _ in consumers]
+            async with asyncio.TaskGroup() as tasks:
+                sending = tasks.create_task(_send(streamer, key))
+                has_acks = group is not None and streamer.capabilities.is_replayable
+                for consumer, into in zip(consumers, found, strict=True):
+                    tasks.create_task(_read(consumer, into, found, has_acks=has_acks))
+            assert sending.done()
+            assert all(each == sorted(each) for each in found)
+            assert sorted(n for each in found for n in each) == list(range(COUNT))
+
+        play(case, scenario)
+
+
+async def _send(streamer: Streamer, key: str) -> None:
+    producer = await streamer.create_producer(key)
+    for begin in range(0, COUNT, _BATCH):
+        await producer.send_many(b"%08d" % n + _FILL for n in range(begin, begin + _BATCH))
+
+
+async def _read(
+    consumer: Consumer, into: list[int], found: list[list[int]], *, has_acks: bool
+) -> None:
+    """Read until all consumers together have all."""
+    while sum(map(len, found)) < COUNT:
+        try:
+            async with asyncio.timeout(0.5):
+                batch = await consumer.next_batch(_BATCH)
+        except TimeoutError:
+            continue  # Others may have had the rest.
+        for message in batch:
+            assert message.size == 256
+            into.append(int(message.payload[:8]))
+            if has_acks:
+                consumer.ack(message)

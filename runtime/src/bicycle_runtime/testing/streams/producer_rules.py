@@ -1,0 +1,212 @@
+"""The rules for producers: what is sent arrives, and receipts tell where it stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bicycle_runtime.streams import (
+    AlreadyAnchoredError,
+    NotAnchoredError,
+    Producer,
+    ProducerEndedError,
+    Streamer,
+    StreamUnsupportedError,
+)
+from bicycle_runtime.testing.connectors.rules import needs
+from bicycle_runtime.testing.streams.cases import (
+    CaseRules,
+    LosesConnections,
+    StreamCase,
+    play,
+    send,
+    texts,
+)
+
+__all__ = ["ProducerRules"]
+
+_STEP_MS = 1_000
+_ALL_BYTES = bytes(range(256))
+
+
+class ProducerRules(CaseRules):
+    """What producers of every backend do."""
+
+    def test_a_message_arrives_with_what_its_receipt_says(self, case: StreamCase) -> None:
+        """Key, shard, sequence and time are the same on both sides, and sequences grow."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            receipts = [await producer.send(f"message {n}") for n in range(3)]
+            messages = [await consumer.next() for _ in range(3)]
+            assert [m.as_str() for m in messages] == ["message 0", "message 1", "message 2"]
+            for receipt, message in zip(receipts, messages, strict=True):
+                assert _place(message.header) == _place(receipt)
+            sequences = [receipt.sequence for receipt in receipts]
+            assert sequences == sorted(set(sequences))
+            assert {(receipt.stream_key, receipt.shard_id) for receipt in receipts} == {(key, 0)}
+
+        play(case, scenario)
+
+    def test_messages_whose_receipts_are_dropped_arrive_in_order(self, case: StreamCase) -> None:
+        """Nothing awaits them but the flush; one by one and in batches."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            for n in range(50):
+                producer.send(str(n))
+            producer.send_many(str(n) for n in range(50, 100))
+            await producer.flush()
+            assert await texts(consumer, 100) == [str(n) for n in range(100)]
+
+        play(case, scenario)
+
+    def test_a_time_that_is_given_stays(self, case: StreamCase) -> None:
+        """Where no message of the stream is later."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            times = [1_700_000_000_000 + n * _STEP_MS for n in range(3)]
+            receipts = [await producer.send("x", timestamp_ms=time) for time in times]
+            assert [receipt.timestamp_ms for receipt in receipts] == times
+            assert [(await consumer.next()).timestamp_ms for _ in times] == times
+
+        play(case, scenario)
+
+    def test_any_payload_arrives_or_is_refused(self, case: StreamCase) -> None:
+        """A backend of texts refuses what is none; nothing is sent of it."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            if streamer.capabilities.is_binary:
+                for payload in (_ALL_BYTES, b"", _ALL_BYTES * 4096):
+                    await producer.send(payload)
+                    assert (await consumer.next()).payload == payload
+            else:
+                for payload in (_ALL_BYTES, b"two\nlines"):
+                    with pytest.raises(StreamUnsupportedError):
+                        producer.send(payload)
+                await producer.send("é")
+                assert (await consumer.next()).as_str() == "é"
+
+        play(case, scenario)
+
+    def test_a_producer_without_a_stream_is_given_one_once(self, case: StreamCase) -> None:
+        """Until then it sends to streams that are named."""
+        first, second = case.key("a"), case.key("b")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer([first, second])
+            producer = await streamer.create_generic_producer()
+            with pytest.raises(NotAnchoredError):
+                producer.send("x")
+            await producer.send_to(second, "to b")
+            producer.anchor(first)
+            with pytest.raises(AlreadyAnchoredError):
+                producer.anchor(second)
+            await producer.send("to a")
+            found = [await consumer.next() for _ in range(2)]
+            assert {(m.stream_key, m.as_str()) for m in found} == {
+                (second, "to b"),
+                (first, "to a"),
+            }
+
+        play(case, scenario)
+
+    def test_a_clone_that_is_dropped_ends_nothing(self, case: StreamCase) -> None:
+        """Clones share what they send through; ending one ends all."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            clone = producer.clone()
+            clone.send("from the clone")
+            del clone
+            await producer.send("from the first")
+            assert await texts(consumer, 2) == ["from the clone", "from the first"]
+            await producer.end()
+            with pytest.raises(ProducerEndedError):
+                producer.send("late")
+
+        play(case, scenario)
+
+    def test_disconnecting_sends_what_waits(self, case: StreamCase) -> None:
+        """All producers of a streamer have ended then."""
+        key = case.key("a")
+
+        async def sending(streamer: Streamer) -> Producer:
+            producer = await streamer.create_producer(key)
+            for n in range(100):
+                producer.send(str(n))
+            return producer
+
+        producer = play(case, sending)
+        with pytest.raises(ProducerEndedError):
+            producer.send("late")
+
+        async def reading(streamer: Streamer) -> None:
+            if streamer.capabilities.is_replayable:
+                consumer = await streamer.create_consumer(key, start="earliest", is_live=False)
+                assert [m.as_str() async for m in consumer] == [str(n) for n in range(100)]
+
+        play(case, reading)
+
+    def test_what_a_producer_cannot_promise_it_refuses(self, case: StreamCase) -> None:
+        """Durabilities and shards are those of the capabilities."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            able = streamer.capabilities
+            for durability in ("at-most-once", "at-least-once", "exactly-once"):
+                if durability in able.durabilities:
+                    producer = await streamer.create_producer(key, durability=durability)
+                    assert (await producer.send("x")).stream_key == key
+                else:
+                    with pytest.raises(StreamUnsupportedError):
+                        await streamer.create_producer(key, durability=durability)
+            if not able.has_shards:
+                with pytest.raises(StreamUnsupportedError):
+                    await streamer.create_producer(key, shard_count=2)
+
+        play(case, scenario)
+
+    @needs(LosesConnections)
+    def test_a_message_with_a_receipt_survives_a_broken_connection(self, case: StreamCase) -> None:
+        """Producers and consumers go on by themselves, and no message is missing."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            await send(streamer, key, ["begin"])
+            assert await texts(consumer, 1) == ["begin"]
+            producer = await streamer.create_producer(key)
+            for part in range(3):
+                assert isinstance(case, LosesConnections)
+                case.break_connections()
+                sent = [producer.send(f"{part}-{n}") for n in range(20)]
+                for each in sent:
+                    await each
+                wanted = {f"{part}-{n}" for n in range(20)}
+                while wanted:
+                    wanted.discard((await consumer.next()).as_str())
+
+        play(case, scenario)
+
+
+def _place(header: object) -> tuple[object, ...]:
+    return tuple(_fields(header))
+
+
+def _fields(header: object) -> Iterator[object]:
+    for name in ("stream_key", "shard_id", "sequence", "timestamp_ms"):
+        yield getattr(header, name)

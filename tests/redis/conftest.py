@@ -1,0 +1,20 @@
+"""One server for all tests of a file; each test has an empty one."""
+
+import pytest
+
+from tests.redis.redis_server import RedisServer
+
+
+@pytest.fixture(scope="module")
+def one_server():
+    server = RedisServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def server(one_server):
+    one_server.start()
+    with one_server.client as client:
+        client.flushall()
+    return one_server
