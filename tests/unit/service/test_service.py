@@ -29,12 +29,13 @@ from bicycle_runtime.service.errors import (
 )
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.metrics.names import METRICS
+from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
-from bicycle_runtime.service.users.redaction import JobSecrets
+from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_runtime.service.watching.fleet import Change, Fleet
 from bicycle_runtime.service.watching.states import State
@@ -188,6 +189,27 @@ def test_a_failure_that_ends_a_job_is_of_the_kind_that_its_restarts_noted(home):
     assert (record["message"], record["location"]) == (failure.example, "job.py:9 in f")
     assert (record["operator_name"], record["count"]) == ("map", 3)
     assert reason == "BIC-1401 ValueError: no at job.py:3 in parse"
+
+
+def test_what_is_kept_of_an_operation_is_what_it_goes_on_with():
+    names = {name for kind in KINDS.values() for name in kind.facts.__struct_fields__}
+
+    assert redacted(dict.fromkeys(names, "word")) == dict.fromkeys(names, "word")
+
+
+def test_an_operation_that_another_version_asked_for_is_interrupted(home):
+    put_job(home, "job", is_ours=True, running_ms=1, started_ms=1)
+    sql = (
+        "INSERT INTO operations (actor, body_digest, job, kind, facts, state, asked_ms)"
+        " VALUES ('ada', '', 'job', 'upgrade', '{\"strange\": 1}', 'running', 1)"
+    )
+    with opened(home):
+        pass
+    control = Database(home.path / "service/control.db", CONTROL, synchronous="NORMAL")
+    with control:
+        control.write(lambda connection: connection.execute(sql)).result()
+    with opened(home) as service:
+        assert service.operations.get(1).state == "interrupted"
 
 
 def test_facts_are_checked_before_anything_is_promised(home):

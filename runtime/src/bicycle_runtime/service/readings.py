@@ -25,7 +25,7 @@ from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.service.errors import GRAPH_UNKNOWN
-from bicycle_runtime.service.store.history import History
+from bicycle_runtime.service.store.history import Event, History
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_sdk.errors import BicycleError
@@ -173,7 +173,7 @@ class Readings:
         status = self.status(job)
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for event in reversed(self._history.latest_events(job, limit=500)):
-            if event.kind == "failure":
+            if event.kind == "failure" or _is_failed_upgrade(event):
                 entry = _exception(event.facts, at_ms=event.at_ms)
                 _add(found, entry)
         for uid, operator in status.operators.items():
@@ -299,6 +299,12 @@ def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
         for chain in view.chains
     ]  # fmt: skip
     return {"vertices": vertices, "edges": [*inner, *outer], "chains": chains}
+
+
+def _is_failed_upgrade(event: Event) -> bool:
+    """Tell whether a version has failed that nobody may have seen run."""
+    is_upgrade = event.kind == "operation" and event.facts["kind"] == "upgrade"
+    return is_upgrade and "code" in event.facts
 
 
 def _exception(facts: dict[str, Any], *, at_ms: int | None) -> dict[str, Any]:

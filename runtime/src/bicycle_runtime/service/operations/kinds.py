@@ -108,7 +108,7 @@ class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """``digest`` of an uploaded plugin; ``plugin`` when it is called otherwise than now.
 
     ``epochs``, ``watch_ms`` and ``skip_savepoint`` are those of ``UpgradeOptions``. The service
-    gives the ``token``, by which it knows the upgrade again.
+    gives the ``mark``, by which it knows the upgrade again.
     """
 
     digest: str
@@ -117,19 +117,19 @@ class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     watch_ms: int = 60_000
     skip_savepoint: bool = False
     allow_dropped_state: bool = False
-    token: str = ""
+    mark: str = ""
 
 
 class ReplayFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``letters`` by id; without them all that were not replayed, of ``operator`` if it is given.
 
-    The service gives the ``token``, by which the job knows the request again.
+    The service gives the ``mark``, by which the job knows the request again.
     """
 
     letters: list[str] = []
     operator: str | None = None
     timeout_ms: int = 120_000
-    token: str = ""
+    mark: str = ""
 
 
 class RemoveFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -345,7 +345,7 @@ def _check_upgrade(
     require_no_upgrade(where.home, job)
     _upgrade_options(facts)
     _upgraded(where.home, job, facts)
-    return msgspec.structs.replace(facts, token=str(now_ms))
+    return msgspec.structs.replace(facts, mark=str(now_ms))
 
 
 def _upgrade_options(facts: UpgradeFacts) -> UpgradeOptions:
@@ -373,7 +373,7 @@ def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
         return submit(request, home, python=sys.executable)
 
     return upgrade_job(
-        home, job, _upgraded(home, job, facts), _upgrade_options(facts), token=facts.token,
+        home, job, _upgraded(home, job, facts), _upgrade_options(facts), token=facts.mark,
         clock=where.clock, start=start,
     )  # fmt: skip
 
@@ -393,7 +393,7 @@ def _choose_letters(where: Surroundings, job: str, facts: ReplayFacts, now_ms: i
             kind="replay_letters", problem=f"{len(letters):,} letters are left",
             hint=f"replay at most {_LETTERS_MAX:,} at once: name them, or one operator",
         )  # fmt: skip
-    return msgspec.structs.replace(facts, letters=letters, token=f"service-{now_ms}")
+    return msgspec.structs.replace(facts, letters=letters, mark=f"service-{now_ms}")
 
 
 def _replay_options(facts: ReplayFacts) -> LetterReplayOptions:
@@ -405,7 +405,7 @@ def _replay_letters(where: Surroundings, job: str, facts: ReplayFacts) -> Result
         return {"letters": [], "epochs": []}
     found = chosen_letters(where.home, job, facts.letters)
     done = ask_for_replay(
-        where.home, job, found, _replay_options(facts), clock=where.clock, token=facts.token
+        where.home, job, found, _replay_options(facts), clock=where.clock, token=facts.mark
     )
     return cast("Result", msgspec.to_builtins(done))
 

@@ -425,7 +425,11 @@ class Operations:
                 if kept is not None:  # None: it was asked for, and never answered.
                     self._put(operation, kept)
                     continue
-            settled = msgspec.convert(operation.facts, rules.facts)
+            try:
+                settled = msgspec.convert(operation.facts, rules.facts)
+            except msgspec.ValidationError:  # Of another version: nobody knows what it meant.
+                self._interrupt(operation)
+                continue
             if rules.is_repeated:
                 self._put(operation, settled)
                 continue
@@ -436,8 +440,11 @@ class Operations:
             if result is not None:
                 self._end(operation, "done", result=result, error=None)
                 continue
-            lost = OPERATION_INTERRUPTED(kind=operation.kind, job=operation.job)
-            self._end(operation, "interrupted", result=None, error=lost.to_json())
+            self._interrupt(operation)
+
+    def _interrupt(self, operation: Operation) -> None:
+        lost = OPERATION_INTERRUPTED(kind=operation.kind, job=operation.job)
+        self._end(operation, "interrupted", result=None, error=lost.to_json())
 
     def _by_key(self, identity: Identity, key: str) -> sqlite3.Row | None:
         row: sqlite3.Row | None = self._control.read(
