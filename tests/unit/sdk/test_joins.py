@@ -85,6 +85,9 @@ def rows_of_one_state():
                 reads.append(entry)
                 yield entry
 
+        def __contains__(self, row_key):
+            return row_key in state
+
     return Rows(Watched()), state, reads
 
 
@@ -95,6 +98,14 @@ def test_rows_of_one_time_are_numbered_without_counting_them_at_each():
     assert row_keys == [(5, number) for number in range(500)]
     assert len(list(state.entries())) == 500
     assert len(reads) < 100
+
+
+def test_no_time_is_scanned_at_which_no_row_lies():
+    rows, _, reads = rows_of_one_state()
+    row_keys = [rows.add("key", time, f"row {time}") for time in (7, 5, 6)]
+
+    assert row_keys == [(7, 0), (5, 0), (6, 0)]
+    assert reads == []
 
 
 @pytest.mark.parametrize("is_new_epoch", [True, False])

@@ -10,6 +10,8 @@ from bicycle_sdk.windows.panes import Window
 
 __all__ = ["IntervalJoin"]
 
+_STEPS = 8  # So often rows are forgotten while the interval passes.
+
 
 class IntervalJoin(RowJoin):
     """Pairs of rows with ``left + lower <= right <= left + upper``.
@@ -17,6 +19,9 @@ class IntervalJoin(RowJoin):
     A pair comes out when the second of its rows arrives, with the later of the two times. A row is
     kept until the watermark has passed all times that match it; it is late when the watermark had
     passed the row itself, since matches of it may be forgotten then.
+
+    Rows of a side whose lone rows nobody wants are forgotten some at once, at the latest an eighth
+    of the interval after that; no row that is not late can match them by then.
 
     Args:
         options: What every join is told.
@@ -35,6 +40,10 @@ class IntervalJoin(RowJoin):
         keeps_left, keeps_right = self.options.keeps_left, self.options.keeps_right
         self._left_seen = ctx.get_map_state(self.left_matched) if keeps_left else None
         self._right_seen = ctx.get_map_state(self.right_matched) if keeps_right else None
+        few = max((self._upper - self._lower) // _STEPS, 1)
+        has_limit = self.options.max_buffered is not None
+        self._left_step = 1 if keeps_left or has_limit else few
+        self._right_step = 1 if keeps_right or has_limit else few
         return super().open(ctx)
 
     def process_element1(self, value: Any, ctx: Any) -> Any:
@@ -55,7 +64,8 @@ class IntervalJoin(RowJoin):
                 row_key, evicted = self.keep(self.left, value, ctx)
                 _mark(self._left_seen, [row_key] if found else [])
                 _unmark(self._left_seen, evicted)
-                ctx.timer_service.register_event_time_timer(last + 1)
+                forgotten_ms = _next_step(last + 1, self._left_step)
+                ctx.timer_service.register_event_time_timer(forgotten_ms)
 
         return self.results(pairs, store)
 
@@ -77,7 +87,8 @@ class IntervalJoin(RowJoin):
                 row_key, evicted = self.keep(self.right, value, ctx)
                 _mark(self._right_seen, [row_key] if found else [])
                 _unmark(self._right_seen, evicted)
-                ctx.timer_service.register_event_time_timer(last + 1)
+                forgotten_ms = _next_step(last + 1, self._right_step)
+                ctx.timer_service.register_event_time_timer(forgotten_ms)
 
         return self.results(pairs, store)
 
@@ -107,10 +118,15 @@ def _unmark(seen: MapState[RowKey, bool] | None, row_keys: list[RowKey]) -> None
 
 
 def _taken(rows: Rows, seen: MapState[RowKey, bool] | None, time_ms: int) -> list[Any]:
-    """Forget the rows of a time and return those that never matched, if anybody wants them."""
-    found = rows.take(time_ms, time_ms)
+    """Forget the rows up to a time and return those that never matched, if anybody wants them."""
+    found = rows.take(None, time_ms)
     if seen is None:
         return []
     lone = [row for row_key, row in found if row_key not in seen]
     _unmark(seen, [row_key for row_key, _ in found])
     return lone
+
+
+def _next_step(time_ms: int, step_ms: int) -> int:
+    """Return a time, or the first multiple of a step behind it."""
+    return -(-time_ms // step_ms) * step_ms

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 from bicycle_sdk.connected import BuiltInFunction
@@ -54,7 +55,10 @@ class TimeMerge(BuiltInFunction):
                 ctx.side_output(self._late_tag, late)
             return []
         place = (time, ordinal)
-        there = (number for (_, _, number), _ in self._waiting.prefix(place))
+        there: Iterable[int] = ()
+        # hot path: they leave together, so a time has a first record or none at all.
+        if (*place, 0) in self._waiting:
+            there = (number for (_, _, number), _ in self._waiting.prefix(place))
         number = self._arrivals.number(place, there)
         self._waiting.put((time, ordinal, number), value)
         ctx.timer_service.register_event_time_timer(time + 1)

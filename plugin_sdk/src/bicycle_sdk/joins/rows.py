@@ -127,7 +127,10 @@ class Rows:
 
     def add(self, key: Any, time_ms: int, row: Any) -> RowKey:
         """Put a row of the current key behind those of its time, and return where it lies."""
-        there = (number for (_, number), _ in self._state.prefix((time_ms,)))
+        there: Iterable[int] = ()
+        # hot path: where none is evicted, a time has a first row or none at all.
+        if self._max_buffered is not None or (time_ms, 0) in self._state:
+            there = (number for (_, number), _ in self._state.prefix((time_ms,)))
         row_key = (time_ms, self.arrivals.number((key, time_ms), there))
         self._state.put(row_key, row)
         return row_key
@@ -158,11 +161,15 @@ class Rows:
 
     def take(self, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
-        self._row_keys.clear()
         found = self.between(first_ms, last_ms)
-        for row_key, _ in found:
-            self._state.remove(row_key)
+        self.forget(found)
         return found
+
+    def forget(self, rows: Iterable[tuple[RowKey, Any]]) -> None:
+        """Forget some of the rows that ``between`` returned."""
+        self._row_keys.clear()
+        for row_key, _ in rows:
+            self._state.remove(row_key)
 
 
 class RowJoin(BuiltInFunction, ABC):

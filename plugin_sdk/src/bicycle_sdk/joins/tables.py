@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey
 from bicycle_sdk.state import ValueStateDescriptor
 from bicycle_sdk.windows.panes import Window
 
@@ -46,19 +46,27 @@ class AsOfJoin(RowJoin):
     def complete(self, timestamp_ms: int) -> list[Pair]:
         """Return the left rows of the time that the watermark has passed, each with its match."""
         certain = timestamp_ms - 1
-        if self.right.between(certain, certain):
-            self.right.take(None, certain - 1)
-        if self._tolerance is not None:
-            self.right.take(None, certain - self._tolerance - 1)
+        known = self._known(certain)
         waiting = self.left.take(certain, certain)
         if not waiting:
             return []
-        known = self.right.between(None, certain)
         is_match = bool(known) and not (self._is_deleted and self._is_deleted(known[-1][1]))
         if not is_match and not self.options.keeps_left:
             return []
         match = known[-1][1] if is_match else None
         return [(certain, row, match) for _, row in waiting]
+
+    def _known(self, certain: int) -> list[tuple[RowKey, Any]]:
+        """Return the newest right rows of one time, and forget those that no left row can need."""
+        rows = self.right.between(None, certain)
+        if not rows:
+            return []
+        first = rows[-1][0][0]
+        if self._tolerance is not None:
+            first = max(first, certain - self._tolerance)
+        count = sum(time < first for (time, _), _ in rows)
+        self.right.forget(rows[:count])
+        return rows[count:]
 
     def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
         time, watermark = ctx.timestamp, ctx.current_watermark()

@@ -277,8 +277,16 @@ def _wrap(value: Any) -> Any:
     if kind in PLAIN:
         return value
     if kind is tuple:
-        return msgspec.msgpack.Ext(_EXT_TUPLE, _ENCODER.encode([_wrap(part) for part in value]))
+        return msgspec.msgpack.Ext(_EXT_TUPLE, _encoded_parts(value))
     return msgspec.msgpack.Ext(_EXT_PICKLE, _canonical_pickle(value))
+
+
+def _encoded_parts(parts: tuple[Any, ...]) -> bytes:
+    is_plain = PLAIN.issuperset(map(type, parts))
+    try:
+        return _ENCODER.encode(parts if is_plain else [_wrap(part) for part in parts])
+    except (OverflowError, UnicodeEncodeError):  # One of the parts goes as an extension.
+        return _ENCODER.encode([_wrap(part) for part in parts])
 
 
 def _is_utf8(text: str) -> bool:
