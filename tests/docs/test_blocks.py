@@ -19,8 +19,8 @@ from tests.docs.scripts import DOCS, PAGES, ROOT, command_words, load, name_of
 
 FENCE = re.compile(r"^```(\w*)([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # How a block of each language is checked. What is shown, and not typed, has no language or `text`.
-# `py` and `hex` stand on one page, whose test runs them; so does `python file=…`.
-LANGUAGES = {"", "console", "hex", "ini", "json", "py", "python", "sh", "text", "toml"}
+# `py`, `hex` and `yaml` stand on one page each, whose test runs them; so does `python file=…`.
+LANGUAGES = {"", "console", "hex", "ini", "json", "py", "python", "sh", "text", "toml", "yaml"}
 # Arguments that stand for something: no program can read them.
 PLACEHOLDER = re.compile(r"…|\.\.\.|^[A-Z]+$|\$\(|<")
 # Files of pages are not there; that an option takes a file is seen by the message itself.

@@ -37,6 +37,7 @@ CODE_RANGES = {
     "bicycle_runtime.api": "24",
     "bicycle_runtime.serving": "25",
     "bicycle_runtime.streams": "26",
+    "bicycle_runtime.pipelines": "27",
 }
 ROOT = Path(__file__).parents[2]
 REFERENCE = load("generate.py")

@@ -59,7 +59,7 @@ def test_every_declared_option_has_a_flag(command):
 
     service = {"--wheel", "--lock", "--service", "--token-file", "--tls-ca"}
     own = service if command is submit_command else set()
-    shared = {"file", "--set", "--params", "--conf", "--json", "--debug"}
+    shared = {"file", "-c", "--config", "--set", "--params", "--conf", "--json", "--debug"}
 
     assert declared | shared | own == names(command)
 

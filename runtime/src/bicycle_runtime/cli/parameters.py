@@ -42,6 +42,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _HOME_VARIABLE = "BICYCLE_HOME"
 _HOME_DEFAULT = "~/.bicycle"
 _PARAMS_FILE = "params_file"
+_PIPELINE = "pipeline"
 
 
 def home() -> Home:
@@ -95,10 +96,21 @@ def folder_option(help_text: str) -> Callable[[F], F]:
 
 
 def plugin_option(command: F) -> F:
-    """Add ``--plugin`` and the argument FILE.py[:FUNCTION]; one of the two is needed.
+    """Add ``--plugin``, ``--config`` and the argument FILE; one of the three is needed.
 
-    The function gets ``plugin``, whichever of the two was given.
+    The function gets ``plugin``, whichever of them was given.
     """
+    command = click.option(
+        "-c",
+        "--config",
+        "pipeline",
+        metavar="PIPELINE",
+        is_eager=True,
+        shell_complete=file_names,
+        expose_value=False,
+        callback=lambda context, _option, file: context.meta.update({_PIPELINE: file}),
+        help="A pipeline, a file of TOML or YAML; the same as FILE.",
+    )(command)
     command = click.option(
         "--plugin",
         metavar="NAME",
@@ -109,7 +121,7 @@ def plugin_option(command: F) -> F:
     return click.argument(
         "file",
         required=False,
-        metavar="[FILE.py[:FUNCTION]]",
+        metavar="[FILE]",
         expose_value=False,
         callback=_take_file,
         shell_complete=file_names,
@@ -126,14 +138,20 @@ def _take_file(context: click.Context, _argument: click.Parameter, file: str | N
         return
     # Slow to import, and needed when a command runs only.
     from bicycle_runtime.extraction.scripts import is_script
+    from bicycle_runtime.pipelines.documents import notation_of
 
-    if (file is None) == (context.params.get("plugin") is None):
-        raise click.UsageError("give a file, as in jobs/clicks.py, or --plugin NAME; one of both")
-    if file is not None:
-        if not is_script(file):
-            hint = "a plugin that is installed is named with --plugin"
-            raise click.UsageError(f"{file!r} is no FILE.py or FILE.py:FUNCTION; {hint}")
-        context.params["plugin"] = file
+    pipeline = context.meta.get(_PIPELINE)
+    given = [each for each in (file, pipeline, context.params.get("plugin")) if each is not None]
+    if len(given) != 1:
+        raise click.UsageError(
+            "give a file, as in jobs/clicks.py or clicks.toml, or --plugin NAME; one of them"
+        )
+    if pipeline is not None and notation_of(pipeline) is None:
+        raise click.UsageError(f"{pipeline!r} is no FILE.toml, FILE.yaml or FILE.yml")
+    if file is not None and not is_script(file):
+        hint = "a plugin that is installed is named with --plugin"
+        raise click.UsageError(f"{file!r} is no FILE.py, FILE.py:FUNCTION or pipeline; {hint}")
+    context.params["plugin"] = given[0]
 
 
 def plugin_env_option(command: F) -> F:

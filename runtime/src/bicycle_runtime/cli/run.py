@@ -47,6 +47,7 @@ def _job_flags(command: Any) -> Any:
 
 
 def _request(params: dict[str, str], spark: dict[str, str], given: dict[str, Any]) -> JobRequest:
+    _check_pipeline(given["plugin"])
     present = {name: value for name, value in given.items() if value is not None}
     job = {info.name: present[info.name] for info in _JOB_OPTIONS if info.name in present}
     engine = {info.name: present[info.name] for info in _ENGINE_OPTIONS if info.name in present}
@@ -55,12 +56,30 @@ def _request(params: dict[str, str], spark: dict[str, str], given: dict[str, Any
     )
 
 
+def _check_pipeline(job: str) -> None:
+    """Check a job that is a pipeline before anything starts.
+
+    Raises:
+        PIPELINE_INVALID: with all that is wrong.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.extraction.scripts import read_pipeline
+    from bicycle_runtime.pipelines.documents import notation_of
+
+    if notation_of(job) is not None:
+        # As above, and needed for a pipeline alone.
+        from bicycle_runtime.pipelines.nodes import check_pipeline
+
+        check_pipeline(read_pipeline(job))
+
+
 @click.command(
     "run",
     epilog=examples(
         "bicycle run clicks.py --set input=clicks.csv",
         "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
         "bicycle run --plugin wordcount --params job.toml --parallelism 4",
+        "bicycle run --config pipeline.toml",
     ),
 )
 @_job_flags
@@ -70,10 +89,9 @@ def run_command(
 ) -> None:
     """Run a job in the foreground.
 
-    It runs on embedded Spark unless --master says otherwise. The job is an installed plugin, or a
-    file with a function that is marked with @bicycle_plugin: `bicycle run clicks.py --set
-    input=clicks.csv`. Of a file its content is taken when the job starts; FUNCTION tells which job,
-    where the file has several.
+    It runs on embedded Spark unless --master says otherwise. The job is an installed plugin, a
+    file with a function that is marked with @bicycle_plugin, FILE.py or FILE.py:FUNCTION, or a
+    pipeline, FILE.toml or FILE.yaml. Of a file its content is taken when the job starts.
 
     Bounded input ends the job with exit code 0 and a summary. SIGTERM or Ctrl-C finishes the epoch,
     publishes it and ends with exit code 0 as well; a second one ends at once. After any end, also

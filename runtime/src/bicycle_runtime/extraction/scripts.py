@@ -1,9 +1,10 @@
-"""A job in one Python file, which needs no wheel: packed by its content, and named by it.
+"""A job in one file, Python or a pipeline, which needs no wheel: packed by its content.
 
 The file becomes an environment with one module, as a plugin of its own environment does: driver,
 child and workers load it from there, so that nothing changes when the file is edited meanwhile. The
 module runs the text of the file under the file's own name, so that errors name its lines. Which
-function is the job is read off the text; nothing is imported here.
+function is the job is read off the text; nothing is imported here. Of a pipeline the module holds
+the text, and builds the graph from it.
 """
 
 from __future__ import annotations
@@ -15,32 +16,78 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
+from bicycle_runtime.pipelines.documents import (
+    Document,
+    job_name,
+    notation_of,
+    read_document,
+)
+from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
     from bicycle_runtime.extraction.discovery import PluginRef
     from bicycle_runtime.extraction.packing import PackedEnvironment
 
-__all__ = ["is_script", "pack_script", "script_name"]
+__all__ = ["is_script", "pack_script", "read_pipeline", "script_name"]
 
-_SCRIPT = re.compile(r"(?P<path>.*\.py)(?::(?P<function>\w+))?", re.DOTALL)
+_SCRIPT = re.compile(
+    r"(?P<path>.*\.py)(?::(?P<function>\w+))?|(?P<pipeline>.*\.(?:toml|ya?ml))", re.DOTALL
+)
+_PIPELINE = """\
+from bicycle_runtime.pipelines.job import pipeline_job
+
+pipeline = pipeline_job({text!r}, file={file!r}, notation={notation!r})
+"""
+_PIPELINE_BYTES_MAX = 4 << 20
 _MARK = "bicycle_plugin"
 _VERSION_LENGTH = 12
 
 
 def is_script(text: str) -> bool:
-    """Tell whether what is to run is a file, as ``jobs/clicks.py`` or ``clicks.py:by_user``."""
+    """Tell whether what is to run is a file: ``jobs/clicks.py``, ``clicks.py:by_user``, a pipeline.
+
+    Example:
+        >>> [is_script(text) for text in ("clicks.py:by_user", "clicks.toml", "clicks")]
+        [True, True, False]
+    """
     return _SCRIPT.fullmatch(text) is not None
 
 
 def script_name(text: str) -> str:
     """Return what a job is called that is given as a file, or the text itself where it is none.
 
+    A pipeline may say its name itself.
+
     Example:
         >>> script_name("jobs/clicks.py"), script_name("jobs/clicks.py:by_user")
         ('clicks', 'by_user')
     """
     match = _SCRIPT.fullmatch(text)
-    return text if match is None else match["function"] or Path(match["path"]).stem
+    if match is None:
+        return text
+    if match["pipeline"]:
+        try:
+            return job_name(read_pipeline(text))
+        except BicycleError:  # It is told when the job is made of it.
+            return Path(text).stem
+    return match["function"] or Path(match["path"]).stem
+
+
+def read_pipeline(text: str) -> Document:
+    """Read the file of a pipeline.
+
+    Raises:
+        SCRIPT_UNUSABLE: there is no such file, it is no text, or too large.
+        PIPELINE_UNREADABLE: it is no TOML, or no YAML.
+    """
+    notation = notation_of(text)
+    assert notation is not None
+    content = _read(Path(text).expanduser().absolute(), hint="give a file of TOML or YAML")
+    if len(content) > _PIPELINE_BYTES_MAX:
+        raise SCRIPT_UNUSABLE(
+            file=text, problem="it is larger than 4 MiB", hint="let a source read the records"
+        )
+    return read_document(content, file=text, notation=notation)
 
 
 def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnvironment]:
@@ -56,27 +103,53 @@ def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnviron
     Raises:
         SCRIPT_UNUSABLE: there is no such file, or it is not clear which function is the job.
     """
-    # Slow to import; that a text names a file is asked without packing one.
-    from bicycle_runtime.extraction.discovery import PluginRef
-    from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
-
     match = _SCRIPT.fullmatch(text)
     assert match is not None
+    if match["pipeline"]:
+        return _pack_pipeline(text, cache_dir)
     path = Path(match["path"]).expanduser().absolute()
     content = _read(path)
     jobs = _jobs_in(path, content)
     function = match["function"] or _only(path, jobs)
+    source = f"exec(compile({content!r}, {str(path)!r}, 'exec', dont_inherit=True))\n"
+    return _packed(path, content, source, cache_dir, job=(jobs.get(function, function), function))
+
+
+def _pack_pipeline(text: str, cache_dir: Path) -> tuple[PluginRef, PackedEnvironment]:
+    document = read_pipeline(text)
+    path = Path(text).expanduser().absolute()
+    content = _read(path, hint="give a file of TOML or YAML")
+    source = _PIPELINE.format(text=content, file=document.file, notation=document.notation)
+    return _packed(path, content, source, cache_dir, job=(job_name(document), "pipeline"))
+
+
+def _packed(
+    path: Path, content: str, source: str, cache_dir: Path, *, job: tuple[str, str]
+) -> tuple[PluginRef, PackedEnvironment]:
+    """Write the module that stands for a file, and return it as a plugin of its own environment.
+
+    Args:
+        path: The file.
+        content: What it holds: the version is a digest of it.
+        source: The module's source.
+        cache_dir: Where archives are kept.
+        job: Name of the plugin, and what it is called in the module.
+    """
+    # Slow to import; that a text names a file is asked without packing one.
+    from bicycle_runtime.extraction.discovery import PluginRef
+    from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
+
     module = f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_job"
     version = hashlib.sha256(content.encode()).hexdigest()
-    source = f"exec(compile({content!r}, {str(path)!r}, 'exec', dont_inherit=True))\n"
     digest = hashlib.sha256(f"{module}\0{source}".encode()).hexdigest()
     archive = cache_dir / "environments" / f"{digest}.zip"
     if not archive.is_file():
         write_archive(archive, {f"{module}.py": source.encode()})
+    name, attribute = job
     ref = PluginRef(
-        name=jobs.get(function, function),
+        name=name,
         module=module,
-        attribute=function,
+        attribute=attribute,
         dist_name=path.name,
         dist_version=version[:_VERSION_LENGTH],
         location=str(path.parent),
@@ -86,14 +159,12 @@ def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnviron
     return ref, packed
 
 
-def _read(path: Path) -> str:
+def _read(path: Path, *, hint: str = "give a file of Python") -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise SCRIPT_UNUSABLE(
-            file=str(path), problem=reason, hint="give a file of Python"
-        ) from error
+        raise SCRIPT_UNUSABLE(file=str(path), problem=reason, hint=hint) from error
 
 
 def _jobs_in(path: Path, content: str) -> dict[str, str]:

@@ -27,7 +27,7 @@ class JobOptions:
 
     plugin: str = option(
         doc="Name of the plugin, as `bicycle plugins` lists it, or a file with a job: "
-        "FILE.py or FILE.py:FUNCTION."
+        "FILE.py or FILE.py:FUNCTION, or a pipeline: FILE.toml, FILE.yaml."
     )
     plugin_env: str | None = option(
         None,

@@ -1,0 +1,373 @@
+"""The graph of a pipeline, made by the calls of the SDK that a plugin would make.
+
+Each node is one call, or a few: then the one that has state gets the id of the node, and the others
+an id that follows from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from bicycle_runtime.pipelines.aggregates import aggregate_of, result_names
+from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
+from bicycle_runtime.pipelines.checking import Checks, label_of
+from bicycle_runtime.pipelines.connector_keys import CollectionSource, KafkaSource
+from bicycle_runtime.pipelines.connectors import sink_of, source_of
+from bicycle_runtime.pipelines.edges import Input
+from bicycle_runtime.pipelines.joins import joined
+from bicycle_runtime.pipelines.lookup_files import LookupInFile
+from bicycle_runtime.pipelines.named_functions import (
+    FunctionMissingError,
+    found_function,
+    is_process,
+)
+from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
+from bicycle_runtime.pipelines.record_functions import (
+    ClockTrigger,
+    CountRow,
+    CountText,
+    FieldKey,
+    FirstOfKey,
+    LateRow,
+    RecordKey,
+    RunningRow,
+    SplitBy,
+    TimeOf,
+    WindowRow,
+    WithMessage,
+    lower_text,
+)
+from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
+from bicycle_sdk import ProcessFunction, StreamEnvironment
+from bicycle_sdk.aggregations import SplitFunction, everything
+from bicycle_sdk.failures import error_policy, retry
+from bicycle_sdk.graph import ErrorAction, ErrorPolicy, RestartStrategy
+from bicycle_sdk.settings import VertexSettings
+from bicycle_sdk.streams import KeyedStream
+from bicycle_sdk.time import WatermarkStrategy
+from bicycle_sdk.windows.triggers import PurgingTrigger
+
+__all__ = ["build_pipeline"]
+
+_LATE = "late"
+_WINDOW_MS = 5_000
+# These do nothing that can fail for a record.
+_NEVER_FAIL = frozenset({"union", "rate_limit"})
+
+
+def build_pipeline(env: StreamEnvironment, pipeline: CheckedPipeline) -> None:
+    """Add the streams of a pipeline to an environment.
+
+    Raises:
+        PIPELINE_INVALID: a function that it names is not there.
+        StreamDefinitionError: a call is not possible.
+    """
+    settings = pipeline.settings
+    env.set_parallelism(settings.parallelism)
+    if settings.max_parallelism is not None:
+        env.set_max_parallelism(settings.max_parallelism)
+    env.set_checkpoint_interval(settings.checkpoint_interval_ms)
+    env.set_runtime_mode(settings.mode)
+    attempts, delay_ms = settings.max_restarts, settings.restart_delay_ms
+    env.set_restart_strategy(
+        RestartStrategy.fixed_delay(max_attempts=attempts, delay_ms=delay_ms)
+        if attempts
+        else RestartStrategy.none()
+    )
+    for key, value in settings.properties.items():
+        env.set_property(key, value)
+    _Building(env, pipeline).build()
+
+
+class _Building:
+    """The streams behind the nodes that were made; those of side outputs are found by both."""
+
+    def __init__(self, env: StreamEnvironment, pipeline: CheckedPipeline) -> None:
+        self._env = env
+        self._pipeline = pipeline
+        self._checks = Checks(pipeline.document)
+        self._streams: dict[str, Any] = {}
+        self._side_outputs: dict[tuple[str, str], Any] = {}
+        self._timed: set[str] = set()
+        self._tags = {
+            (each.node, each.output)
+            for node in pipeline.nodes
+            for each in node.inputs
+            if each.output is not None
+        }
+
+    def build(self) -> None:
+        for node in self._pipeline.nodes:
+            self._build(node)
+        self._checks.raise_problems()
+
+    def _build(self, node: Node) -> None:
+        """Add one node; a function that is missing is told later, with all that are."""
+        count = len(self._env.vertices)
+        if any(each.node not in self._streams for each in node.inputs):
+            return
+        try:
+            stream = _MAKERS[node.operator](self, node)
+        except FunctionMissingError as error:
+            config = "config" if node.path[0] == "vertices" else ""
+            path = (*node.path, *([config] if config else []), "function")
+            self._checks.note(path, f"unsupported {label_of(path)}: {error}")
+            return
+        self._streams[node.id] = stream
+        if node.operator == "time" or any(each.node in self._timed for each in node.inputs):
+            self._timed.add(node.id)
+        document = self._pipeline.document
+        place = f"{document.file}:{document.key_position(node.path).line}"
+        for vertex in self._env.vertices[count:]:
+            vertex.place = place
+
+    # --- inputs and settings -----------------------------------------------------------------
+
+    def _input(self, node: Node, index: int = 0) -> Any:
+        """Return the stream that a node takes, on its way as the edge says."""
+        given = node.inputs[index]
+        stream = self._streams[given.node] if given.output is None else self._side_output(given)
+        match given.partition:
+            case "forward":
+                return stream
+            case "hash":
+                if isinstance(stream, KeyedStream) or node.operator in ("key_by", "count"):
+                    return stream
+                return stream.key_by(RecordKey()).uid(f"{node.id}-by")
+            case "global":
+                return stream.global_()
+            case word:
+                return getattr(stream, word)()
+
+    def _side_output(self, given: Input) -> Any:
+        assert given.output is not None
+        found = self._side_outputs.get((given.node, given.output))
+        if found is None:
+            source = self._streams[given.node]
+            found = source.side_output(given.output).uid(f"{given.node}-{given.output}")
+        self._side_outputs[given.node, given.output] = found
+        return found
+
+    def _keyed(self, node: Node) -> Any:
+        """Return the input with keys: one for all records where it has none."""
+        stream = self._input(node)
+        if isinstance(stream, KeyedStream):
+            return stream
+        return stream.key_by(everything).uid(f"{node.id}-key")
+
+    def _set(self, stream: Any, node: Node, *, suffix: str = "") -> Any:
+        """Give a vertex its id, and what the node says of it; return the stream behind it."""
+        settings: VertexSettings = stream
+        settings.uid(node.id + suffix)
+        settings.name(f"{node.name or node.id}{suffix}")
+        if node.parallelism is not None:
+            settings.set_parallelism(node.parallelism)
+        if node.on_error is not None and node.operator not in _NEVER_FAIL:
+            policy, rate = _policy(node.on_error)
+            settings.on_error(policy, max_error_rate=rate)
+        return stream
+
+    # --- sources, sinks, time ----------------------------------------------------------------
+
+    def _source(self, node: Node) -> Any:
+        stream = self._set(self._env.add_source(source_of(node.spec)), node)
+        if isinstance(node.spec, KafkaSource) and node.spec.format == "any":
+            stream = self._set(stream.process(WithMessage()), node, suffix="-message")
+        return stream
+
+    def _sink(self, node: Node) -> Any:
+        return self._set(self._input(node).sink_to(sink_of(node.spec)), node)
+
+    def _time(self, node: Node) -> Any:
+        spec = node.spec
+        strategy: WatermarkStrategy[Any] = WatermarkStrategy.bounded_out_of_orderness(
+            duration_ms(spec.allowed_lateness)
+        )
+        idle_ms = duration_ms(spec.idle_timeout)
+        strategy = strategy.with_idle_timeout(idle_ms or None)
+        field = spec.field or self._field_of_source(node)
+        if field is not None:
+            strategy = strategy.with_timestamps(TimeOf(field))
+        return self._set(self._input(node).assign_timestamps(strategy), node)
+
+    def _field_of_source(self, node: Node) -> str | None:
+        """Return the field with the time, where the source before does not read it itself."""
+        before = next(each for each in self._pipeline.nodes if each.id == node.inputs[0].node)
+        is_unread = isinstance(before.spec, (KafkaSource, CollectionSource))
+        return before.spec.time_field if is_unread else None
+
+    # --- record by record --------------------------------------------------------------------
+
+    def _map(self, node: Node) -> Any:
+        return self._called(node, MAPS, "map")
+
+    def _flat_map(self, node: Node) -> Any:
+        return self._called(node, FLAT_MAPS, "flat_map")
+
+    def _called(self, node: Node, words: Mapping[str, Any], call: str) -> Any:
+        default = next(iter(words)) if call == "flat_map" else "identity"
+        name = node.spec.function or default
+        function = words[name] if name in words else found_function(name)
+        return self._set(self._with_function(node, function, call), node)
+
+    def _with_function(self, node: Node, function: Any, call: str) -> Any:
+        stream = self._input(node)
+        if not is_process(function):
+            return getattr(stream, call)(function)
+        if isinstance(function, ProcessFunction):
+            return stream.process_fn(function)
+        return stream.process(function)
+
+    def _filter(self, node: Node) -> Any:
+        spec = node.spec
+        if spec.function is not None:
+            function = found_function(spec.function)
+        else:
+            value = "" if spec.value is None else _text(spec.value)
+            function = Keep(spec.predicate or "non_empty", value, spec.field)
+        return self._set(self._with_function(node, function, "filter"), node)
+
+    def _process(self, node: Node) -> Any:
+        function = found_function(node.spec.function or node.name or node.id)
+        if not is_process(function):
+            raise FunctionMissingError("it is no function class of process; use map for it")
+        return self._set(self._with_function(node, function, "process"), node)
+
+    def _rate_limit(self, node: Node) -> Any:
+        limited = self._input(node).rate_limit(node.spec.per_second, burst=node.spec.burst)
+        return self._set(limited, node)
+
+    def _union(self, node: Node) -> Any:
+        first, *others = (self._input(node, index) for index in range(len(node.inputs)))
+        return self._set(first.union(*others), node)
+
+    def _split(self, node: Node) -> Any:
+        spec = node.spec
+        function = SplitFunction(SplitBy(spec.field, spec.outputs, spec.default))
+        return self._set(self._input(node).process_fn(function), node)
+
+    def _enrich(self, node: Node) -> Any:
+        return self._set(self._input(node).process(LookupInFile(node.spec)), node)
+
+    # --- by key ------------------------------------------------------------------------------
+
+    def _key_by(self, node: Node) -> Any:
+        spec = node.spec
+        selector: Callable[[Any], Any] = RecordKey()
+        if spec.function is not None:
+            selector = found_function(spec.function)
+        elif spec.field is not None or spec.fields is not None:
+            selector = FieldKey(spec.fields or [spec.field])
+        return self._set(self._input(node).key_by(selector), node)
+
+    def _dedup(self, node: Node) -> Any:
+        spec = node.spec
+        keyed = self._input(node).key_by(FieldKey(spec.fields)).uid(f"{node.id}-key")
+        ttl_ms = None if spec.within is None else duration_ms(spec.within)
+        return self._set(keyed.process_fn(FirstOfKey(ttl_ms)), node)
+
+    def _count(self, node: Node) -> Any:
+        stream = self._input(node)
+        if isinstance(stream, KeyedStream):
+            counted = self._set(stream.count(), node)
+            return self._set(counted.map(CountRow()), node, suffix="-rows")
+        keyed = stream.key_by(lower_text).uid(f"{node.id}-key")
+        counted = self._set(keyed.count(), node)
+        return self._set(counted.map(CountText()), node, suffix="-rows")
+
+    def _reduce(self, node: Node) -> Any:
+        spec, keyed = node.spec, self._keyed(node)
+        if spec.function is not None:
+            return self._set(keyed.reduce(found_function(spec.function)), node)
+        function = aggregate_of(spec.agg, spec.agg_field)
+        running = self._set(keyed.aggregate(function), node)
+        row = RunningRow(result_names(spec)[0])
+        return self._set(running.map(row), node, suffix="-rows")
+
+    def _window(self, node: Node) -> Any:
+        spec = node.spec
+        windowed = self._windowed(node)
+        if spec.keep is not None:
+            windowed = windowed.allowed_lateness(duration_ms(spec.keep))
+        has_late = (node.id, _LATE) in self._tags
+        if has_late:
+            windowed = windowed.late_to(_LATE)
+        functions = [aggregate_of(agg, field) for _, agg, field in _wanted(spec)]
+        results = self._set(windowed.aggregate(*functions), node)
+        if has_late:
+            late = results.side_output(_LATE).uid(f"{node.id}-{_LATE}-records")
+            rows = late.map(LateRow()).uid(f"{node.id}-{_LATE}")
+            self._side_outputs[node.id, _LATE] = rows
+        row = WindowRow(result_names(spec))
+        return self._set(results.map(row), node, suffix="-rows")
+
+    def _windowed(self, node: Node) -> Any:
+        spec, keyed = node.spec, self._keyed(node)
+        offset = 0 if spec.offset is None else duration_ms(spec.offset)
+        size_ms = spec.window_ms or _WINDOW_MS if spec.size is None else duration_ms(spec.size)
+        match spec.type:
+            case "tumbling":
+                if not any(each.node in self._timed for each in node.inputs):
+                    trigger = PurgingTrigger(ClockTrigger(size_ms))
+                    return keyed.global_window().trigger(trigger)
+                return keyed.tumbling_window(size_ms, offset=offset)
+            case "sliding":
+                return keyed.sliding_window(size_ms, duration_ms(spec.slide), offset=offset)
+            case "session":
+                return keyed.session_window(duration_ms(spec.gap))
+            case "count":
+                return keyed.count_window(spec.records, spec.every)
+        raise AssertionError(spec.type)
+
+    def _join(self, node: Node) -> Any:
+        left, right = (
+            self._input(node, index).key_by(FieldKey(node.spec.on)).uid(f"{node.id}-{side}")
+            for index, side in enumerate(("left", "right"))
+        )
+        late_to = _LATE if (node.id, _LATE) in self._tags else None
+        return self._set(joined(node.spec, left, right, late_to=late_to), node)
+
+
+_MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
+    "source": _Building._source,
+    "sink": _Building._sink,
+    "time": _Building._time,
+    "map": _Building._map,
+    "flat_map": _Building._flat_map,
+    "filter": _Building._filter,
+    "process": _Building._process,
+    "rate_limit": _Building._rate_limit,
+    "union": _Building._union,
+    "split": _Building._split,
+    "enrich": _Building._enrich,
+    "key_by": _Building._key_by,
+    "dedup": _Building._dedup,
+    "count": _Building._count,
+    "reduce": _Building._reduce,
+    "window": _Building._window,
+    "join": _Building._join,
+}
+
+
+def _wanted(spec: Any) -> list[tuple[str, str, str | None]]:
+    """Return name, word and field of each aggregate of a window."""
+    if spec.aggregates is not None:
+        return [(each.name, each.agg, each.field) for each in spec.aggregates]
+    return [(result_names(spec)[0], spec.agg, spec.agg_field)]
+
+
+def _policy(rule: str | ErrorRule) -> tuple[ErrorPolicy, float | None]:
+    """Return a rule as the SDK has it, and the share of errors that ends the job."""
+    if isinstance(rule, str):
+        return ErrorPolicy(action=ErrorAction(rule)), None
+    policy = error_policy(ErrorPolicy(action=ErrorAction(rule.action)))
+    if rule.retries:
+        backoff = timedelta(milliseconds=duration_ms(rule.backoff))
+        policy = retry(rule.retries, backoff=backoff).then(policy)
+    return policy, rule.max_error_rate
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,119 @@
+"""The functions that pipelines name by a word: on texts, and on the text of a field.
+
+They are imported by workers, and hold nothing but what the file says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+__all__ = ["FILTERS", "FLAT_MAPS", "MAPS", "FilterWord", "Keep", "text_of"]
+
+
+def text_of(record: Any) -> str:
+    """Return a record as text: texts as they are, anything else as JSON.
+
+    Example:
+        >>> text_of("ada"), text_of({"a": 1}), text_of(None)
+        ('ada', '{"a":1}', '')
+    """
+    if isinstance(record, str):
+        return record
+    return "" if record is None else msgspec.json.encode(record).decode()
+
+
+def uppercase(record: Any) -> str:
+    """Return the text in upper case."""
+    return text_of(record).upper()
+
+
+def lowercase(record: Any) -> str:
+    """Return the text in lower case."""
+    return text_of(record).lower()
+
+
+def word_count(record: Any) -> str:
+    """Return the text with its number of words.
+
+    Example:
+        >>> word_count("to be or")
+        'to be or -> 3 words'
+    """
+    text = text_of(record)
+    return f"{text} -> {len(text.split())} words"
+
+
+def reverse(record: Any) -> str:
+    """Return the text backwards."""
+    return text_of(record)[::-1]
+
+
+def identity(record: Any) -> Any:
+    """Return the record."""
+    return record
+
+
+def split_words(record: Any) -> list[str]:
+    """Return the words between white space."""
+    return text_of(record).split()
+
+
+def split_lines(record: Any) -> list[str]:
+    """Return the lines."""
+    return text_of(record).splitlines()
+
+
+def split_csv(record: Any) -> list[str]:
+    """Return what stands between commas, without white space around it."""
+    return [part.strip() for part in text_of(record).split(",")]
+
+
+MAPS: Mapping[str, Callable[[Any], Any]] = {
+    "uppercase": uppercase,
+    "lowercase": lowercase,
+    "word_count": word_count,
+    "reverse": reverse,
+    "identity": identity,
+}
+FLAT_MAPS: Mapping[str, Callable[[Any], list[str]]] = {
+    "split_words": split_words,
+    "split_lines": split_lines,
+    "split_csv": split_csv,
+}
+
+
+class FilterWord(NamedTuple):
+    """What a predicate asks of a text, and whether it compares with a value."""
+
+    holds: Callable[[str, str], bool]
+    needs_value: bool = True
+
+
+FILTERS: Mapping[str, FilterWord] = {
+    "non_empty": FilterWord(lambda text, _value: bool(text.strip()), needs_value=False),
+    "contains": FilterWord(lambda text, value: value in text),
+    "starts_with": FilterWord(str.startswith),
+    "ends_with": FilterWord(str.endswith),
+    "min_length": FilterWord(lambda text, value: len(text.encode()) >= int(value)),
+    "equals": FilterWord(lambda text, value: text == value),
+    "exists": FilterWord(lambda _text, _value: True, needs_value=False),
+}
+
+
+class Keep:
+    """A predicate of the text of a record, or of one of its fields; a missing field has none."""
+
+    __slots__ = ("field", "predicate", "value")
+
+    def __init__(self, predicate: str, value: str, field: str | None) -> None:
+        self.predicate, self.value, self.field = predicate, value, field
+
+    def __call__(self, record: Any) -> bool:
+        if self.field is not None:
+            record = record.get(self.field) if isinstance(record, dict) else None
+            if record is None:
+                return False
+        return FILTERS[self.predicate].holds(text_of(record), self.value)

@@ -1,0 +1,289 @@
+"""Everything that is wrong with a table of a pipeline, with where it stands and what was meant.
+
+Checks follow the declared types (``msgspec.inspect``), and go on behind a problem, so that all of
+them are told at once. A table without problems becomes its struct.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import inspect
+
+from bicycle_runtime.base.quantities import amount
+from bicycle_runtime.pipelines.documents import Document, KeyPath, Position
+from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
+from bicycle_runtime.pipelines.values import duration_ms
+
+__all__ = ["Checks", "Problem", "label_of", "likely"]
+
+S = TypeVar("S", bound=msgspec.Struct)
+_TIMES = "a time such as 250ms, 10s, 5m, 1h"
+_SHOWN_MAX = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong, and where it stands."""
+
+    key: str
+    text: str
+    line: int
+    column: int
+
+
+class Checks:
+    """The problems of one document.
+
+    Args:
+        document: What is checked.
+    """
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.problems: list[Problem] = []
+
+    def note(self, path: KeyPath, text: str, *, at_key: bool = False) -> None:
+        """Take note of a problem at a path."""
+        find = self.document.key_position if at_key else self.document.value_position
+        place = find(path)
+        self._add(path, text, place)
+
+    def missing(self, path: KeyPath, text: str) -> None:
+        """Take note of a key that is not there: it is told where its table begins."""
+        self._add(path, text, self.document.key_position(path[:-1]))
+
+    def raise_problems(self) -> None:
+        """Raise all problems, in the order of the text, as one error.
+
+        Raises:
+            PIPELINE_INVALID: there are some.
+        """
+        if not self.problems:
+            return
+        found = sorted(self.problems, key=lambda each: (each.line, each.column))
+        file = self.document.file
+        lines = [f"  {file}:{each.line}:{each.column}: {each.text}" for each in found]
+        raise PIPELINE_INVALID(
+            file=file,
+            count_text=amount(len(found), "problem"),
+            listing="\n".join(lines),
+            problems=[
+                {"line": each.line, "column": each.column, "key": each.key, "text": each.text}
+                for each in found
+            ],
+        )
+
+    def table(self, data: Any, kind: type[S], path: KeyPath, *, of: str = "") -> S | None:
+        """Check a table and return it as its struct; None where something is wrong.
+
+        Args:
+            data: What stands there.
+            kind: What it must be.
+            path: Where it stands.
+            of: What it belongs to, as messages say it: ``file source``.
+        """
+        before = len(self.problems)
+        self._struct(data, inspect.type_info(kind), path, of)
+        if len(self.problems) > before:
+            return None
+        return msgspec.convert(data, kind, strict=False)
+
+    def word(self, value: Any, known: Iterable[str], path: KeyPath, *, what: str) -> str | None:
+        """Check one word of a closed set; messages call it ``what``."""
+        words = sorted(known)
+        if isinstance(value, str) and value in words:
+            return value
+        self.note(path, f"unsupported {what}: {_shown(value)}; {_one_of(str(value), words)}")
+        return None
+
+    def unknown(self, key: str, known: Iterable[str], path: KeyPath) -> None:
+        """Take note of a key that nobody knows."""
+        text = f"unknown key {label_of((*path, key))}; {_one_of(key, sorted(known))}"
+        self.note((*path, key), text, at_key=True)
+
+    def _add(self, path: KeyPath, text: str, place: Position) -> None:
+        found = Problem(key=label_of(path), text=text, line=place.line, column=place.column)
+        self.problems.append(found)
+
+    def _struct(self, data: Any, info: Any, path: KeyPath, of: str) -> None:
+        if not isinstance(data, dict):
+            self.note(path, f"{label_of(path)} is {_shown(data)}; expected a table of keys")
+            return
+        fields = {each.encode_name: each for each in info.fields}
+        for key in data:
+            if key not in fields:
+                self.unknown(key, fields, path)
+        for name, each in fields.items():
+            if name in data and not (data[name] is None and not each.required):
+                self._value(data[name], each.type, (*path, name))
+            elif each.required:
+                suffix = f" for {of}" if of else ""
+                self.missing((*path, name), f"{label_of((*path, name))} must be set{suffix}")
+
+    def _value(self, data: Any, info: Any, path: KeyPath) -> None:
+        if isinstance(info, inspect.Metadata):
+            if (info.extra or {}).get("kind") == "duration":
+                self._duration(data, path)
+                return
+            self._value(data, info.type, path)
+        elif isinstance(info, inspect.UnionType):
+            self._union(data, info, path)
+        elif isinstance(info, inspect.StructType):
+            self._struct(data, info, path, "")
+        elif isinstance(info, inspect.ListType):
+            self._list(data, info, path)
+        elif isinstance(info, inspect.DictType):
+            self._dict(data, info, path)
+        elif isinstance(info, inspect.LiteralType):
+            if data not in info.values:
+                words = [str(value) for value in info.values]
+                self.note(
+                    path,
+                    f"unsupported {label_of(path)}: {_shown(data)}; {_one_of(str(data), words)}",
+                )
+        elif not isinstance(info, inspect.AnyType):
+            self._scalar(data, info, path)
+
+    def _union(self, data: Any, info: Any, path: KeyPath) -> None:
+        """Check against the member that the data looks like."""
+        members = [each for each in info.types if not isinstance(each, inspect.NoneType)]
+        tables = [each for each in members if isinstance(_plain(each), inspect.StructType)]
+        lists = [each for each in members if isinstance(_plain(each), inspect.ListType)]
+        chosen = [each for each in members if each not in tables and each not in lists]
+        if isinstance(data, dict):
+            chosen = tables or [e for e in members if isinstance(_plain(e), inspect.DictType)]
+        elif isinstance(data, list):
+            chosen = lists
+        elif len(chosen) > 1:
+            chosen = [each for each in chosen if _fits(data, _plain(each))][:1]
+        if len(chosen) == 1:
+            self._value(data, chosen[0], path)
+        else:
+            expected = " or ".join(_expected(_plain(each)) for each in members)
+            self.note(path, f"{label_of(path)} is {_shown(data)}; expected {expected}")
+
+    def _list(self, data: Any, info: Any, path: KeyPath) -> None:
+        if not isinstance(data, list):
+            self.note(path, f"{label_of(path)} is {_shown(data)}; expected a list")
+            return
+        if info.min_length is not None and len(data) < info.min_length:
+            self.note(path, f"{label_of(path)} is empty")
+        for index, item in enumerate(data):
+            self._value(item, info.item_type, (*path, index))
+
+    def _dict(self, data: Any, info: Any, path: KeyPath) -> None:
+        if not isinstance(data, dict):
+            self.note(path, f"{label_of(path)} is {_shown(data)}; expected a table of keys")
+            return
+        for key, item in data.items():
+            self._value(item, info.value_type, (*path, key))
+
+    def _duration(self, data: Any, path: KeyPath) -> None:
+        try:
+            if isinstance(data, bool) or not isinstance(data, (str, int, float)):
+                raise ValueError
+            duration_ms(data)
+        except ValueError:
+            self.note(path, f"{label_of(path)} is {_shown(data)}; expected {_TIMES}")
+
+    def _scalar(self, data: Any, info: Any, path: KeyPath) -> None:
+        if not _fits(data, info):
+            text = f"{label_of(path)} is {_shown(data)}; expected {_expected(info)}"
+            self.note(path, text)
+        elif isinstance(info, inspect.StrType):
+            if info.min_length and not data:
+                self.note(path, f"{label_of(path)} must be set: it is empty")
+        elif isinstance(info, (inspect.IntType, inspect.FloatType)):
+            low, high = info.ge, info.le
+            number = float(data)
+            if (low is not None and number < low) or (high is not None and number > high):
+                bounds = f"{low}..{high}" if high is not None else f"{low} or more"
+                self.note(path, f"{label_of(path)} is {_shown(data)}; expected {bounds}")
+
+
+def label_of(path: KeyPath) -> str:
+    """Return a path as people read it.
+
+    Example:
+        >>> label_of(("vertices", 0, "config", "function"))
+        'vertices[0].config.function'
+    """
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def likely(word: str, known: Iterable[str]) -> str | None:
+    """Return the known word that was probably meant.
+
+    Example:
+        >>> likely("tumblng", ["tumbling", "sliding"])
+        'tumbling'
+    """
+    found = difflib.get_close_matches(word, list(known), n=1)
+    return found[0] if found else None
+
+
+def _one_of(word: str, known: list[str]) -> str:
+    near = likely(word, known)
+    hint = f"did you mean {near!r}? " if near else ""
+    return f"{hint}known: {', '.join(known)}"
+
+
+def _plain(info: Any) -> Any:
+    return info.type if isinstance(info, inspect.Metadata) else info
+
+
+def _fits(data: Any, info: Any) -> bool:
+    """Tell whether a value is of a plain type; numbers may be written as text."""
+    if isinstance(info, inspect.UnionType):
+        return any(_fits(data, _plain(each)) for each in info.types)
+    if isinstance(info, inspect.BoolType):
+        return isinstance(data, bool) or data in ("true", "false")
+    if isinstance(info, (inspect.IntType, inspect.FloatType)):
+        kind = int if isinstance(info, inspect.IntType) else float
+        return not isinstance(data, bool) and _is_number(data, kind)
+    if isinstance(info, (inspect.StrType, inspect.LiteralType)):
+        return isinstance(data, str)
+    return isinstance(info, inspect.NoneType) and data is None
+
+
+def _is_number(data: Any, kind: type[int] | type[float]) -> bool:
+    if isinstance(data, str):
+        try:
+            kind(data)
+        except ValueError:
+            return False
+        return True
+    return isinstance(data, (int, kind))
+
+
+_NAMES: Mapping[type, str] = {
+    inspect.BoolType: "true or false",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.StrType: "a text",
+    inspect.ListType: "a list",
+    inspect.DictType: "a table of keys",
+    inspect.StructType: "a table of keys",
+    inspect.NoneType: "nothing",
+}
+
+
+def _expected(info: Any) -> str:
+    if isinstance(info, inspect.LiteralType):
+        return ", ".join(map(str, info.values))
+    if isinstance(info, inspect.UnionType):
+        return _TIMES
+    return _NAMES.get(type(info), "something else")
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) and value else repr(value)
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"

@@ -1,0 +1,232 @@
+"""The text of a pipeline as plain data, with the line and column of each key and value.
+
+Both notations become the same data. YAML is taken as its core schema says, without the surprises of
+older versions: ``no`` and ``on`` are texts, ``12:30`` and dates are texts, a key stands once.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Any, ClassVar, Literal, NamedTuple
+
+from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
+from bicycle_runtime.pipelines.toml_places import toml_places
+from bicycle_sdk.errors import BicycleError
+
+__all__ = [
+    "Document",
+    "KeyPath",
+    "Notation",
+    "Position",
+    "job_name",
+    "notation_of",
+    "read_document",
+]
+
+Notation = Literal["toml", "yaml"]
+KeyPath = tuple[str | int, ...]
+
+_NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
+_NODE_COUNT_MAX = 100_000
+_DEPTH_MAX = 50
+_TOML_PLACE = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
+
+
+class Position(NamedTuple):
+    """A place in a text; both count from 1."""
+
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A pipeline as it was written: ``keys`` and ``values`` tell where a path begins."""
+
+    file: str
+    notation: Notation
+    data: dict[str, Any]
+    keys: Mapping[KeyPath, Position] = field(default_factory=dict)
+    values: Mapping[KeyPath, Position] = field(default_factory=dict)
+
+    def key_position(self, path: KeyPath) -> Position:
+        """Return where a key stands, or the nearest one around it."""
+        return self._position(path, self.keys)
+
+    def value_position(self, path: KeyPath) -> Position:
+        """Return where a value stands, or the nearest one around it."""
+        return self._position(path, self.values)
+
+    def _position(self, path: KeyPath, first: Mapping[KeyPath, Position]) -> Position:
+        while path:
+            found = first.get(path) or self.keys.get(path) or self.values.get(path)
+            if found is not None:
+                return found
+            path = path[:-1]
+        return Position(1, 1)
+
+
+def notation_of(file: str) -> Notation | None:
+    """Return the notation of a file by its name; None for a name that is no pipeline's.
+
+    Example:
+        >>> notation_of("jobs/clicks.toml"), notation_of("clicks.yml"), notation_of("clicks.py")
+        ('toml', 'yaml', None)
+    """
+    return _NOTATIONS.get(PurePath(file).suffix)
+
+
+def job_name(document: Document) -> str:
+    """Return what the job is called: by its file, where it says nothing itself."""
+    name = document.data.get("name")
+    return name if isinstance(name, str) and name else PurePath(document.file).stem
+
+
+def read_document(text: str, *, file: str, notation: Notation) -> Document:
+    """Read the text of a pipeline.
+
+    Args:
+        text: The text.
+        file: Its name, for errors.
+        notation: How it is written.
+
+    Raises:
+        PIPELINE_UNREADABLE: it is not what the notation allows.
+    """
+    return _read_toml(text, file) if notation == "toml" else _read_yaml(text, file)
+
+
+def _read_toml(text: str, file: str) -> Document:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        match = _TOML_PLACE.fullmatch(str(error))
+        line = int(match["line"] or text.count("\n") + 1) if match else 1
+        problem = match["text"] if match else str(error)
+        raise _unreadable(file, line, f"this is no TOML: {problem}") from error
+    keys, values = toml_places(text)
+    places = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
+    own_keys, own_values = places
+    return Document(file=file, notation="toml", data=_plain(data), keys=own_keys, values=own_values)
+
+
+def _plain(value: Any) -> Any:
+    """Return data of TOML as JSON has it: times are texts."""
+    match value:
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case list():
+            return [_plain(item) for item in value]
+        case datetime.datetime() | datetime.date() | datetime.time():
+            return value.isoformat()
+        case _:
+            return value
+
+
+def _read_yaml(text: str, file: str) -> Document:
+    # Slow to import, and needed for this notation alone.
+    import yaml
+
+    try:
+        loader = _loader_class()(text)
+        root = loader.get_single_node()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        problem = error.problem or "it cannot be read"
+        raise _unreadable(
+            file, mark.line + 1 if mark else 1, f"this is no YAML: {problem}"
+        ) from error
+    except yaml.YAMLError as error:
+        raise _unreadable(file, 1, f"this is no YAML: {error}") from error
+    reading = _YamlReading(file, loader)
+    data = {} if root is None else reading.value(root, ())
+    if not isinstance(data, dict):
+        raise _unreadable(file, 1, "the whole is no mapping of keys")
+    return Document(file=file, notation="yaml", data=data, keys=reading.keys, values=reading.values)
+
+
+def _loader_class() -> Any:
+    """Return a loader whose plain scalars are those of YAML 1.2's core schema."""
+    # Slow to import, and needed for this notation alone.
+    import yaml
+
+    class CoreLoader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no types
+        """Reads nodes with positions; ``yes``, ``12:30`` and dates are texts."""
+
+        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+    for tag, pattern, first in (
+        ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        ("int", r"[-+]?[0-9]+", "-+0123456789"),
+        ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+0123456789."),
+    ):
+        CoreLoader.add_implicit_resolver(
+            f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first)
+        )
+    return CoreLoader
+
+
+class _YamlReading:
+    """The nodes of a document as data; what is too large or too deep is refused."""
+
+    def __init__(self, file: str, loader: Any) -> None:
+        self._file = file
+        self._loader = loader
+        self._count = 0
+        self.keys: dict[KeyPath, Position] = {}
+        self.values: dict[KeyPath, Position] = {}
+
+    def value(self, node: Any, path: KeyPath) -> Any:
+        position = Position(node.start_mark.line + 1, node.start_mark.column + 1)
+        self.values[path] = position
+        self._count += 1
+        if self._count > _NODE_COUNT_MAX or len(path) > _DEPTH_MAX:
+            raise _unreadable(self._file, position.line, "it is too large, or refers to itself")
+        if node.id == "mapping":
+            return self._mapping(node, path)
+        if node.id == "sequence":
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        return self._scalar(node)
+
+    def _mapping(self, node: Any, path: KeyPath) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if key_node.id != "scalar":
+                raise _unreadable(self._file, line, "a key is no text")
+            key = str(key_node.value)
+            if key in found:
+                raise _unreadable(self._file, line, f"the key {key!r} is given twice")
+            self.keys[(*path, key)] = Position(line, key_node.start_mark.column + 1)
+            found[key] = self.value(value_node, (*path, key))
+        return found
+
+    def _scalar(self, node: Any) -> Any:
+        kind = node.tag.removeprefix("tag:yaml.org,2002:")
+        text = str(node.value)
+        match kind:
+            case "str":
+                return text
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return int(text)
+            case "float":
+                return float(text)
+            case _:
+                line = node.start_mark.line + 1
+                raise _unreadable(self._file, line, f"the tag {node.tag!r} is not known")
+
+
+def _unreadable(file: str, line: int, problem: str) -> BicycleError:
+    return PIPELINE_UNREADABLE(
+        file=f"{file}:{line}", problem=problem, hint="correct the line; nothing was started"
+    )

@@ -1,0 +1,129 @@
+"""Edges between the vertices of a pipeline: who takes records from whom, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from bicycle_runtime.pipelines.checking import Checks, likely
+from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.pipelines.model import Edge
+
+__all__ = ["Input", "check_edges"]
+
+_INPUTS_MAX: Mapping[str, int] = {"source": 0, "join": 2, "union": 1_000}
+_INPUTS_MIN: Mapping[str, int] = {"source": 0, "join": 2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Input:
+    """What a node takes: the records of another one, or of one of its side outputs."""
+
+    node: str
+    partition: str = "forward"
+    output: str | None = None
+
+
+T = TypeVar("T", bound=Any)
+
+
+def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: Any) -> list[T]:
+    """Return the nodes with their inputs, each behind those that it takes records from.
+
+    Args:
+        checks: Takes the problems.
+        nodes: The nodes that have no problems themselves.
+        known: Ids of all vertices, those with problems too.
+        edges: What stands under ``edges``.
+    """
+    by_id = {node.id: node for node in nodes}
+    ids = set(known)
+    inputs: dict[str, list[Input]] = {node.id: [] for node in nodes}
+    senders: set[str] = set()
+    for index, data in enumerate(edges if isinstance(edges, list) else []):
+        if not isinstance(data, dict):
+            continue
+        path: KeyPath = ("edges", index)
+        ends = [data.get("from"), data.get("to")]
+        for key, end in zip(("from", "to"), ends, strict=True):
+            if isinstance(end, str) and end not in ids:
+                _unknown(checks, end, ids, (*path, key))
+        source, target = by_id.get(ends[0]), by_id.get(ends[1])
+        senders.add(str(ends[0]))
+        if source is not None and target is not None:
+            _check_output(checks, source, data.get("output"), path)
+            inputs[target.id].append(_input(data))
+    for node in nodes:
+        _check_counts(checks, node, len(inputs[node.id]), is_read=node.id in senders)
+    found = [replace(node, inputs=tuple(inputs[node.id])) for node in nodes]
+    return _ordered(checks, found)
+
+
+def _input(data: Mapping[str, Any]) -> Input:
+    default = Edge(from_="-", to="-")
+    return Input(
+        node=data["from"],
+        partition=str(data.get("partition") or default.partition),
+        output=data.get("output"),
+    )
+
+
+def _unknown(checks: Checks, end: str, ids: set[str], path: KeyPath) -> None:
+    near = likely(end, sorted(ids))
+    hint = f"; did you mean {near!r}?" if near else ""
+    checks.note(path, f"there is no vertex {end!r}{hint}")
+
+
+def _check_output(checks: Checks, source: Any, output: Any, path: KeyPath) -> None:
+    if source.operator == "split":
+        if output is None:
+            checks.missing((*path, "output"), f"output must be set: {source.id!r} is a split")
+        elif source.spec.outputs is not None:
+            known = {*source.spec.outputs, *([source.spec.default] * bool(source.spec.default))}
+            if output not in known:
+                names = ", ".join(sorted(known))
+                checks.note((*path, "output"), f"{source.id!r} has the outputs {names}")
+    elif output is not None and (source.operator not in ("window", "join") or output != "late"):
+        text = f"{source.id!r} has no output {output!r}: windows and joins have the output late"
+        checks.note((*path, "output"), text)
+
+
+def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool) -> None:
+    low = _INPUTS_MIN.get(node.operator, 1)
+    high = _INPUTS_MAX.get(node.operator, 1)
+    if count < low:
+        needed = "two inputs: two edges" if low == 2 else "an input: an edge"
+        checks.note(node.path, f"{node.id!r} needs {needed} to it")
+    elif count > high:
+        limit = "no input" if high == 0 else f"{high} input{'s' if high > 1 else ''}"
+        checks.note(
+            node.path,
+            f"{node.id!r} has {count} inputs and takes {limit}; a union joins several",
+        )
+    if node.operator == "sink" and is_read:
+        checks.note(node.path, f"the sink {node.id!r} gives no records, and an edge begins there")
+    if node.operator != "sink" and not is_read:
+        checks.note(
+            node.path, f"nothing takes the records of {node.id!r}: an edge from it is missing"
+        )
+
+
+def _ordered(checks: Checks, nodes: list[T]) -> list[T]:
+    """Return the nodes with senders first; a circle is a problem."""
+    left, placed, found = list(nodes), set[str](), list[T]()
+    known = {node.id for node in nodes}
+    while left:
+        ready = [
+            node
+            for node in left
+            if all(each.node in placed or each.node not in known for each in node.inputs)
+        ]
+        if not ready:
+            names = ", ".join(repr(node.id) for node in left)
+            checks.note(left[0].path, f"records go round in a circle: {names}")
+            return found
+        found += ready
+        placed |= {node.id for node in ready}
+        left = [node for node in left if node.id not in placed]
+    return found

@@ -1,0 +1,39 @@
+"""A pipeline as the marked function that extraction knows: it has the text, and reads it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bicycle_runtime.pipelines.building import build_pipeline
+from bicycle_runtime.pipelines.documents import Notation, job_name, read_document
+from bicycle_runtime.pipelines.nodes import check_pipeline
+from bicycle_sdk import StreamEnvironment, bicycle_plugin
+
+__all__ = ["pipeline_job"]
+
+
+def pipeline_job(
+    text: str, *, file: str, notation: Notation
+) -> Callable[[StreamEnvironment], None]:
+    """Return the job of a pipeline.
+
+    Args:
+        text: What the file holds.
+        file: Its name, for errors.
+        notation: How it is written.
+
+    Raises:
+        PIPELINE_UNREADABLE: it is not what the notation allows; checks of keys come when it is
+            built.
+    """
+    document = read_document(text, file=file, notation=notation)
+    description = document.data.get("description")
+
+    @bicycle_plugin(
+        name=job_name(document),
+        description=description if isinstance(description, str) else "",
+    )
+    def pipeline(env: StreamEnvironment) -> None:
+        build_pipeline(env, check_pipeline(document))
+
+    return pipeline

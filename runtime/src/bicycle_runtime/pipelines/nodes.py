@@ -1,0 +1,363 @@
+"""The operators of a pipeline as one list, from whichever form it is written in.
+
+The *short form* has a source, time, steps, a window with what it computes, and a sink; the other
+has vertices and edges. Both become nodes with ids, which are the uids of the graph: so state is
+found again when a file is edited, or brought from one form to the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+import msgspec
+
+from bicycle_runtime.pipelines.checking import Checks
+from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
+from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
+from bicycle_runtime.pipelines.edges import Input, check_edges
+from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
+from bicycle_runtime.pipelines.operator_keys import OPERATORS, KeyBy, Reduce, Time, Window
+from bicycle_runtime.pipelines.rules import check_node
+from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
+
+__all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline"]
+
+_ALIASES: Mapping[str, str] = {"flatmap": "flat_map", "keyby": "key_by"}
+# Names that clients of Kafka, and other systems, have for keys of ours.
+_KAFKA_KEYS: Mapping[str, str] = {
+    "auto.offset.reset": "auto_offset_reset",
+    "bootstrap.servers": "bootstrap_servers",
+    "brokers": "bootstrap_servers",
+    "delivery.guarantee": "guarantee",
+    "group.id": "group_id",
+    "transactional.id.prefix": "transactional_id_prefix",
+    "value.deserializer": "format",
+    "value.serializer": "format",
+}
+_STEP_KEYS = frozenset({"id", "name", "operator", "parallelism", "on_error"})
+_VERTEX_KEYS = frozenset({*_STEP_KEYS, "config", "connector"})
+_TWO_INPUTS = frozenset({"join", "union", "split", "time"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Node:
+    """An operator: ``spec`` is the struct of its keys, ``word`` the kind of a source or sink."""
+
+    id: str
+    operator: str
+    spec: Any
+    path: KeyPath
+    name: str | None = None
+    word: str = ""
+    parallelism: int | None = None
+    on_error: Any = None
+    inputs: tuple[Input, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedPipeline:
+    """A pipeline without a problem; a node stands behind those that it takes records from."""
+
+    name: str
+    description: str
+    settings: Settings
+    nodes: tuple[Node, ...]
+    tests: tuple[Test, ...] = ()
+    document: Document = field(compare=False)
+
+
+def check_pipeline(document: Document) -> CheckedPipeline:
+    """Check everything about a pipeline that needs no plugin.
+
+    Raises:
+        PIPELINE_INVALID: with all that is wrong.
+    """
+    checks = Checks(document)
+    whole = checks.table(document.data, Pipeline, ())
+    nodes: list[Node] = []
+    if isinstance(document.data, dict):
+        reading = _Reading(checks, whole)
+        nodes = reading.nodes()
+    checks.raise_problems()
+    assert whole is not None
+    return CheckedPipeline(
+        name=job_name(document),
+        description=whole.description,
+        settings=whole.config,
+        nodes=tuple(nodes),
+        tests=tuple(whole.test),
+        document=document,
+    )
+
+
+class _Reading:
+    """Finds the nodes; where the whole has problems, it still finds those of its parts."""
+
+    def __init__(self, checks: Checks, whole: Pipeline | None) -> None:
+        self._checks = checks
+        self._data = checks.document.data
+        self._default = None if whole is None else whole.on_error
+        self._ops = None if whole is None else whole.ops
+
+    def nodes(self) -> list[Node]:
+        has_vertices = bool(self._data.get("vertices"))
+        short = [
+            name for name in ("source", "steps", "window", "ops", "sink") if name in self._data
+        ]
+        if has_vertices and short:
+            text = f"{short[0]} and vertices are given: a pipeline has one of the two forms"
+            self._checks.note((short[0],), text, at_key=True)
+            return []
+        found = self._vertices() if has_vertices else self._short_form()
+        for node in found:
+            check_node(self._checks, node.operator, node.spec, node.path)
+        return [replace(node, on_error=self._rule(node)) for node in found]
+
+    def _rule(self, node: Node) -> Any:
+        """Return what holds of a record that fails: for a source nothing is tried again."""
+        rule = self._default if node.on_error is None else node.on_error
+        if node.operator == "source" and node.on_error is None and isinstance(rule, ErrorRule):
+            return msgspec.structs.replace(rule, retries=0)
+        return rule
+
+    # --- vertices and edges ------------------------------------------------------------------
+
+    def _vertices(self) -> list[Node]:
+        vertices = self._data["vertices"]
+        if not isinstance(vertices, list):
+            return []
+        ids: dict[str, KeyPath] = {}
+        found = []
+        for index, data in enumerate(vertices):
+            path: KeyPath = ("vertices", index)
+            if not isinstance(data, dict):
+                self._checks.note(path, f"vertices[{index}] is no table of keys")
+                continue
+            self._known_keys(data, _VERTEX_KEYS, path)
+            node_id = self._id(data, path, ids)
+            node = self._vertex(data, node_id, path)
+            if node is not None:
+                found.append(node)
+        return check_edges(self._checks, found, known=ids, edges=self._data.get("edges", []))
+
+    def _vertex(self, data: dict[str, Any], node_id: str, path: KeyPath) -> Node | None:
+        operator = self._operator(data, path, more=("source", "sink"))
+        if operator is None:
+            return None
+        if operator in ("source", "sink"):
+            if data.get("config"):
+                self._checks.note((*path, "config"), f"a {operator} has a connector and no config")
+            return self._connector(data, node_id, path, operator)
+        if "connector" in data:
+            text = "only a source or a sink has a connector"
+            self._checks.note((*path, "connector"), text, at_key=True)
+        config = data.get("config")
+        config_path = (*path, "config") if isinstance(config, dict) else path
+        if config is not None and not isinstance(config, dict):
+            self._checks.note((*path, "config"), "config is no table of keys")
+            return None
+        spec = self._checks.table(config or {}, OPERATORS[operator], config_path, of=operator)
+        return self._node(data, node_id, path, operator=operator, spec=spec)
+
+    def _connector(
+        self, data: dict[str, Any], node_id: str, path: KeyPath, operator: str
+    ) -> Node | None:
+        connector = data.get("connector")
+        at = (*path, "connector")
+        if not isinstance(connector, dict):
+            self._checks.missing(at, f"connector must be set for the {operator} {node_id!r}")
+            return None
+        self._known_keys(connector, {"type", "properties"}, at)
+        table = SOURCES if operator == "source" else SINKS
+        what = f"connector type of a {operator}"
+        word = self._checks.word(connector.get("type"), table, (*at, "type"), what=what)
+        properties = connector.get("properties") or {}
+        if word is None or not isinstance(properties, dict):
+            return None
+        spec = self._ends(properties, word, (*at, "properties"), operator)
+        return self._node(data, node_id, path, operator=operator, spec=spec, word=word)
+
+    # --- the short form ----------------------------------------------------------------------
+
+    def _short_form(self) -> list[Node]:
+        found = [
+            self._end("source"),
+            self._time(),
+            *self._steps(),
+            *self._computed(),
+            self._end("sink"),
+        ]
+        nodes = [node for node in found if node is not None]
+        return [
+            replace(node, inputs=(Input(node=before.id),)) if before is not None else node
+            for before, node in zip([None, *nodes], nodes, strict=False)
+        ]
+
+    def _end(self, name: str) -> Node | None:
+        """Return the source, or the sink."""
+        data = self._data.get(name)
+        if not isinstance(data, dict):
+            if data is None:
+                self._checks.missing((name,), f"{name} must be set")
+            else:
+                self._checks.note((name,), f"{name} is no table of keys")
+            return None
+        table = SOURCES if name == "source" else SINKS
+        if "kind" not in data:
+            self._checks.missing((name, "kind"), f"{name}.kind must be set: {', '.join(table)}")
+            return None
+        word = self._checks.word(data["kind"], table, (name, "kind"), what=f"{name} kind")
+        if word is None:
+            return None
+        keys = {key: value for key, value in data.items() if key not in {"kind", *_STEP_KEYS}}
+        if name == "source" and word == "kafka" and not keys.get("group_id"):
+            text = "source.group_id must be set for kafka source"
+            self._checks.missing((name, "group_id"), text)
+        spec = self._ends(keys, word, (name,), name)
+        return self._node(data, name, (name,), operator=name, spec=spec, word=word)
+
+    def _time(self) -> Node | None:
+        data, source = self._data.get("time"), self._data.get("source")
+        has_field = isinstance(source, dict) and source.get("time_field")
+        if data is None and not has_field:
+            return None
+        spec = msgspec.convert(data, Time, strict=False) if _is_good(data, Time) else Time()
+        return Node(id="time", operator="time", spec=spec, path=("time",))
+
+    def _steps(self) -> Iterable[Node | None]:
+        steps = self._data.get("steps", [])
+        if not isinstance(steps, list):
+            return
+        ids: dict[str, KeyPath] = {}
+        counts: dict[str, int] = {}
+        for index, data in enumerate(steps):
+            path: KeyPath = ("steps", index)
+            if not isinstance(data, dict):
+                self._checks.note(path, f"steps[{index}] is no table of keys")
+                continue
+            operator = self._operator(data, path, without=_TWO_INPUTS)
+            if operator is None:
+                continue
+            counts[operator] = counts.get(operator, 0) + 1
+            given = data if "id" in data else {**data, "id": f"{operator}-{counts[operator]}"}
+            node_id = self._id(given, path, ids)
+            keys = {key: value for key, value in data.items() if key not in _STEP_KEYS}
+            spec = self._checks.table(keys, OPERATORS[operator], path, of=operator)
+            yield self._node(data, node_id, path, operator=operator, spec=spec)
+
+    def _computed(self) -> list[Node]:
+        """Return key and window, or key and running result, of the short form."""
+        ops, window = self._data.get("ops"), self._data.get("window")
+        if ops is None and window is None:
+            return []
+        if not isinstance(ops, dict) or not ops.get("count_by"):
+            text = "ops.count_by must be set (e.g., word field)"
+            self._checks.missing(("ops", "count_by"), text)
+            return []
+        if self._ops is None:
+            return []
+        key = Node(id="key", operator="key_by", spec=KeyBy(field=self._ops.count_by), path=("ops",))
+        spec = self._window(window, self._ops) if isinstance(window, dict) else self._running()
+        if spec is None:
+            return []
+        operator = "window" if isinstance(spec, Window) else "reduce"
+        path: KeyPath = ("window",) if operator == "window" else ("ops",)
+        return [key, Node(id=operator, operator=operator, spec=spec, path=path)]
+
+    def _window(self, window: dict[str, Any], ops: Ops) -> Window | None:
+        data = {**window, "agg": ops.agg, "agg_field": ops.agg_field}
+        if ops.aggregates is not None:
+            data["aggregates"] = msgspec.to_builtins(ops.aggregates)
+        return msgspec.convert(data, Window, strict=False) if _is_good(data, Window) else None
+
+    def _running(self) -> Reduce | None:
+        assert self._ops is not None
+        return Reduce(agg=self._ops.agg, agg_field=self._ops.agg_field)
+
+    # --- what both have ----------------------------------------------------------------------
+
+    def _ends(self, data: dict[str, Any], word: str, path: KeyPath, operator: str) -> Any:
+        table = SOURCES if operator == "source" else SINKS
+        keys = _of_kafka(data) if word == "kafka" else data
+        if word == "file" and operator == "sink" and "path" in keys:
+            keys = {"out_dir": keys["path"], **{k: v for k, v in keys.items() if k != "path"}}
+        return self._checks.table(keys, table[word], path, of=f"{word} {operator}")
+
+    def _node(self, data: dict[str, Any], node_id: str, path: KeyPath, **facts: Any) -> Node | None:
+        """Return a node with what every table of one may say besides."""
+        given = {key: data[key] for key in ("name", "parallelism", "on_error") if key in data}
+        around = self._checks.table(given, Around, path)
+        if around is None or facts["spec"] is None:
+            return None
+        return Node(
+            id=node_id, path=path, name=around.name, parallelism=around.parallelism,
+            on_error=around.on_error, **facts,
+        )  # fmt: skip
+
+    def _operator(
+        self,
+        data: dict[str, Any],
+        path: KeyPath,
+        *,
+        more: Iterable[str] = (),
+        without: Iterable[str] = (),
+    ) -> str | None:
+        known = {*OPERATORS, *more} - set(without)
+        if "operator" not in data:
+            text = f"operator must be set, one of {', '.join(sorted(known))}"
+            self._checks.missing((*path, "operator"), text)
+            return None
+        word = data["operator"]
+        word = _ALIASES.get(word, word) if isinstance(word, str) else word
+        return self._checks.word(word, known, (*path, "operator"), what="operator")
+
+    def _id(self, data: dict[str, Any], path: KeyPath, ids: dict[str, KeyPath]) -> str:
+        found = data.get("id")
+        if not isinstance(found, str) or not found:
+            self._checks.missing((*path, "id"), "id must be set: a text")
+            return f"#{len(ids)}"
+        if "/" in found:
+            self._checks.note((*path, "id"), f"id {found!r} holds a slash")
+        if found in ids:
+            self._checks.note((*path, "id"), f"the id {found!r} is given twice")
+        ids[found] = path
+        return found
+
+    def _known_keys(self, data: dict[str, Any], known: Iterable[str], path: KeyPath) -> None:
+        for key in data:
+            if key not in known:
+                self._checks.unknown(key, known, path)
+
+
+class Around(msgspec.Struct, frozen=True, kw_only=True):
+    """What every vertex, step, source and sink may say."""
+
+    name: Annotated[str | None, describe("Name for people.")] = None
+    parallelism: Annotated[Parallelism | None, describe("Number of subtasks.")] = None
+    on_error: OnError = None
+
+
+def _is_good(data: Any, kind: type[msgspec.Struct]) -> bool:
+    """Tell whether a table has its struct; what is wrong with it was told with the whole."""
+    try:
+        msgspec.convert(data, kind, strict=False)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _of_kafka(data: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of Kafka by our names; what the client alone knows is a property of it."""
+    found: dict[str, Any] = {}
+    properties = dict(data.get("properties") or {})
+    for key, value in data.items():
+        name = _KAFKA_KEYS.get(key, key)
+        if "." in name:
+            properties[name] = value
+        elif name == "acks":
+            found[name] = str(value)
+        elif name != "properties":
+            found[name] = value
+    return {**found, "properties": properties} if properties else found

@@ -1,0 +1,142 @@
+"""What must hold between the keys of one operator, which no type says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
+from bicycle_runtime.pipelines.checking import Checks, label_of, likely
+from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.pipelines.operator_keys import (
+    Filter,
+    FlatMap,
+    Join,
+    KeyBy,
+    Map,
+    Reduce,
+    Window,
+)
+from bicycle_runtime.pipelines.values import duration_ms
+
+__all__ = ["check_node"]
+
+_OPS = ("sum", "avg", "distinct")
+
+
+def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
+    """Take note of what does not fit together in the keys of one operator."""
+    if operator in _RULES:
+        is_vertex = path[0] == "vertices"
+        _RULES[operator](checks, spec, (*path, "config") if is_vertex else path)
+
+
+def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
+    _function(checks, spec.function, path, words=MAPS)
+
+
+def _flat_map(checks: Checks, spec: FlatMap, path: KeyPath) -> None:
+    _function(checks, spec.function, path, words=FLAT_MAPS)
+
+
+def _function(checks: Checks, name: str | None, path: KeyPath, *, words: Mapping[str, Any]) -> None:
+    """A word that is nearly one of ours is a slip, and no plugin."""
+    near = None if name is None or ":" in name or name in words else likely(name, words)
+    if near is not None:
+        text = f"unsupported {label_of((*path, 'function'))}: {name}; did you mean {near!r}? "
+        checks.note((*path, "function"), f"{text}known: {', '.join(sorted(words))}")
+
+
+def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
+    if spec.function is not None:
+        if spec.predicate is not None:
+            checks.note((*path, "function"), "function and predicate are given; one is enough")
+        return
+    needs_value = FILTERS[spec.predicate or "non_empty"].needs_value
+    if needs_value and spec.value is None:
+        label = label_of((*path, "value"))
+        checks.missing((*path, "value"), f"{label} must be set for the predicate {spec.predicate}")
+    if spec.predicate == "min_length" and spec.value is not None:
+        try:
+            int(spec.value)
+        except ValueError:
+            checks.note((*path, "value"), f"{label_of((*path, 'value'))} is no whole number")
+    if spec.predicate == "exists" and spec.field is None:
+        checks.missing((*path, "field"), f"{label_of((*path, 'field'))} must be set for exists")
+
+
+def _key_by(checks: Checks, spec: KeyBy, path: KeyPath) -> None:
+    given = [name for name in ("field", "fields", "function") if getattr(spec, name) is not None]
+    if len(given) > 1:
+        checks.note((*path, given[1]), f"{' and '.join(given)} are given; one is enough")
+
+
+def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
+    needed = {"sliding": "slide", "session": "gap", "count": "records"}.get(spec.type)
+    if needed is not None and getattr(spec, needed) is None:
+        label = label_of((*path, needed))
+        checks.missing((*path, needed), f"{label}: {needed} must be set for {spec.type} window")
+    if spec.type == "sliding" and spec.size is None:
+        label = label_of((*path, "size"))
+        checks.missing((*path, "size"), f"{label}: size must be set for sliding window")
+    if (
+        spec.type == "tumbling"
+        and spec.size is None
+        and spec.window_ms is None
+        and path[0] == "window"
+    ):
+        checks.missing((*path, "size"), "window.size must be set")
+    for name in ("size", "slide", "gap"):
+        length = getattr(spec, name)
+        if length is not None and duration_ms(length) < 1:
+            checks.note(
+                (*path, name), f"{label_of((*path, name))} is {length}; expected 1ms or more"
+            )
+    if spec.size is not None and spec.window_ms is not None:
+        checks.note((*path, "window_ms"), "size and window_ms are given; one is enough")
+    is_short = path[0] == "window"
+    if spec.aggregates is not None:
+        at: KeyPath = ("ops", "aggregates") if is_short else (*path, "aggregates")
+        for index, each in enumerate(spec.aggregates):
+            if each.agg != "count" and not each.field:
+                label = label_of((*at, index, "field"))
+                checks.missing((*at, index, "field"), f"{label} must be set for {each.agg}")
+        return
+    _aggregate(checks, spec.agg, spec.agg_field, ("ops",) if is_short else path)
+
+
+def _reduce(checks: Checks, spec: Reduce, path: KeyPath) -> None:
+    if (spec.function is None) == (spec.agg is None):
+        label = label_of((*path, "function"))
+        checks.missing((*path, "function"), f"{label} must be set, or agg, and not both")
+    if spec.agg is not None:
+        _aggregate(checks, spec.agg, spec.agg_field, path)
+
+
+def _aggregate(checks: Checks, agg: str, field: str | None, path: KeyPath) -> None:
+    if agg == "count" or field:
+        return
+    label, word = label_of((*path, "agg_field")), label_of((*path, "agg"))
+    words = "|".join(_OPS) if agg in _OPS else "min|max"
+    checks.missing((*path, "agg_field"), f"{label} must be set when {word} is {words}")
+
+
+def _join(checks: Checks, spec: Join, path: KeyPath) -> None:
+    needed = {"interval": "upper", "window": "size"}.get(spec.type)
+    if needed is not None and getattr(spec, needed) is None:
+        label = label_of((*path, needed))
+        checks.missing((*path, needed), f"{label} must be set for a join of the type {spec.type}")
+    if spec.type in ("as_of", "table") and spec.how not in ("inner", "left"):
+        text = f"a join of the type {spec.type} is inner or left, not {spec.how}"
+        checks.note((*path, "how"), text)
+
+
+_RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
+    "map": _map,
+    "flat_map": _flat_map,
+    "filter": _filter,
+    "key_by": _key_by,
+    "window": _window,
+    "reduce": _reduce,
+    "join": _join,
+}

@@ -1,0 +1,94 @@
+"""Values that several tables of a pipeline have: times, words, rules for errors."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from bicycle_runtime.base.quantities import parse_duration_ms
+
+__all__ = [
+    "NOTHING_NAMED",
+    "AggregateWord",
+    "Duration",
+    "ErrorRule",
+    "FieldType",
+    "FunctionName",
+    "OnError",
+    "Parallelism",
+    "Partition",
+    "Port",
+    "Positive",
+    "Scalar",
+    "Text",
+    "describe",
+    "duration_ms",
+]
+
+Duration = Annotated[
+    str | int | float,
+    Meta(
+        description="a time such as 250ms, 10s, 5m, 1h, 2d; a bare number is seconds",
+        extra={"kind": "duration"},
+    ),
+]
+Text = Annotated[str, Meta(min_length=1)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+Parallelism = Annotated[int, Meta(ge=1, le=32_768)]
+Positive = Annotated[int, Meta(ge=1)]
+FieldType = Literal["string", "int", "float", "bool", "timestamp", "json"]
+Partition = Literal["forward", "rebalance", "hash", "broadcast", "shuffle", "global"]
+AggregateWord = Literal["count", "sum", "avg", "min", "max", "distinct"]
+# Keys that other systems ask for although nothing is named by them.
+NOTHING_NAMED = "Taken for files that have it, and names nothing"
+
+
+def describe(text: str) -> Meta:
+    """Return what the reference and an editor say of a key."""
+    return Meta(description=text)
+
+
+Scalar = str | int | float | bool
+FunctionName = Annotated[
+    str | None,
+    describe("A word of Bicycle, a function class of an installed plugin, or module:function."),
+]
+
+
+class ErrorRule(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What becomes of a record that cannot be decoded, processed or written."""
+
+    action: Annotated[
+        Literal["fail", "skip", "dead_letter"],
+        describe("End the job, leave the record out, or keep it aside."),
+    ] = "fail"
+    retries: Annotated[int, Meta(ge=0, le=1_000, description="Further calls before that.")] = 0
+    backoff: Annotated[Duration, describe("Pause before the first further call.")] = "100ms"
+    max_error_rate: Annotated[
+        float | None, Meta(description="The job ends when a larger share of an epoch failed, 0..1.")
+    ] = None
+
+
+OnError = Annotated[
+    Literal["fail", "skip", "dead_letter"] | ErrorRule | None,
+    describe("What becomes of a record that fails: fail, skip, dead_letter, or a table."),
+]
+
+
+def duration_ms(value: str | float) -> int:
+    """Return a time in whole ms; a bare number is seconds.
+
+    Raises:
+        ValueError: it is no time, or no whole number of ms.
+
+    Example:
+        >>> [duration_ms(text) for text in ("250ms", "10s", "5m", "1h", "42", 7, "-5s")]
+        [250, 10000, 300000, 3600000, 42000, 7000, -5000]
+    """
+    text = str(value).strip()
+    is_negative = text.startswith("-")
+    text = text.removeprefix("-").strip()
+    unit = "s" if text[-1:].isdigit() else ""
+    ms = parse_duration_ms(text + unit)
+    return -ms if is_negative else ms

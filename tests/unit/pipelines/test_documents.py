@@ -1,0 +1,91 @@
+"""Where keys and values stand, and that both notations give the same data."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bicycle_runtime.pipelines.documents import read_document
+from bicycle_runtime.pipelines.toml_places import toml_places
+from bicycle_runtime.pipelines.values import duration_ms
+
+TOML = '''\
+a = 1
+b.c = "x # no comment"   # a comment
+[t."odd key"]
+d = [ 1, [2,
+   3], { e = 4, f = "]" } ]
+g = """
+[no.table]
+"""
+[[rows]]
+n = 1
+[rows.deep]
+m = 1
+[[rows]]
+n = 2
+'''
+
+
+def test_places_of_toml():
+    keys, values = toml_places(TOML)
+
+    assert keys["a",] == (1, 1)
+    assert values["b", "c"] == (2, 7)
+    assert keys["t", "odd key"] == (3, 1)
+    assert values["t", "odd key", "d", 1, 1] == (5, 4)
+    assert keys["t", "odd key", "d", 2, "f"] == (5, 17)
+    assert values["t", "odd key", "g"] == (6, 5)
+    assert ("no",) not in keys
+    assert keys["rows", 0, "deep", "m"] == (12, 1)
+    assert keys["rows", 1, "n"] == (14, 1)
+
+
+def test_yaml_has_no_surprises():
+    text = "on: no\ntime: 12:30\nday: 2024-01-01\noctal: 010\nempty:\nbig: 1e3\nyes: true\n"
+
+    found = read_document(text, file="f", notation="yaml").data
+
+    assert found == {
+        "on": "no", "time": "12:30", "day": "2024-01-01", "octal": 10, "empty": None,
+        "big": 1000.0, "yes": True,
+    }  # fmt: skip
+
+
+def test_times_of_toml_are_texts():
+    found = read_document("at = 2024-01-01T00:00:00Z", file="f", notation="toml").data
+
+    assert found == {"at": "2024-01-01T00:00:00+00:00"}
+
+
+def test_durations_have_units_and_seconds_without():
+    found = [duration_ms(text) for text in ("500ms", "10s", "2m", "1h", "42", "1.5s", 3, "2d")]
+
+    assert found == [500, 10_000, 120_000, 3_600_000, 42_000, 1_500, 3_000, 172_800_000]
+
+
+_WORDS = st.text("abc_-1", min_size=1, max_size=5)
+_VALUES = st.recursive(
+    st.integers(-9, 9) | st.booleans() | st.text("ab#]}\"'\\ ,=", max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_WORDS, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(_WORDS, _VALUES, max_size=5))
+def test_every_value_of_toml_has_its_place(data):
+    import tomlkit
+
+    text = tomlkit.dumps(data)
+    document = read_document(text, file="f", notation="toml")
+
+    def visit(value, path):
+        if path:
+            assert path in document.values or path in document.keys
+        if isinstance(value, dict):
+            for key, item in value.items():
+                visit(item, (*path, key))
+        elif isinstance(value, list):
+            for index, item in enumerate(value):
+                visit(item, (*path, index))
+
+    visit(document.data, ())
+    assert document.data == data

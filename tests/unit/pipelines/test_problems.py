@@ -1,0 +1,244 @@
+"""What is wrong with a pipeline is told at once, where it stands, with what was meant."""
+
+import textwrap
+
+import pytest
+
+from bicycle_runtime.pipelines.building import build_pipeline
+from bicycle_runtime.pipelines.documents import read_document
+from bicycle_runtime.pipelines.errors import PIPELINE_INVALID, PIPELINE_UNREADABLE
+from bicycle_runtime.pipelines.nodes import check_pipeline
+from bicycle_sdk import StreamEnvironment
+from bicycle_sdk.errors import BicycleError
+from tests.raising import raises
+from tests.unit.pipelines.pipeline_runs import checked
+
+GOOD = """\
+[source]
+kind = "file"
+path = "in.jsonl"
+format = "jsonl"
+time_field = "at"
+[time]
+allowed_lateness = "10s"
+[window]
+type = "tumbling"
+size = "60s"
+[ops]
+count_by = "word"
+agg = "count"
+[sink]
+kind = "file"
+out_dir = "out"
+"""
+KAFKA = GOOD.replace(
+    'kind = "file"\npath = "in.jsonl"\nformat = "jsonl"',
+    'kind = "kafka"\nbootstrap_servers = "b:9092"\ntopic = "t"\ngroup_id = "g"',
+)
+KAFKA_SINK = GOOD.replace(
+    'kind = "file"\nout_dir = "out"', 'kind = "kafka"\nbootstrap_servers = "b:9092"\ntopic = "t"'
+)
+
+
+def problems(text, notation="toml"):
+    """Return the problems of a text, as ``line:column: text``."""
+    document = read_document(textwrap.dedent(text), file="p", notation=notation)
+    try:
+        build_pipeline(StreamEnvironment(), check_pipeline(document))
+    except BicycleError as error:
+        assert error.code == "BIC-2701", error
+        return [f"{p['line']}:{p['column']}: {p['text']}" for p in error.facts["problems"]]
+    return []
+
+
+def changed(before, after, text=GOOD):
+    assert before in text
+    return text.replace(before, after)
+
+
+def step(keys):
+    return changed("[ops]", f"[[steps]]\n{keys}\n[ops]")
+
+
+@pytest.mark.parametrize("text", [GOOD, KAFKA, KAFKA_SINK])
+def test_good_pipelines_have_no_problems(text):
+    assert problems(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (changed('path = "in.jsonl"\n', ""), "source.path must be set for file source"),
+        (changed('path = "in.jsonl"', 'path = ""'), "source.path must be set"),
+        (changed('format = "jsonl"', 'format = "xml"'), "unsupported source.format: xml"),
+        (
+            changed('bootstrap_servers = "b:9092"\n', "", KAFKA),
+            "source.bootstrap_servers must be set for kafka source",
+        ),
+        (changed('topic = "t"\n', "", KAFKA), "source.topic must be set for kafka source"),
+        (changed('group_id = "g"\n', "", KAFKA), "source.group_id must be set for kafka source"),
+        (changed('kind = "file"\npath', 'kind = "ftp"\npath'), "unsupported source kind: ftp"),
+        (
+            changed('bootstrap_servers = "b:9092"\n', "", KAFKA_SINK),
+            "sink.bootstrap_servers must be set for kafka sink",
+        ),
+        (changed('topic = "t"\n', "", KAFKA_SINK), "sink.topic must be set for kafka sink"),
+        (changed('kind = "file"\nout', 'kind = "ftp"\nout'), "unsupported sink kind: ftp"),
+        (changed('count_by = "word"\n', ""), "ops.count_by must be set (e.g., word field)"),
+        (
+            changed('agg = "count"', 'agg = "sum"'),
+            "ops.agg_field must be set when ops.agg is sum|avg|distinct",
+        ),
+        (changed('agg = "count"', 'agg = "median"'), "unsupported ops.agg: median"),
+        (changed('type = "tumbling"', 'type = "sliding"'), "slide must be set for sliding window"),
+        (changed('type = "tumbling"', 'type = "session"'), "gap must be set for session window"),
+        (changed('type = "tumbling"', 'type = "hopping"'), "unsupported window.type: hopping"),
+        (changed('size = "60s"\n', ""), "window.size must be set"),
+        (changed('size = "60s"', 'size = "0s"'), "window.size is 0s; expected 1ms or more"),
+        (changed('size = "60s"', 'size = "1x"'), "window.size is 1x; expected a time"),
+        (changed('size = "60s"', "size = true"), "window.size is True; expected a time"),
+        (changed('path = "in.jsonl"', "path = 5"), "source.path is 5; expected a text"),
+        (changed('out_dir = "out"', 'out_dir = "out"\nroll_bytes = 0'), "expected 1 or more"),
+        (changed('[sink]\nkind = "file"\nout_dir = "out"', ""), "sink must be set"),
+        (changed('kind = "file"\nout', "out"), "sink.kind must be set"),
+        (step("operator = 'filter'\npredicate = 'has'"), "unsupported steps[0].predicate: has"),
+        (step("operator = 'filter'\npredicate = 'contains'"), "set for the predicate contains"),
+        (step("operator = 'map'\nfunction = 'upercase'"), "did you mean 'uppercase'?"),
+        (step("operator = 'map'\nfunction = 'nobody'"), "no plugin is called 'nobody'"),
+        (step("operator = 'map'\nfunction = 'no.such:x'"), "there is no module 'no'"),
+        (step("operator = 'map'\nfunction = 'json:x'"), "module 'json' has no 'x'"),
+        (step("operator = 'fliter'"), "did you mean 'filter'?"),
+        (step("function = 'reverse'"), "operator must be set"),
+    ],
+)  # fmt: skip
+def test_each_problem_is_told_in_its_words(text, message):
+    found = problems(text)
+
+    assert len(found) == 1, found
+    assert message in found[0]
+
+
+def test_all_problems_are_told_at_once_where_they_stand():
+    text = """\
+        [source]
+        kind = "file"
+        pth = "in.jsonl"
+
+        [window]
+        type = "tumblng"
+        size = "soon"
+
+        [ops]
+        count_by = "word"
+
+        [sink]
+          kind = "file"
+          colour = [1,
+             2]
+    """
+
+    assert problems(text) == [
+        "1:1: source.path must be set for file source",
+        "3:1: unknown key source.pth; did you mean 'path'? known: fields, follow, format, path, "
+        "time_field",
+        "6:8: unsupported window.type: tumblng; did you mean 'tumbling'? known: count, session, "
+        "sliding, tumbling",
+        "7:8: window.size is soon; expected a time such as 250ms, 10s, 5m, 1h",
+        "14:3: unknown key sink.colour; known: format, out_dir, roll_after, roll_bytes, time_field",
+    ]
+
+
+VERTICES = """\
+vertices:
+  - id: a
+    operator: source
+    connector: {type: generator, properties: {count: 3}}
+  - id: m
+    operator: map
+    config: {function: reverse}
+  - id: z
+    operator: sink
+    connector: {type: console}
+edges:
+  - {from: a, to: m}
+  - {from: m, to: z}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("operator: map", "operator: mapp", "6:15: unsupported operator: mapp; did you mean 'map'"),
+        ("type: console", "type: cnsole", "10:23: unsupported connector type of a sink: cnsole"),
+        ("to: m}", "to: n}", "there is no vertex 'n'"),
+        ("to: m}", "to: m, partition: fwd}", "unsupported edges[0].partition: fwd; did you mean"),
+        ("to: m}", "to: m, output: late}", "'a' has no output 'late'"),
+        ("  - {from: m, to: z}\n", "", "nothing takes the records of 'm'"),
+        ("id: m", "id: a", "the id 'a' is given twice"),
+        ("id: m", "id: m/n", "holds a slash"),
+        ("    operator: map\n", "", "operator must be set"),
+        ("config: {function", "konfig: {function", "7:5: unknown key vertices[1].konfig"),
+        ("count: 3", "count: many", "4:54: vertices[0].connector.properties.count is many"),
+        ("    connector: {type: console}\n", "", "connector must be set for the sink 'z'"),
+        ("{from: m, to: z}", "{from: z, to: m}", "gives no records, and an edge begins there"),
+        ("config:", "parallelism: 0\n    config:", "parallelism is 0; expected 1..32768"),
+        ("edges:", "source: {kind: console}\nedges:", "has one of the two forms"),
+    ],
+)
+def test_each_problem_of_vertices_and_edges_is_told(before, after, message):
+    found = problems(VERTICES.replace(before, after, 1), "yaml")
+
+    assert any(message in each for each in found), found
+
+
+@pytest.mark.parametrize(
+    ("operator", "config", "message"),
+    [
+        ("join", "{on: [], upper: 1s}", "config.on is empty"),
+        ("join", "{on: [k]}", "config.upper must be set for a join of the type interval"),
+        ("join", "{on: [k], type: table, how: full}", "is inner or left, not full"),
+        ("key_by", "{field: a, fields: [b]}", "field and fields are given"),
+        ("reduce", "{}", "config.function must be set, or agg"),
+        ("reduce", "{agg: max}", "agg_field must be set when vertices[1].config.agg is min|max"),
+        ("window", "{size: 1s, window_ms: 5}", "size and window_ms are given"),
+        ("window", "{type: count}", "records must be set for count window"),
+        ("window", "{size: 1, aggregates: [{name: a, agg: sum}]}", "[0].field must be set"),
+        ("filter", "{predicate: min_length, value: x}", "is no whole number"),
+        ("filter", "{predicate: exists}", "field must be set for exists"),
+        ("filter", "{predicate: equals, function: 'a:b'}", "function and predicate are given"),
+        ("rate_limit", "{}", "config.per_second must be set"),
+        ("process", "{function: 'json:loads'}", "no function class of process"),
+        ("union", "{}", ""),
+    ],
+)  # fmt: skip
+def test_each_rule_between_keys_is_told(operator, config, message):
+    text = VERTICES.replace("operator: map", f"operator: {operator}")
+    found = problems(text.replace("{function: reverse}", config), "yaml")
+
+    assert any(message in each for each in found) if message else found == []
+
+
+def test_edges_in_a_circle_are_refused():
+    text = VERTICES.replace("{from: a, to: m}", "{from: m, to: m}")
+
+    assert any("go round in a circle: 'm'" in each for each in problems(text, "yaml"))
+
+
+def test_a_text_that_is_no_toml_or_yaml_is_told_with_its_line():
+    with raises(PIPELINE_UNREADABLE, match="p.toml:2: this is no TOML"):
+        checked("a = 1\nb = [", "toml")
+    with raises(PIPELINE_UNREADABLE, match="p.yaml:3: this is no YAML"):
+        checked("a: 1\nb: [\n", "yaml")
+    with raises(PIPELINE_UNREADABLE, match="'a' is given twice"):
+        checked("a: 1\na: 2\n", "yaml")
+    with raises(PIPELINE_UNREADABLE, match="no mapping"):
+        checked("- a\n", "yaml")
+    with raises(PIPELINE_UNREADABLE, match="refers to itself"):
+        checked("a: &x [*x]\n", "yaml")
+    with raises(PIPELINE_UNREADABLE, match="tag"):
+        checked("a: !!python/object:os.system x\n", "yaml")
+
+
+def test_an_empty_file_lacks_its_source():
+    with raises(PIPELINE_INVALID, match="source must be set"):
+        checked("", "yaml")
