@@ -9,6 +9,7 @@ from bicycle_runtime.pipelines.building import build_pipeline
 from bicycle_runtime.pipelines.documents import read_document
 from bicycle_runtime.pipelines.nodes import check_pipeline
 from bicycle_runtime.testing import Harness
+from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
 from bicycle_sdk import StreamEnvironment
 from tests.docs.scripts import ROOT
 
@@ -42,3 +43,5 @@ def test_a_pipeline_of_the_page_runs(notation, text, tmp_path, monkeypatch):
         harness.run()
 
         assert harness.results(sink)
+    for outcome in run_pipeline_tests(pipeline) if pipeline.tests else ():
+        assert outcome.is_good

@@ -44,7 +44,6 @@ STAND_ALONE = frozenset(
         "operators.windows.kept_slices",
         "operators.windows.sessions",
         "pipelines.aggregates",
-        "pipelines.building",
         "pipelines.joins",
         "pipelines.lookup_files",
         "pipelines.named_functions",

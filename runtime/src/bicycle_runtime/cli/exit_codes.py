@@ -99,6 +99,8 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2625, 2625, ENVIRONMENT),
     (2660, 2660, USAGE),
     (2662, 2662, CONFIG),
+    (2700, 2704, CONFIG),
+    (2706, 2706, ENVIRONMENT),
 )
 
 

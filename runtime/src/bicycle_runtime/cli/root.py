@@ -51,6 +51,7 @@ SECTIONS = {
     },
     "Develop jobs": {
         "new": ("new", "Make a plugin project with a job and its tests"),
+        "pipeline": ("pipeline", "Work with pipelines, the jobs that are a file of TOML or YAML"),
         "plugins": ("plugins", "List the installed plugins, or check them"),
         "graph": ("graph", "Show the chains, stages and parallelism of a job"),
         "plan": ("plan", "Show what a job guarantees, its state and warnings"),

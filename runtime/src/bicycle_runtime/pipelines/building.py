@@ -164,8 +164,9 @@ class _Building:
         settings.name(f"{node.name or node.id}{suffix}")
         if node.parallelism is not None:
             settings.set_parallelism(node.parallelism)
-        if node.on_error is not None and node.operator not in _NEVER_FAIL:
-            policy, rate = _policy(node.on_error)
+        rule = self._pipeline.rule_of(node)
+        if rule is not None and node.operator not in _NEVER_FAIL:
+            policy, rate = _policy(rule)
             settings.on_error(policy, max_error_rate=rate)
         return stream
 

@@ -26,6 +26,7 @@ __all__ = [
     "job_name",
     "notation_of",
     "read_document",
+    "yaml_dumper",
 ]
 
 Notation = Literal["toml", "yaml"]
@@ -155,21 +156,41 @@ def _loader_class() -> Any:
     # Slow to import, and needed for this notation alone.
     import yaml
 
-    class CoreLoader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no types
+    class PlainLoader(yaml.SafeLoader):  # type: ignore[misc]  # the library has no types
         """Reads nodes with positions; ``yes``, ``12:30`` and dates are texts."""
 
         yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
+    return _with_plain_scalars(PlainLoader)
+
+
+def yaml_dumper() -> Any:
+    """Return a dumper whose texts are read again as texts."""
+    # As above.
+    import yaml
+
+    class PlainDumper(yaml.SafeDumper):  # type: ignore[misc]  # the library has no types
+        """Quotes what the loader would take for something else; shares nothing by reference."""
+
+        yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the contract
+            return True
+
+    return _with_plain_scalars(PlainDumper)
+
+
+def _with_plain_scalars(cls: Any) -> Any:
     for tag, pattern, first in (
         ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
         ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
         ("int", r"[-+]?[0-9]+", "-+0123456789"),
         ("float", r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", "-+0123456789."),
     ):
-        CoreLoader.add_implicit_resolver(
+        cls.add_implicit_resolver(
             f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), list(first)
         )
-    return CoreLoader
+    return cls
 
 
 class _YamlReading:

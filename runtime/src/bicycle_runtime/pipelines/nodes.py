@@ -22,9 +22,9 @@ from bicycle_runtime.pipelines.operator_keys import OPERATORS, KeyBy, Reduce, Ti
 from bicycle_runtime.pipelines.rules import check_node
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
 
-__all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline"]
+__all__ = ["ALIASES", "Around", "CheckedPipeline", "Node", "check_pipeline"]
 
-_ALIASES: Mapping[str, str] = {"flatmap": "flat_map", "keyby": "key_by"}
+ALIASES: Mapping[str, str] = {"flatmap": "flat_map", "keyby": "key_by"}
 # Names that clients of Kafka, and other systems, have for keys of ours.
 _KAFKA_KEYS: Mapping[str, str] = {
     "auto.offset.reset": "auto_offset_reset",
@@ -64,8 +64,16 @@ class CheckedPipeline:
     description: str
     settings: Settings
     nodes: tuple[Node, ...]
+    on_error: Any = None
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
+
+    def rule_of(self, node: Node) -> Any:
+        """Return what becomes of records that fail: by default a source tries nothing again."""
+        rule = self.on_error if node.on_error is None else node.on_error
+        if node.operator == "source" and node.on_error is None and isinstance(rule, ErrorRule):
+            return msgspec.structs.replace(rule, retries=0)
+        return rule
 
 
 def check_pipeline(document: Document) -> CheckedPipeline:
@@ -86,6 +94,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         name=job_name(document),
         description=whole.description,
         settings=whole.config,
+        on_error=whole.on_error,
         nodes=tuple(nodes),
         tests=tuple(whole.test),
         document=document,
@@ -98,7 +107,6 @@ class _Reading:
     def __init__(self, checks: Checks, whole: Pipeline | None) -> None:
         self._checks = checks
         self._data = checks.document.data
-        self._default = None if whole is None else whole.on_error
         self._ops = None if whole is None else whole.ops
 
     def nodes(self) -> list[Node]:
@@ -113,14 +121,7 @@ class _Reading:
         found = self._vertices() if has_vertices else self._short_form()
         for node in found:
             check_node(self._checks, node.operator, node.spec, node.path)
-        return [replace(node, on_error=self._rule(node)) for node in found]
-
-    def _rule(self, node: Node) -> Any:
-        """Return what holds of a record that fails: for a source nothing is tried again."""
-        rule = self._default if node.on_error is None else node.on_error
-        if node.operator == "source" and node.on_error is None and isinstance(rule, ErrorRule):
-            return msgspec.structs.replace(rule, retries=0)
-        return rule
+        return found
 
     # --- vertices and edges ------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class _Reading:
             self._checks.missing((*path, "operator"), text)
             return None
         word = data["operator"]
-        word = _ALIASES.get(word, word) if isinstance(word, str) else word
+        word = ALIASES.get(word, word) if isinstance(word, str) else word
         return self._checks.word(word, known, (*path, "operator"), what="operator")
 
     def _id(self, data: dict[str, Any], path: KeyPath, ids: dict[str, KeyPath]) -> str:

@@ -1,0 +1,200 @@
+"""``bicycle pipeline``: jobs that are a file are checked, begun, tested and converted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from bicycle_runtime.cli.candidates import file_names
+from bicycle_runtime.cli.commands import CommandGroup, examples
+from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_text
+
+if TYPE_CHECKING:
+    from bicycle_runtime.pipelines.nodes import CheckedPipeline
+
+__all__ = ["pipeline_command"]
+
+_FILE = click.argument("file", shell_complete=file_names)
+
+
+@click.group("pipeline", cls=CommandGroup, invoke_without_command=True)
+@answers
+@click.pass_context
+def pipeline_command(context: click.Context, *, as_json: bool) -> None:
+    """Work with pipelines, the jobs that are a file of TOML or YAML.
+
+    `bicycle run --config FILE` runs one.
+    """
+    show_overview(context, as_json=as_json)
+
+
+@pipeline_command.command("check", epilog=examples("bicycle pipeline check clicks.toml"))
+@_FILE
+@answers
+def check_command(*, file: str, as_json: bool) -> None:
+    """Check a pipeline as a run does before it starts anything.
+
+    All that is wrong is told at once. Functions that it names are looked up in the environment of
+    this command, by a process that builds the graph.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.extraction.extract import extract
+    from bicycle_runtime.jobs.plugins.environments import entered
+
+    pipeline = _checked(file)
+    graph = extract(entered(file, None, home()), {}).graph
+    arrows = " -> ".join(node.id for node in pipeline.nodes)
+    if as_json:
+        answer_json(
+            {
+                "file": file,
+                "name": pipeline.name,
+                "operators": [vertex.id for vertex in graph.vertices],
+                "tests": [test.name for test in pipeline.tests],
+            }
+        )
+    else:
+        show_text(f"{file} is good: {arrows}")
+
+
+@pipeline_command.command(
+    "new", epilog=examples("bicycle pipeline new clicks.toml", "bicycle pipeline new clicks.yaml")
+)
+@_FILE
+@answers
+def new_command(*, file: str, as_json: bool) -> None:
+    """Write a pipeline to begin with, and a test in it that passes.
+
+    The notation follows the name: FILE.toml, FILE.yaml or FILE.yml. A file that is there stays.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.pipelines.beginning import beginning
+    from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
+
+    path, notation = Path(file), _notation(file)
+    try:
+        with path.open("x", encoding="utf-8") as stream:
+            stream.write(beginning(path.stem, notation))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise PIPELINE_UNREADABLE(
+            file=file, problem=f"it cannot be written: {reason}", hint="give another name"
+        ) from error
+    if as_json:
+        answer_json({"file": file})
+    else:
+        show_text(f"made {file}\nnext: bicycle pipeline test {file}")
+
+
+@pipeline_command.command("test", epilog=examples("bicycle pipeline test clicks.toml"))
+@_FILE
+@answers
+def test_command(*, file: str, as_json: bool) -> None:
+    """Run the tests of a pipeline, its [[test]] tables.
+
+    Each gives records to the sources and compares what comes to the sinks. It runs in this process,
+    without Java; functions that the pipeline names are imported here.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.pipelines.errors import PIPELINE_TEST_FAILED
+    from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
+
+    outcomes = run_pipeline_tests(_checked(file))
+    failed = [outcome for outcome in outcomes if not outcome.is_good]
+    if failed:
+        listing = "\n".join(line for outcome in failed for line in _lines(outcome))
+        raise PIPELINE_TEST_FAILED(
+            file=file,
+            failed=[outcome.name for outcome in failed],
+            count=len(outcomes),
+            failed_text=str(len(failed)),
+            listing=listing,
+        )
+    if as_json:
+        answer_json({"file": file, "passed": [outcome.name for outcome in outcomes]})
+    else:
+        show_text(f"{file}: {len(outcomes)} passed")
+
+
+@pipeline_command.command(
+    "convert",
+    epilog=examples(
+        "bicycle pipeline convert clicks.toml --to yaml",
+        "bicycle pipeline convert wordcount.yaml --to toml --form vertices",
+    ),
+)
+@_FILE
+@click.option("--to", "notation", type=click.Choice(["toml", "yaml"]), help="The notation.")
+@click.option(
+    "--form",
+    type=click.Choice(["short", "vertices"]),
+    help="The form: source, what is computed and sink; or vertices and edges.",
+)
+@answers
+def convert_command(
+    *,
+    file: str,
+    notation: Literal["toml", "yaml"] | None,
+    form: Literal["short", "vertices"] | None,
+    as_json: bool,
+) -> None:
+    """Write a pipeline in another notation or form, to standard output.
+
+    What is not said stays as it is. Ids stay in any case, so that a job goes on with the new file.
+    Comments are not kept.
+    """
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.pipelines.writing import form_of, pipeline_data, written
+
+    pipeline = _checked(file)
+    data = pipeline_data(pipeline, form or form_of(pipeline))
+    if as_json:
+        answer_json(data)
+    else:
+        show_text(written(data, notation or pipeline.document.notation).rstrip())
+
+
+@pipeline_command.command("schema", epilog=examples("bicycle pipeline schema"))
+@answers
+def schema_command(*, as_json: bool) -> None:
+    """Print the JSON Schema of pipelines, by which editors know their keys."""
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.pipelines.json_schema import pipeline_schema
+
+    schema = pipeline_schema()
+    if as_json:
+        answer_json(schema)
+    else:
+        show_text(json.dumps(schema, indent=2))
+
+
+def _checked(file: str) -> CheckedPipeline:
+    # Slow to import, and not needed to show the help.
+    from bicycle_runtime.extraction.scripts import read_pipeline
+    from bicycle_runtime.pipelines.nodes import check_pipeline
+
+    _notation(file)
+    return check_pipeline(read_pipeline(file))
+
+
+def _notation(file: str) -> Literal["toml", "yaml"]:
+    # As above.
+    from bicycle_runtime.pipelines.documents import notation_of
+
+    found = notation_of(file)
+    if found is None:
+        raise click.UsageError(f"{file!r} is no FILE.toml, FILE.yaml or FILE.yml")
+    return found
+
+
+def _lines(outcome: Any) -> list[str]:
+    """Return what a test found, for people."""
+    lines = [f"  {outcome.name}:"]
+    for word, rows in (("missing", outcome.missing), ("unexpected", outcome.unexpected)):
+        for uid, records in rows.items():
+            lines += [f"    {uid}: {word}: {json.dumps(record)}" for record in records]
+    return lines

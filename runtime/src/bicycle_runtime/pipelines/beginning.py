@@ -1,0 +1,88 @@
+"""The pipeline to begin with: what most files have, and a test that passes."""
+
+from __future__ import annotations
+
+from bicycle_runtime.pipelines.documents import Notation
+
+__all__ = ["beginning"]
+
+_TOML = """\
+# A pipeline: `bicycle pipeline test {file}` runs its test, `bicycle run --config {file}` the job.
+name = "{name}"
+
+[source]
+kind = "file"          # file, kafka, socket, generator, collection
+path = "events.jsonl"  # one JSON object a line
+time_field = "at"      # RFC 3339, or ms since 1970
+
+[time]
+allowed_lateness = "10s"
+
+[window]
+type = "tumbling"      # tumbling, sliding, session, count
+size = "1m"
+
+[ops]
+count_by = "page"      # agg = "sum", agg_field = "price" adds up a field instead
+
+[sink]
+kind = "file"          # file, kafka, socket, console
+out_dir = "counts"
+
+[[test]]
+name = "two pages in one minute"
+input = [
+    {{ at = "2026-01-01T00:00:05Z", page = "/" }},
+    {{ at = "2026-01-01T00:00:25Z", page = "/" }},
+    {{ at = "2026-01-01T00:00:45Z", page = "/cart" }},
+]
+output = [
+    {{ window_start_ms = 1767225600000, window_end_ms = 1767225660000, key = "/", count = 2 }},
+    {{ window_start_ms = 1767225600000, window_end_ms = 1767225660000, key = "/cart", count = 1 }},
+]
+"""
+
+_YAML = """\
+# A pipeline: `bicycle pipeline test {file}` runs its test, `bicycle run --config {file}` the job.
+name: {name}
+
+source:
+  kind: file          # file, kafka, socket, generator, collection
+  path: events.jsonl  # one JSON object a line
+  time_field: at      # RFC 3339, or ms since 1970
+
+time:
+  allowed_lateness: 10s
+
+window:
+  type: tumbling      # tumbling, sliding, session, count
+  size: 1m
+
+ops:
+  count_by: page      # agg: sum, agg_field: price adds up a field instead
+
+sink:
+  kind: file          # file, kafka, socket, console
+  out_dir: counts
+
+test:
+  - name: two pages in one minute
+    input:
+      - {{at: "2026-01-01T00:00:05Z", page: /}}
+      - {{at: "2026-01-01T00:00:25Z", page: /}}
+      - {{at: "2026-01-01T00:00:45Z", page: /cart}}
+    output:
+      - {{window_start_ms: 1767225600000, window_end_ms: 1767225660000, key: /, count: 2}}
+      - {{window_start_ms: 1767225600000, window_end_ms: 1767225660000, key: /cart, count: 1}}
+"""
+
+
+def beginning(name: str, notation: Notation) -> str:
+    """Return the text of a pipeline to begin with.
+
+    Args:
+        name: Name of the job.
+        notation: How it is written.
+    """
+    text = _TOML if notation == "toml" else _YAML
+    return text.format(name=name, file=f"{name}.{notation}")

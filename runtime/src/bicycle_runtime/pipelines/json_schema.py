@@ -1,0 +1,116 @@
+"""The JSON Schema of a pipeline, for editors: made of the structs that check it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
+from bicycle_runtime.pipelines.model import Pipeline
+from bicycle_runtime.pipelines.nodes import ALIASES, Around
+from bicycle_runtime.pipelines.operator_keys import OPERATORS
+
+__all__ = ["pipeline_schema"]
+
+_REF = "#/$defs/{name}"
+
+
+def pipeline_schema() -> dict[str, Any]:
+    """Return the schema of the file, whichever notation it has."""
+    kinds: tuple[type[msgspec.Struct], ...] = (
+        Pipeline,
+        Around,
+        *SOURCES.values(),
+        *SINKS.values(),
+        *OPERATORS.values(),
+    )
+    _, parts = msgspec.json.schema_components(kinds, ref_template=_REF)
+    parts = _with_numbers_as_text(parts)
+    names = {kind: kind.__name__ for kind in kinds}
+    around = parts.pop(names[Around])["properties"]
+    whole = parts.pop(names[Pipeline])
+    keys = whole["properties"]
+    for name, table in (("source", SOURCES), ("sink", SINKS)):
+        keys[name] = {
+            "oneOf": [
+                _tagged(parts[kind.__name__], "kind", [word], around)
+                for word, kind in table.items()
+            ]
+        }
+    steps = [
+        _tagged(
+            parts[kind.__name__], "operator", _words(word), {"id": {"type": "string"}, **around}
+        )
+        for word, kind in OPERATORS.items()
+    ]
+    keys["steps"] = {"type": "array", "items": {"oneOf": steps}}
+    keys["vertices"] = {"type": "array", "items": {"oneOf": list(_vertices(around))}}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **whole,
+        "$defs": parts,
+    }
+
+
+def _with_numbers_as_text(schema: Any) -> Any:
+    """Return a schema in which a number may be written as text, as the check takes it."""
+    if isinstance(schema, list):
+        return [_with_numbers_as_text(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {key: _with_numbers_as_text(value) for key, value in schema.items()}
+    if found.get("type") in ("integer", "number"):
+        told = {key: found.pop(key) for key in ("description", "default") if key in found}
+        return {**told, "anyOf": [found, {"type": "string", "pattern": "^-?[0-9.]+$"}]}
+    return found
+
+
+def _words(word: str) -> list[str]:
+    return [word, *(alias for alias, stands_for in ALIASES.items() if stands_for == word)]
+
+
+def _tagged(
+    struct: Mapping[str, Any], key: str, words: list[str], more: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the schema of a struct whose table has the word that tells it, and more keys."""
+    found = copy.deepcopy(dict(struct))
+    found["properties"] = {key: {"enum": words}, **more, **found["properties"]}
+    found["required"] = [key, *found.get("required", [])]
+    return found
+
+
+def _vertices(around: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    for end, table in (("source", SOURCES), ("sink", SINKS)):
+        connectors = [
+            {
+                "type": "object",
+                "properties": {"type": {"const": word}, "properties": _properties(word, kind)},
+                "required": ["type"],
+                "additionalProperties": False,
+            }
+            for word, kind in table.items()
+        ]
+        yield _vertex([end], around, "connector", {"oneOf": connectors})
+    for word, kind in OPERATORS.items():
+        yield _vertex(_words(word), around, "config", {"$ref": _REF.format(name=kind.__name__)})
+
+
+def _properties(word: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the schema of a connector's keys; those of Kafka may have the names of its client."""
+    return {"type": "object"} if word == "kafka" else {"$ref": _REF.format(name=kind.__name__)}
+
+
+def _vertex(
+    words: list[str], around: Mapping[str, Any], key: str, value: Mapping[str, Any]
+) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string"}, "operator": {"enum": words}, **around, key: value,
+        },
+        "required": ["id", "operator"],
+        "additionalProperties": False,
+    }  # fmt: skip

@@ -1,0 +1,204 @@
+"""Pipelines written again: in the other notation, or in the other form.
+
+Ids stay, so the graph stays, and with it the state of a job that goes on with the new file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from bicycle_runtime.pipelines.documents import Notation, yaml_dumper
+from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT
+from bicycle_runtime.pipelines.model import Ops
+from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
+from bicycle_runtime.pipelines.operator_keys import Window, WindowSize
+
+__all__ = ["Form", "form_of", "pipeline_data", "written"]
+
+Form = Literal["short", "vertices"]
+
+
+def form_of(pipeline: CheckedPipeline) -> Form:
+    """Return the form in which a pipeline is written."""
+    return "vertices" if pipeline.document.data.get("vertices") else "short"
+
+
+def written(data: Mapping[str, Any], notation: Notation) -> str:
+    """Return data of a pipeline as text."""
+    if notation == "toml":
+        # Slow to import, and needed here alone.
+        import tomlkit
+
+        return tomlkit.dumps(data)
+    # As above.
+    import yaml
+
+    text: str = yaml.dump(
+        data, Dumper=yaml_dumper(), sort_keys=False, allow_unicode=True, width=100
+    )
+    return text
+
+
+def pipeline_data(pipeline: CheckedPipeline, form: Form) -> dict[str, Any]:
+    """Return the keys of a pipeline in a form; those that have their default are left out.
+
+    Raises:
+        PIPELINE_NOT_SHORT: it has more than the short form can say.
+    """
+    found: dict[str, Any] = {"name": pipeline.name}
+    if pipeline.description:
+        found["description"] = pipeline.description
+    if config := _keys(pipeline.settings):
+        found["config"] = config
+    if pipeline.on_error is not None:
+        found["on_error"] = _plain(pipeline.on_error)
+    found |= _as_vertices(pipeline.nodes) if form == "vertices" else _as_short(pipeline)
+    if pipeline.tests:
+        found["test"] = [_keys(test) for test in pipeline.tests]
+    return found
+
+
+def _keys(spec: Any, *, without: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the keys of a struct that differ from their defaults."""
+    fields = msgspec.structs.fields(type(spec))
+    found = {}
+    for each in fields:
+        value = getattr(spec, each.name)
+        default = each.default
+        if each.default_factory is not msgspec.NODEFAULT:
+            default = each.default_factory()
+        if value != default and each.name not in without:
+            found[each.encode_name] = _plain(value)
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _keys(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value
+
+
+def _around(node: Node) -> dict[str, Any]:
+    """Return what a node says besides its keys."""
+    given = {"name": node.name, "parallelism": node.parallelism, "on_error": node.on_error}
+    return {key: _plain(value) for key, value in given.items() if value is not None}
+
+
+# --- vertices and edges --------------------------------------------------------------------------
+
+
+def _as_vertices(nodes: Sequence[Node]) -> dict[str, Any]:
+    edges = [_edge(node, index) for node in nodes for index in range(len(node.inputs))]
+    return {"vertices": [_vertex(node) for node in nodes], "edges": edges}
+
+
+def _vertex(node: Node) -> dict[str, Any]:
+    found = {"id": node.id, "operator": node.operator, **_around(node)}
+    keys = _keys(node.spec)
+    if node.word:
+        found["connector"] = {"type": node.word, **({"properties": keys} if keys else {})}
+    elif keys:
+        found["config"] = keys
+    return found
+
+
+def _edge(node: Node, index: int) -> dict[str, Any]:
+    given = node.inputs[index]
+    found = {"from": given.node, "to": node.id}
+    if given.partition != "forward":
+        found["partition"] = given.partition
+    if given.output is not None:
+        found["output"] = given.output
+    return found
+
+
+# --- the short form ------------------------------------------------------------------------------
+
+
+def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
+    nodes = list(pipeline.nodes)
+    found: dict[str, Any] = {}
+    _require_line(pipeline)
+    source, *between, sink = nodes
+    found["source"] = _end(pipeline, source, "source")
+    if between and between[0].operator == "time":
+        time = _fixed(pipeline, between.pop(0), "time")
+        found["time"] = _keys(time.spec)
+    computed = between[-2:]
+    is_computed = [node.operator for node in computed][:1] == ["key_by"] and (
+        computed[-1].operator in ("window", "reduce")
+    )
+    steps = between[:-2] if is_computed else between
+    if steps:
+        found["steps"] = [
+            {"operator": node.operator, "id": node.id, **_around(node), **_keys(node.spec)}
+            for node in steps
+        ]
+    if is_computed:
+        found |= _computed(pipeline, *computed)
+    found["sink"] = _end(pipeline, sink, "sink")
+    return found
+
+
+def _require_line(pipeline: CheckedPipeline) -> None:
+    """Refuse what has branches, or edges that say more than who follows whom."""
+    before: Node | None = None
+    for node in pipeline.nodes:
+        inputs = [] if before is None else [before.id]
+        if [each.node for each in node.inputs] != inputs:
+            raise _not_short(pipeline, f"{node.id!r} does not follow the vertex before it alone")
+        if any(each.partition not in ("forward", "hash") for each in node.inputs):
+            raise _not_short(pipeline, f"the edge to {node.id!r} names a partition")
+        before = node
+    if before is None or before.operator != "sink":
+        raise _not_short(pipeline, "it has several sinks")
+
+
+def _end(pipeline: CheckedPipeline, node: Node, name: str) -> dict[str, Any]:
+    if node.id != name:
+        raise _not_short(pipeline, f"its {name} has the id {node.id!r}")
+    return {"kind": node.word, **_around(node), **_keys(node.spec)}
+
+
+def _fixed(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
+    """Return a node of which the short form can say no more than its keys."""
+    if node.id != name or node.parallelism is not None or node.name is not None:
+        raise _not_short(pipeline, f"{node.id!r} has an id, a name or a parallelism of its own")
+    return node
+
+
+def _computed(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, Any]:
+    _fixed(pipeline, key, "key")
+    _fixed(pipeline, result, result.operator)
+    if key.spec.field is None:
+        raise _not_short(pipeline, "its key is not one field")
+    if getattr(result.spec, "function", None) is not None:
+        raise _not_short(pipeline, "it reduces by a function")
+    ops = {"count_by": key.spec.field}
+    ops |= {name: _plain(getattr(result.spec, name)) for name in _changed_ops(result.spec)}
+    if not isinstance(result.spec, Window):
+        return {"ops": ops}
+    size = {
+        name: value
+        for name, value in _keys(result.spec).items()
+        if name in WindowSize.__struct_fields__
+    }
+    if result.spec.window_ms is not None or "size" not in size:
+        size |= {} if "gap" in size or "records" in size else {"size": f"{result.spec.window_ms}ms"}
+    return {"window": {"type": result.spec.type, **size}, "ops": ops}
+
+
+def _changed_ops(spec: Any) -> list[str]:
+    """Return the keys of what is computed that differ from their defaults."""
+    names = [each.name for each in msgspec.structs.fields(Ops) if each.name != "count_by"]
+    changed = _keys(spec)
+    return [name for name in names if name in changed]
+
+
+def _not_short(pipeline: CheckedPipeline, reason: str) -> Exception:
+    return PIPELINE_NOT_SHORT(file=pipeline.document.file, reason=reason)

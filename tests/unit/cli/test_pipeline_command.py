@@ -1,0 +1,73 @@
+"""``bicycle pipeline``: each command once, and what a person sees."""
+
+import json
+
+import pytest
+
+from tests.unit.pipelines.test_problems import GOOD
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clicks.toml").write_text(GOOD)
+    return "clicks.toml"
+
+
+def test_a_good_pipeline_is_shown_as_a_row_of_operators(shell, file):
+    done = shell.run("pipeline", "check", file)
+
+    assert done.exit_code == 0, done.output
+    assert done.output == "clicks.toml is good: source -> time -> key -> window -> sink\n"
+    assert shell.answer("pipeline", "check", file)["name"] == "clicks"
+
+
+def test_a_bad_pipeline_is_told_by_every_command_before_anything_starts(shell, file, tmp_path):
+    (tmp_path / file).write_text(GOOD.replace("tumbling", "tumblng"))
+
+    for words in (
+        ["pipeline", "check", file],
+        ["run", "-c", file],
+        ["submit", file],
+        ["plan", file],
+    ):
+        code, error = shell.error(*words)
+        assert (code, error["code"]) == (4, "BIC-2701")
+        assert error["facts"]["problems"][0]["line"] == 9
+    assert shell.home.folders() == []
+
+
+def test_a_new_pipeline_passes_its_test_and_is_not_overwritten(shell, file):
+    assert shell.run("pipeline", "new", "more.yaml").exit_code == 0
+    assert shell.answer("pipeline", "test", "more.yaml")["passed"] == ["two pages in one minute"]
+    assert shell.run("pipeline", "test", "more.yaml").output == "more.yaml: 1 passed\n"
+
+    assert shell.error("pipeline", "new", "more.yaml")[1]["code"] == "BIC-2700"
+
+
+def test_a_test_that_fails_shows_the_rows(shell, tmp_path, file):
+    shell.run("pipeline", "new", "more.toml")
+    path = tmp_path / "more.toml"
+    path.write_text(path.read_text().replace("count = 2", "count = 3"))
+
+    done = shell.run("pipeline", "test", "more.toml")
+
+    assert done.exit_code != 0
+    assert 'sink: missing: {"count": 3, "key": "/"' in done.stderr
+    assert 'sink: unexpected: {"count": 2, "key": "/"' in done.stderr
+
+
+def test_a_pipeline_is_converted_to_standard_output(shell, file):
+    yaml = shell.run("pipeline", "convert", file, "--to", "yaml", "--form", "vertices").output
+
+    assert yaml.startswith("name: clicks\nvertices:\n- id: source\n")
+    assert shell.answer("pipeline", "convert", file)["source"]["kind"] == "file"
+
+
+def test_the_schema_is_printed(shell):
+    assert json.loads(shell.run("pipeline", "schema").output)["title"] == "Pipeline"
+
+
+def test_a_name_that_is_no_pipeline_is_refused(shell):
+    assert "is no FILE.toml" in shell.run("pipeline", "check", "clicks.py").stderr
+    assert "is no FILE.toml" in shell.run("run", "--config", "clicks.py").stderr

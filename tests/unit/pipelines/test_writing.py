@@ -1,0 +1,158 @@
+"""Pipelines written in the other notation or form: the graph stays, and so does the state."""
+
+import jsonschema_rs
+import pytest
+
+from bicycle_runtime.pipelines.beginning import beginning
+from bicycle_runtime.pipelines.building import build_pipeline
+from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT, PIPELINE_TEST_UNUSABLE
+from bicycle_runtime.pipelines.json_schema import pipeline_schema
+from bicycle_runtime.pipelines.writing import form_of, pipeline_data, written
+from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
+from bicycle_sdk import StreamEnvironment
+from tests.raising import raises
+from tests.unit.pipelines.pipeline_runs import checked
+from tests.unit.pipelines.test_problems import GOOD, KAFKA, KAFKA_SINK, VERTICES
+from tests.unit.pipelines.test_shapes import JOB, KAFKA_SHORT, SHORT
+
+TEXTS = [(SHORT, "toml"), (KAFKA_SHORT, "toml"), (GOOD, "toml"), (JOB, "yaml"), (VERTICES, "yaml")]
+SESSION = GOOD.replace('type = "tumbling"\nsize = "60s"', 'type = "session"\ngap = "30s"')
+RUNNING = GOOD.replace('[window]\ntype = "tumbling"\nsize = "60s"\n', "")
+SHORTS = [SHORT, KAFKA_SHORT, GOOD, KAFKA, KAFKA_SINK, SESSION, RUNNING]
+
+
+def json_of(pipeline):
+    env = StreamEnvironment()
+    build_pipeline(env, pipeline)
+    return env.execute("p").to_json()
+
+
+@pytest.mark.parametrize("notation", ["toml", "yaml"])
+@pytest.mark.parametrize(("text", "of"), TEXTS)
+def test_the_graph_stays_in_either_notation(text, of, notation):
+    before = checked(text, of)
+    again = checked(written(pipeline_data(before, form_of(before)), notation), notation)
+
+    assert json_of(again) == json_of(before)
+    assert (again.name, again.description) == (before.name, before.description)
+
+
+@pytest.mark.parametrize("text", SHORTS)
+def test_the_graph_stays_in_the_form_with_vertices_and_back(text):
+    before = checked(text)
+    vertices = checked(written(pipeline_data(before, "vertices"), "yaml"), "yaml")
+    short = checked(written(pipeline_data(vertices, "short"), "toml"))
+
+    assert form_of(vertices) == "vertices"
+    assert form_of(short) == "short"
+    assert json_of(vertices) == json_of(before)
+    assert json_of(short) == json_of(before)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("id: z\n", "id: out\n", "its sink has the id 'out'"),
+        ("to: m}", "to: m, partition: rebalance}", "names a partition"),
+    ],
+)
+def test_what_the_short_form_cannot_say_is_refused(before, after, reason):
+    text = VERTICES.replace("id: a", "id: source").replace("from: a", "from: source")
+    text = text.replace(before, after).replace("to: z", "to: out" if "out" in after else "to: z")
+
+    with raises(PIPELINE_NOT_SHORT, match=reason):
+        pipeline_data(checked(text, "yaml"), "short")
+
+
+def test_texts_that_look_like_something_else_stay_texts():
+    data = {"a": ["1", "true", "1e3", "null", "", "0.5", "~", "12:30", "no", "a: b", "# x"]}
+
+    from bicycle_runtime.pipelines.documents import read_document
+
+    for notation in ("toml", "yaml"):
+        text = written(data, notation)
+        assert read_document(text, file="f", notation=notation).data == data
+
+
+def test_the_schema_takes_what_the_check_takes():
+    schema = jsonschema_rs.validator_for(pipeline_schema())
+
+    for text, notation in [*TEXTS, (SESSION, "toml"), (beginning("x", "yaml"), "yaml")]:
+        assert [
+            error.message for error in schema.iter_errors(checked(text, notation).document.data)
+        ] == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('path = "in.jsonl"', 'pth = "in.jsonl"'),
+        ('kind = "file"\npath', 'kind = "ftp"\npath'),
+        ('type = "tumbling"', 'type = "hopping"'),
+        ("[ops]", "[opps]"),
+    ],
+)
+def test_the_schema_refuses_unknown_words(before, after):
+    import tomllib
+
+    schema = jsonschema_rs.validator_for(pipeline_schema())
+
+    assert not schema.is_valid(tomllib.loads(GOOD.replace(before, after)))
+
+
+@pytest.mark.parametrize("notation", ["toml", "yaml"])
+def test_the_pipeline_to_begin_with_passes_its_test(notation):
+    (outcome,) = run_pipeline_tests(checked(beginning("clicks", notation), notation))
+
+    assert outcome.is_good
+    assert outcome.name == "two pages in one minute"
+
+
+def test_a_test_tells_rows_that_are_missing_and_rows_too_many():
+    text = beginning("clicks", "toml").replace("count = 2", "count = 3")
+
+    (outcome,) = run_pipeline_tests(checked(text))
+
+    assert [row["count"] for row in outcome.missing["sink"]] == [3]
+    assert [row["count"] for row in outcome.unexpected["sink"]] == [2]
+
+
+TWO = """
+    vertices:
+      - {id: a, operator: source, connector: {type: generator}}
+      - {id: b, operator: source, connector: {type: generator}}
+      - {id: u, operator: union}
+      - {id: z, operator: sink, connector: {type: console}}
+    edges: [{from: a, to: u}, {from: b, to: u}, {from: u, to: z}]
+    test:
+      - input: {a: [x], b: [y]}
+        output: [x, y]
+      - name: order counts
+        ordered: true
+        input: {a: [x, y]}
+        output: {z: [y, x]}
+"""
+
+
+def test_tests_name_their_sources_and_may_ask_for_an_order():
+    first, second = run_pipeline_tests(checked(TWO, "yaml"))
+
+    assert (first.is_good, first.name) == (True, "test 1")
+    assert second.missing == {"z": ["y", "x"]}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "reason"),
+    [
+        ("input: {a: [x], b: [y]}", "input: [x]", "must say which of a, b"),
+        ("{a: [x], b: [y]}", "{c: [x]}", "names 'c', and there are a, b"),
+        ("    test:", "    description: x\n    test: []\n    on_error: fail\n    #", "has no"),
+    ],
+)
+def test_a_test_that_fits_nothing_is_refused(before, after, reason):
+    text = TWO.replace(before, after)
+    if "test: []" in after:
+        text = TWO[: TWO.index("    test:")]
+
+    with raises(PIPELINE_TEST_UNUSABLE, match=reason):
+        run_pipeline_tests(checked(text, "yaml"))
