@@ -108,7 +108,8 @@ def test_every_key_of_the_short_form_reaches_the_graph():
     found = graph(SHORT)
 
     assert [vertex.id for vertex in found.vertices] == [
-        "source", "time", "filter-1", "key", "window", "window-combine", "window-rows", "sink",
+        "source", "source-fields", "time", "filter-1", "key", "window", "window-combine",
+        "window-rows", "sink",
     ]  # fmt: skip
     config = found.config
     assert (config.parallelism, config.max_parallelism, config.checkpoint_interval_ms) == (

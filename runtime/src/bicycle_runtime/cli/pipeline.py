@@ -1,4 +1,4 @@
-"""``bicycle pipeline``: jobs that are a file are checked, begun, tested and converted."""
+"""``bicycle pipeline``: check, begin, test and convert jobs that are a file."""
 
 from __future__ import annotations
 

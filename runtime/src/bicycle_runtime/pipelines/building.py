@@ -13,6 +13,7 @@ from typing import Any
 from bicycle_runtime.pipelines.aggregates import aggregate_of, result_names
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
 from bicycle_runtime.pipelines.checking import Checks, label_of
+from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
 from bicycle_runtime.pipelines.connector_keys import CollectionSource, KafkaSource
 from bicycle_runtime.pipelines.connectors import sink_of, source_of
 from bicycle_runtime.pipelines.edges import Input
@@ -35,6 +36,7 @@ from bicycle_runtime.pipelines.record_functions import (
     RunningRow,
     SplitBy,
     TimeOf,
+    TypedRecord,
     WindowRow,
     WithMessage,
     lower_text,
@@ -174,6 +176,9 @@ class _Building:
 
     def _source(self, node: Node) -> Any:
         stream = self._set(self._env.add_source(source_of(node.spec)), node)
+        fields = getattr(node.spec, "fields", None)
+        if fields is not None:
+            stream = self._set(stream.map(TypedRecord(fields)), node, suffix="-fields")
         if isinstance(node.spec, KafkaSource) and node.spec.format == "any":
             stream = self._set(stream.process(WithMessage()), node, suffix="-message")
         return stream
@@ -202,7 +207,14 @@ class _Building:
     # --- record by record --------------------------------------------------------------------
 
     def _map(self, node: Node) -> Any:
-        return self._called(node, MAPS, "map")
+        spec, compiled = node.spec, self._pipeline.expressions.get(node.id)
+        if compiled is None and spec.drop is None:
+            return self._called(node, MAPS, "map")
+        function: Callable[[Any], Any] = Dropped(spec.drop or ())
+        if compiled is not None:
+            keeps = spec.select is None
+            function = ComputedFields(compiled, keeps=keeps, drop=spec.drop or ())
+        return self._set(self._input(node).map(function), node)
 
     def _flat_map(self, node: Node) -> Any:
         return self._called(node, FLAT_MAPS, "flat_map")
@@ -222,8 +234,11 @@ class _Building:
         return stream.process(function)
 
     def _filter(self, node: Node) -> Any:
-        spec = node.spec
-        if spec.function is not None:
+        spec, compiled = node.spec, self._pipeline.expressions.get(node.id)
+        function: Any
+        if compiled is not None:
+            function = Where(compiled)
+        elif spec.function is not None:
             function = found_function(spec.function)
         else:
             value = "" if spec.value is None else _text(spec.value)

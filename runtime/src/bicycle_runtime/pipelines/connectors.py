@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import Any
 
 from bicycle_runtime.pipelines.connector_keys import (
     CollectionSource,
@@ -17,31 +17,16 @@ from bicycle_runtime.pipelines.connector_keys import (
     SocketSource,
 )
 from bicycle_runtime.pipelines.record_functions import FieldText, PayloadSchema
-from bicycle_runtime.pipelines.values import FieldType, Scalar, duration_ms
+from bicycle_runtime.pipelines.values import Scalar, duration_ms
 from bicycle_sdk import connectors
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["record_type", "sink_of", "source_of"]
+__all__ = ["sink_of", "source_of"]
 
-_TYPES: Mapping[FieldType, Any] = {
-    "string": str,
-    "int": int,
-    "float": float,
-    "bool": bool,
-    "timestamp": str | int,
-    "json": Any,
-}
 _KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
-
-
-def record_type(fields: Mapping[str, FieldType] | None) -> Any:
-    """Return the type of records with these fields, dict where none are declared."""
-    if fields is None:
-        return dict
-    return TypedDict("Record", {name: _TYPES[word] for name, word in fields.items()})  # type: ignore[operator]  # built at run time
 
 
 def source_of(spec: Any) -> SourceDescriptor[Any]:
@@ -89,14 +74,13 @@ def _file_source(spec: FileSource) -> SourceDescriptor[Any]:
     return make(
         spec.path,
         follow=spec.follow,
-        record_type=record_type(spec.fields),
         timestamp_field=spec.time_field,
     )
 
 
 def _kafka_source(spec: KafkaSource) -> SourceDescriptor[Any]:
     topics = [topic.strip() for topic in spec.topic.split(",") if topic.strip()]
-    declared = _KAFKA_FORMATS.get(spec.format, record_type(spec.fields))
+    declared = _KAFKA_FORMATS.get(spec.format, dict)
     if spec.format == "any":
         declared = None
     builder = KafkaSourceBuilder[Any](spec.bootstrap_servers, topics=topics, record_type=declared)

@@ -42,3 +42,9 @@ PIPELINE_TEST_FAILED = BicycleError.row(
     cause="Other records came out than a test expects. ``failed`` has the names of the tests.",
     fix="compare the rows above with the pipeline",
 )
+SQL_EXTRA_MISSING = BicycleError.row(
+    "BIC-2706",
+    "{file} has SQL expressions, and {missing} is not installed",
+    cause="Expressions need libraries that are an extra of the runtime.",
+    fix="pip install 'bicycle-runtime[sql]'",
+)

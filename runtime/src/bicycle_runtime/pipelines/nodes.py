@@ -13,10 +13,12 @@ from typing import Annotated, Any
 
 import msgspec
 
+from bicycle_runtime.expressions.types import CompiledExpressions
 from bicycle_runtime.pipelines.checking import Checks
 from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
 from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
+from bicycle_runtime.pipelines.expression_checks import compiled_expressions
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
 from bicycle_runtime.pipelines.operator_keys import OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.rules import check_node
@@ -65,6 +67,7 @@ class CheckedPipeline:
     settings: Settings
     nodes: tuple[Node, ...]
     on_error: Any = None
+    expressions: Mapping[str, CompiledExpressions] = field(default_factory=dict)
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
 
@@ -90,12 +93,15 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         nodes = reading.nodes()
     checks.raise_problems()
     assert whole is not None
+    expressions = compiled_expressions(checks, nodes)
+    checks.raise_problems()
     return CheckedPipeline(
         name=job_name(document),
         description=whole.description,
         settings=whole.config,
         on_error=whole.on_error,
         nodes=tuple(nodes),
+        expressions=expressions,
         tests=tuple(whole.test),
         document=document,
     )

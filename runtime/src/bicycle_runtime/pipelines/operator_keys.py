@@ -41,9 +41,16 @@ __all__ = [
 
 
 class Map(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Replaces each record."""
+    """Replaces each record, by a function or by SQL expressions over its fields."""
 
     function: FunctionName = None
+    set: Annotated[
+        dict[str, str] | None, describe("Fields that are added or replaced, by expressions.")
+    ] = None
+    select: Annotated[
+        dict[str, str] | None, describe("All fields of the new record, by expressions.")
+    ] = None
+    drop: Annotated[list[str] | None, describe("Fields that are left out.")] = None
 
 
 class FlatMap(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -69,6 +76,7 @@ class Filter(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         None
     )
     function: FunctionName = None
+    where: Annotated[str | None, describe("An SQL expression that is true of what is kept.")] = None
 
 
 class KeyBy(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

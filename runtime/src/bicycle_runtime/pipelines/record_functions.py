@@ -8,11 +8,12 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
 from bicycle_runtime.pipelines.builtin_functions import text_of
+from bicycle_runtime.pipelines.values import FieldType
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
 from bicycle_sdk.time import as_ms
 from bicycle_sdk.windows.panes import Window
@@ -35,10 +36,21 @@ __all__ = [
     "RunningRow",
     "SplitBy",
     "TimeOf",
+    "TypedRecord",
     "WindowRow",
     "WithMessage",
     "lower_text",
 ]
+
+
+_TYPES: Mapping[FieldType, Any] = {
+    "string": str,
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "timestamp": str | int,
+    "json": Any,
+}
 
 
 def field_of(record: Any, name: str) -> Any:
@@ -266,6 +278,31 @@ class SplitBy:
             return [] if value is None else [text_of(value)]
         found = [name for name, values in self.outputs.items() if value in values]
         return found if found or self.default is None else [self.default]
+
+
+class TypedRecord:
+    """A record whose fields have the declared types; others than these are left out.
+
+    A number may come as text, as in CSV. What does not fit is a bad record.
+    """
+
+    __slots__ = ("_kind", "fields")
+
+    def __init__(self, fields: Mapping[str, FieldType]) -> None:
+        self.fields = dict(fields)
+        self._kind: Any = None
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.fields,)
+
+    def __call__(self, record: Any) -> dict[str, Any]:
+        if self._kind is None:
+            # Made here, because a type that is made at run time cannot travel.
+            types = {name: _TYPES[word] for name, word in self.fields.items()}
+            made: Any = TypedDict
+            self._kind = made("Record", types)
+        found: dict[str, Any] = msgspec.convert(record, self._kind, strict=False)
+        return found
 
 
 class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):

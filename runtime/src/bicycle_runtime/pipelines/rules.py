@@ -32,6 +32,11 @@ def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
 
 
 def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
+    given = [name for name in ("function", "select", "set") if getattr(spec, name) is not None]
+    if len(given) > 1:
+        checks.note((*path, given[1]), f"{' and '.join(given)} are given; one is enough")
+    if spec.drop is not None and spec.function is not None:
+        checks.note((*path, "drop"), "function and drop are given; one is enough")
     _function(checks, spec.function, path, words=MAPS)
 
 
@@ -48,6 +53,11 @@ def _function(checks: Checks, name: str | None, path: KeyPath, *, words: Mapping
 
 
 def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
+    if spec.where is not None:
+        others = [name for name in ("function", "predicate") if getattr(spec, name) is not None]
+        if others:
+            checks.note((*path, "where"), f"where and {others[0]} are given; one is enough")
+        return
     if spec.function is not None:
         if spec.predicate is not None:
             checks.note((*path, "function"), "function and predicate are given; one is enough")

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.pipelines.building import build_pipeline
-from bicycle_runtime.pipelines.connectors import record_type
 from bicycle_runtime.pipelines.errors import PIPELINE_TEST_UNUSABLE
 from bicycle_runtime.pipelines.model import Test
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
@@ -61,8 +60,7 @@ def _run(pipeline: CheckedPipeline, test: Test, name: str) -> TestOutcome:
     missing, unexpected = {}, {}
     with Harness(env, scripted=list(sources)) as harness:
         for uid, records in inputs.items():
-            given = [_record(sources[uid], record) for record in records]
-            harness.push(given, source=uid, timestamp=_times(sources[uid], given))
+            harness.push(records, source=uid, timestamp=_times(sources[uid], records))
         harness.end()
         harness.run()
         for uid, expected in outputs.items():
@@ -92,12 +90,6 @@ def _by_id(
         if uid not in ends:
             raise _unusable(pipeline, f"{name!r} names {uid!r}, and there are {', '.join(ends)}")
     return dict(given)
-
-
-def _record(source: Node, record: Any) -> Any:
-    """Return a record as its source would give it."""
-    fields = getattr(source.spec, "fields", None)
-    return msgspec.convert(record, record_type(fields)) if fields is not None else record
 
 
 def _times(source: Node, records: list[Any]) -> list[int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import compress
 from operator import index
 from types import FunctionType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
@@ -30,6 +30,7 @@ from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.functions import as_callable, full_name
 
 __all__ = [
+    "AnswersAll",
     "BatchOperator",
     "FilterOperator",
     "FlatMapOperator",
@@ -38,6 +39,14 @@ __all__ = [
     "PartitionOperator",
     "PassOperator",
 ]
+
+
+@runtime_checkable
+class AnswersAll(Protocol):
+    """A function of a record that can be asked about a whole batch at once."""
+
+    def answer_all(self, values: Sequence[Any]) -> list[Any]:
+        """Return for each value the result, or the exception that it leads to."""
 
 
 class _FunctionOperator(Operator):
@@ -55,7 +64,24 @@ class _FunctionOperator(Operator):
 
     def results(self, batch: Batch) -> list[Any]:
         """Return the function's result for each record."""
+        if isinstance(self.function, AnswersAll):
+            return self._answered(self.function, list(batch.values))
         return each(self.call, batch.values, policy=self.policy, awaits=self.awaits)
+
+    def _answered(self, function: AnswersAll, values: list[Any]) -> list[Any]:
+        """Return what a function answers for a whole batch; failed records meet the policy."""
+        answers = function.answer_all(values)
+        if not any(isinstance(answer, Exception) for answer in answers):
+            return answers
+        known = dict(zip(map(id, values), answers, strict=True))
+
+        def told(value: Any) -> Any:
+            answer = known[id(value)]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return each(told, values, policy=self.policy, awaits=False)
 
 
 class MapOperator(_FunctionOperator):

@@ -1,0 +1,206 @@
+"""SQL expressions, read and checked: what is no function of one record is refused.
+
+sqlglot reads the text. Only nodes of ``_ALLOWED`` pass, so that no expression depends on a clock,
+on chance, or on other records. The kernel says what type an expression has. Whole numbers are
+computed in decimals and cast back, because the kernel itself lets them overflow in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from bicycle_runtime.expressions.kernel import planned_type
+from bicycle_runtime.expressions.types import (
+    CompiledExpressions,
+    ExpressionInvalidError,
+    FieldRead,
+    FieldWord,
+)
+
+__all__ = ["compile_expressions"]
+
+_DIALECT = "duckdb"
+_ALLOWED: tuple[type[exp.Expr], ...] = (
+    exp.Abs, exp.Add, exp.And, exp.Between, exp.Boolean, exp.Case, exp.Cast, exp.Ceil, exp.Coalesce,
+    exp.Column, exp.Concat, exp.DPipe, exp.DataType, exp.Div, exp.EQ, exp.Floor, exp.GT, exp.GTE,
+    exp.ILike, exp.Identifier, exp.If, exp.In, exp.Is, exp.LT, exp.LTE, exp.Left, exp.Length,
+    exp.Like, exp.Literal, exp.Lower, exp.Mod, exp.Mul, exp.NEQ, exp.Neg, exp.Not, exp.Null,
+    exp.Nullif, exp.Or, exp.Paren, exp.Replace, exp.Right, exp.Round, exp.StartsWith,
+    exp.StrPosition, exp.Sub, exp.Substring, exp.Trim, exp.TryCast, exp.Upper,
+)  # fmt: skip
+_CHECKED = (exp.Add, exp.Sub, exp.Mul)
+_COMPARED = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE)
+_CASTS: Mapping[str, str] = {
+    "BIGINT": "BIGINT", "INT": "BIGINT", "SMALLINT": "BIGINT", "TINYINT": "BIGINT",
+    "DOUBLE": "DOUBLE", "FLOAT": "DOUBLE", "DECIMAL": "DOUBLE",
+    "TEXT": "TEXT", "VARCHAR": "TEXT", "CHAR": "TEXT", "BOOLEAN": "BOOLEAN",
+}  # fmt: skip
+# They stand in the text as they are.
+_KEPT = (exp.Boolean, exp.DataType, exp.Identifier, exp.Literal, exp.Null)
+_NUMBERS = ("int", "float")
+
+
+def compile_expressions(
+    expressions: Mapping[str, str], fields: Mapping[str, FieldWord]
+) -> CompiledExpressions:
+    """Check expressions over the fields of records, and return what computes them.
+
+    Args:
+        expressions: SQL texts by the name of what they give.
+        fields: The types of the fields.
+
+    Raises:
+        ExpressionInvalidError: one of them is no SQL, names an unknown field or function, or does
+            not fit the types.
+
+    Example:
+        >>> found = compile_expressions({"f": "celsius * 1.8 + 32"}, {"celsius": "float"})
+        >>> found.types, [read.field for read in found.reads]
+        (('float',), ['celsius'])
+    """
+    reads: dict[FieldRead, None] = {}
+    texts, types = [], []
+    for name, text in expressions.items():
+        try:
+            tree = _parsed(text)
+            rewriting = _Rewriting(fields, reads)
+            found = rewriting.sql(tree)
+            types.append(rewriting.type_of(found))
+        except ValueError as error:
+            raise ExpressionInvalidError(name, str(error)) from error
+        texts.append(found)
+    return CompiledExpressions(
+        reads=tuple(reads), names=tuple(expressions), texts=tuple(texts), types=tuple(types)
+    )
+
+
+def _parsed(text: str) -> exp.Expr:
+    try:
+        found = sqlglot.parse(text, dialect=_DIALECT)
+    except SqlglotError as error:
+        problem = str(error).partition("\n")[0].partition(". Line")[0]
+        raise ValueError(f"this is no SQL: {problem}") from error
+    if len(found) != 1 or found[0] is None:
+        raise ValueError("it must be one expression")
+    return found[0]
+
+
+class _Rewriting:
+    """One expression on its way to the kernel; ``reads`` are the columns of all of them."""
+
+    def __init__(self, fields: Mapping[str, FieldWord], reads: dict[FieldRead, None]) -> None:
+        self._fields = fields
+        self._reads = reads
+
+    def sql(self, node: exp.Expr) -> str:
+        """Return a node in the words of the kernel, its children first."""
+        if isinstance(node, (exp.JSONExtract, exp.JSONExtractScalar)):
+            return self._path(node)
+        if not isinstance(node, _ALLOWED):
+            raise ValueError(f"{node.sql(_DIALECT)} is not allowed: {_why(node)}")
+        if isinstance(node, exp.Column):
+            return self._column(node)
+        if isinstance(node, (exp.Cast, exp.TryCast)):
+            return self._cast(node)
+        if isinstance(node, (*_CHECKED, exp.Neg)):
+            return self._arithmetic(node)
+        if isinstance(node, _COMPARED):
+            self._require_comparable(node)
+        self._rewrite_below(node)
+        return str(node.sql(_DIALECT))
+
+    def _rewrite_below(self, node: exp.Expr) -> None:
+        for child in list(node.iter_expressions()):
+            if isinstance(child, exp.If):
+                self._rewrite_below(child)
+            elif not isinstance(child, _KEPT):
+                child.replace(exp.Var(this=f"({self.sql(child)})"))
+
+    def type_of(self, text: str) -> FieldWord:
+        """Return the type of what the kernel gives for a text.
+
+        Raises:
+            ValueError: the kernel refuses it.
+        """
+        return planned_type(text, tuple(self._reads))
+
+    def _column(self, node: exp.Column) -> str:
+        if node.table:
+            raise ValueError(f"{node.sql(_DIALECT)}: fields have no table; a path is written ->>")
+        if node.name not in self._fields:
+            known = ", ".join(sorted(self._fields))
+            raise ValueError(f"there is no field {node.name!r}; the record has {known}")
+        return self._read(FieldRead(field=node.name, type=self._fields[node.name]))
+
+    def _path(self, node: exp.Expr) -> str:
+        """Return the column of what lies at a path of JSON."""
+        keys: list[str | int] = []
+        inner: Any = node
+        while isinstance(inner, (exp.JSONExtract, exp.JSONExtractScalar)):
+            keys = [*_keys_of(inner.expression), *keys]
+            inner = inner.this
+        if not isinstance(inner, exp.Column) or self._fields.get(inner.name) != "json":
+            raise ValueError(f"{node.sql(_DIALECT)}: a path begins at a field of the type json")
+        is_text = isinstance(node, exp.JSONExtractScalar)
+        read = FieldRead(field=inner.name, type="string", path=tuple(keys), is_text=is_text)
+        return self._read(read)
+
+    def _read(self, read: FieldRead) -> str:
+        self._reads.setdefault(read)
+        return f"c{list(self._reads).index(read)}"
+
+    def _cast(self, node: exp.Expr) -> str:
+        word = node.args["to"].this.name
+        wanted = _CASTS.get(word)
+        if wanted is None:
+            raise ValueError(f"a cast to {word} is not allowed; to {', '.join(sorted(_CASTS))} is")
+        call = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
+        return f"{call}({self.sql(node.this)} AS {wanted})"
+
+    def _arithmetic(self, node: exp.Expr) -> str:
+        """Return a sum or a product that is an error where it has more than 64 bits."""
+        if isinstance(node, exp.Neg):
+            left, right, sign = "0", self.sql(node.this), "-"
+        else:
+            left, right = self.sql(node.this), self.sql(node.expression)
+            sign = {"add": "+", "sub": "-", "mul": "*"}[node.key]
+        if self.type_of(left) == self.type_of(right) == "int":
+            wide = [f"CAST({side} AS DECIMAL(19, 0))" for side in (left, right)]
+            return f"CAST(({wide[0]} {sign} {wide[1]}) AS BIGINT)"
+        return f"({left} {sign} {right})"
+
+    def _require_comparable(self, node: exp.Expr) -> None:
+        sides = [self.type_of(self.sql(side.copy())) for side in (node.this, node.expression)]
+        if "string" in sides and any(side in (*_NUMBERS, "bool") for side in sides):
+            raise ValueError(
+                f"{node.sql(_DIALECT)} compares {sides[0]} with {sides[1]}; cast one of them"
+            )
+
+
+def _keys_of(path: Any) -> Iterable[str | int]:
+    parts = path.expressions if isinstance(path, exp.JSONPath) else [path]
+    for part in parts:
+        if isinstance(part, exp.JSONPathRoot):
+            continue
+        key = part.this
+        if isinstance(part, (exp.JSONPathKey, exp.JSONPathSubscript)) and isinstance(
+            key, (str, int)
+        ):
+            yield key
+        elif isinstance(part, exp.Literal):
+            yield int(part.name) if part.is_int else part.name
+        else:
+            raise ValueError(f"the path {path.sql(_DIALECT)} has more than keys and numbers")
+
+
+def _why(node: exp.Expr) -> str:
+    if isinstance(node, exp.AggFunc):
+        return "an expression sees one record; windows add up many"
+    if isinstance(node, (exp.Query, exp.Command)):
+        return "it is no expression of one record"
+    return "it is not on the list of functions, which depend on nothing but the record"

@@ -1,0 +1,165 @@
+"""The kernel of expressions: DataFusion, asked about one batch of columns at a time.
+
+It holds no state and sees nothing but the batch. A record without a value makes a whole batch fail,
+so a batch that fails is halved until the record is found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
+
+import datafusion
+import msgspec
+import pyarrow
+
+from bicycle_runtime.expressions.types import (
+    CompiledExpressions,
+    ExpressionFailedError,
+    FieldRead,
+    FieldWord,
+)
+from bicycle_sdk.time import as_ms
+
+__all__ = ["Kernel", "planned_type"]
+
+_TABLE = "t"
+_TYPES: Mapping[FieldWord, Any] = {
+    "string": pyarrow.string(),
+    "int": pyarrow.int64(),
+    "float": pyarrow.float64(),
+    "bool": pyarrow.bool_(),
+    "timestamp": pyarrow.timestamp("ms", tz="UTC"),
+    "json": pyarrow.string(),
+}
+_BESIDE = ("DataFusion error: ", "Arrow error: ", "Error during planning: ", "Execution error: ")
+
+
+class Kernel:
+    """Computes expressions for records; made where they are computed, since it does not travel.
+
+    Args:
+        compiled: The expressions.
+    """
+
+    def __init__(self, compiled: CompiledExpressions) -> None:
+        self._compiled = compiled
+        self._session = _session()
+        columns = (f"({text}) AS x{index}" for index, text in enumerate(compiled.texts))
+        self._query = f"SELECT {', '.join(columns)} FROM {_TABLE}"
+
+    def answers(self, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+        """Return for each record the tuple of values, or the exception that it leads to."""
+        if not records:
+            return []
+        try:
+            return self._values(records)
+        except Exception as error:  # noqa: BLE001 - the library raises whatever it likes
+            if len(records) == 1:
+                return [ExpressionFailedError(_told(error))]
+        half = len(records) // 2
+        return [*self.answers(records[:half]), *self.answers(records[half:])]
+
+    def _values(self, records: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
+        batch = _batch(self._compiled.reads, records)
+        self._session.deregister_table(_TABLE)
+        self._session.register_record_batches(_TABLE, [[batch]])
+        found = pyarrow.Table.from_batches(self._session.sql(self._query).collect())
+        columns = [_python(column) for column in found.columns]
+        return list(zip(*columns, strict=True))
+
+
+def planned_type(text: str, reads: Sequence[FieldRead]) -> FieldWord:
+    """Return the type of an expression over columns.
+
+    Raises:
+        ValueError: the kernel does not know a function, or types do not fit.
+    """
+    session = _session()
+    session.deregister_table(_TABLE)
+    session.register_record_batches(_TABLE, [[_batch(reads, [])]])
+    try:
+        schema = session.sql(f"SELECT ({text}) AS x FROM {_TABLE}").schema()
+    except Exception as error:  # The library raises whatever it likes.
+        raise ValueError(_told(error)) from error
+    return _word(schema.field(0).type)
+
+
+@cache
+def _session() -> Any:
+    """Return the session of this process: one thread, one partition, so that order is kept."""
+    return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
+
+
+def _batch(reads: Sequence[FieldRead], records: Sequence[Mapping[str, Any]]) -> Any:
+    """Return the columns of records; one more tells how many there are."""
+    arrays = [pyarrow.nulls(len(records), pyarrow.int8())]
+    arrays += [_column(read, records) for read in reads]
+    names = ["n", *(f"c{index}" for index in range(len(reads)))]
+    return pyarrow.RecordBatch.from_arrays(arrays, names)
+
+
+def _column(read: FieldRead, records: Sequence[Mapping[str, Any]]) -> Any:
+    values = [_value(read, record) for record in records]
+    if read.type == "int" and any(type(each) is float for each in values):
+        raise TypeError(f"field {read.field!r} is no whole number")  # It would be cut.
+    return pyarrow.array(values, _TYPES[read.type])
+
+
+def _value(read: FieldRead, record: Mapping[str, Any]) -> Any:
+    value = record.get(read.field)
+    for key in read.path:
+        if isinstance(value, dict) and isinstance(key, str):
+            value = value.get(key)
+        elif isinstance(value, list) and isinstance(key, int) and -len(value) <= key < len(value):
+            value = value[key]
+        else:
+            return None
+    if value is None:
+        return None
+    if read.type == "timestamp":
+        return _moment(value)
+    if read.path and read.is_text and isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode() if read.path or read.type == "json" else value
+
+
+def _moment(value: Any) -> int:
+    """Return a time in ms since 1970 from what a record has: ms, or RFC 3339."""
+    return as_ms(datetime.fromisoformat(value) if isinstance(value, str) else value)
+
+
+def _python(column: Any) -> list[Any]:
+    """Return a column as values of records: times as RFC 3339 in UTC."""
+    values: list[Any] = column.to_pylist()
+    if not pyarrow.types.is_timestamp(column.type):
+        return values
+    return [
+        None if each is None else each.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        for each in values
+    ]
+
+
+def _word(kind: Any) -> FieldWord:
+    checks = pyarrow.types
+    if checks.is_boolean(kind):
+        return "bool"
+    if checks.is_integer(kind):
+        return "int"
+    if checks.is_floating(kind):
+        return "float"
+    if checks.is_timestamp(kind):
+        return "timestamp"
+    if checks.is_string(kind) or checks.is_large_string(kind) or str(kind) == "string_view":
+        return "string"
+    raise ValueError(f"it gives {kind}, which is no type of a field; cast it")
+
+
+def _told(error: Exception) -> str:
+    """Return what a library says, without the names of its parts."""
+    text = str(error).partition("\n")[0]
+    for words in _BESIDE:
+        text = text.replace(words, "")
+    return text if text[1:2].isupper() else text[:1].lower() + text[1:]
