@@ -21,3 +21,13 @@ class Twice(AsyncFunction[str, str]):
 
 
 answer = 42
+
+
+class _Unreadable:
+    """A function that nobody can read, so that it is called record by record."""
+
+    def __call__(self, record):
+        return record
+
+
+unreadable = _Unreadable()

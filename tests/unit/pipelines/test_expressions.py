@@ -129,8 +129,8 @@ edges:
 
     assert run(steps.replace("in.jsonl", str(path)), "yaml", sink="z") == [{"mean": 2.5}]
     pipeline = checked(steps, "yaml")
-    assert pipeline.expressions["big"].types == ("bool",)
-    assert pipeline.expressions["out"].types == ("float",)
+    assert pipeline.expressions["big"].compiled.types == ("bool",)
+    assert pipeline.expressions["out"].compiled.types == ("float",)
 
 
 def test_an_operator_with_expressions_travels_before_and_after_its_use():

@@ -242,3 +242,50 @@ def test_a_text_that_is_no_toml_or_yaml_is_told_with_its_line():
 def test_an_empty_file_lacks_its_source():
     with raises(PIPELINE_INVALID, match="source must be set"):
         checked("", "yaml")
+
+
+PARQUET = GOOD.replace('kind = "file"\nout_dir = "out"', 'kind = "parquet"\nout_dir = "out"')
+POSTGRES = GOOD.replace(
+    'kind = "file"\nout_dir = "out"',
+    'kind = "postgres"\nurl = "postgresql://u@h/d"\ntable = "t"\ncolumns = { key = "string" }',
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "keys", "message"),
+    [
+        (
+            PARQUET,
+            'partition_by = "field"',
+            "sink.partition_field must be set for folders by field",
+        ),
+        (PARQUET, 'partition_by = "none"\npartition_format = "%Y"', "is for folders by date, not"),
+        (PARQUET, 'partition_by = "none"\npartition_field = "x"', "and folders are none"),
+        (PARQUET, 'partition_format = "day"', "sink.partition_format is day; expected a format"),
+        (PARQUET, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),
+        (PARQUET, 'compression = "lzma"', "unsupported sink.compression: lzma"),
+        (PARQUET, 'columns = { key = "text" }', "unsupported sink.columns.key: text"),
+        (POSTGRES, 'password = "hunter2"', "sink.password is a secret; give where it is"),
+        (POSTGRES, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
+        (POSTGRES, 'delete_field = "gone"', "sink.keys must be set: delete_field deletes by key"),
+        (KAFKA_SINK, 'properties = { "sasl.password" = "hunter2" }', "is a secret; give where"),
+    ],
+)
+def test_each_problem_of_a_sink_is_told_and_no_secret_with_it(text, keys, message):
+    found = problems(f"{text}\n{keys}\n")
+
+    assert len(found) == 1, found
+    assert message in found[0]
+    assert "hunter2" not in found[0]
+
+
+def test_a_time_that_is_no_declared_field_is_told():
+    text = changed('time_field = "at"', 'time_field = "at"\nfields = { word = "string" }')
+
+    assert "source.time_field is at, which is not among the declared" in problems(text)[0]
+
+
+def test_columns_of_a_table_are_not_empty():
+    text = changed('columns = { key = "string" }', "columns = {}", POSTGRES)
+
+    assert problems(text) == ["18:11: sink.columns is empty"]

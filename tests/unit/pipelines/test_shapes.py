@@ -120,8 +120,9 @@ def test_every_key_of_the_short_form_reaches_the_graph():
     assert config.properties == {"team": "a"}
     assert connector(found, "source") == {
         "connector_type": "jsonl",
-        "properties": {"path": "in.jsonl", "follow": False, "timestamp_field": "at"},
+        "properties": {"path": "in.jsonl", "follow": False},
     }
+    assert "function" in found.vertex("time").payloads
     assert connector(found, "sink") == {
         "connector_type": "csv_file",
         "properties": {

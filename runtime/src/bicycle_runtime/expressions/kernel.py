@@ -23,7 +23,7 @@ from bicycle_runtime.expressions.types import (
 )
 from bicycle_sdk.time import as_ms
 
-__all__ = ["Kernel", "planned_type"]
+__all__ = ["Kernel", "planned_type", "python_values"]
 
 _TABLE = "t"
 _TYPES: Mapping[FieldWord, Any] = {
@@ -34,6 +34,8 @@ _TYPES: Mapping[FieldWord, Any] = {
     "timestamp": pyarrow.timestamp("ms", tz="UTC"),
     "json": pyarrow.string(),
 }
+# The types whose columns are arrays of numpy, too.
+_NUMPY: Mapping[FieldWord, str] = {"int": "i", "float": "f", "bool": "b"}
 _BESIDE = ("DataFusion error: ", "Arrow error: ", "Error during planning: ", "Execution error: ")
 
 
@@ -50,6 +52,39 @@ class Kernel:
         columns = (f"({text}) AS x{index}" for index, text in enumerate(compiled.texts))
         self._query = f"SELECT {', '.join(columns)} FROM {_TABLE}"
 
+    def column(self, read: FieldRead, values: Sequence[Any], numbers: Any = None) -> Any:
+        """Return what the expressions read as a column of Arrow.
+
+        Args:
+            read: Which of it.
+            values: What the field has in each record.
+            numbers: The same as an array of numpy, where there is one.
+
+        Raises:
+            Exception: a value is of another type.
+        """
+        if numbers is not None and not read.path and numbers.dtype.kind == _NUMPY.get(read.type):
+            return pyarrow.array(numbers)
+        return _column(read, values)
+
+    def computed(self, columns: Sequence[Any], count: int) -> list[Any]:
+        """Return a column for each expression.
+
+        Args:
+            columns: What is read, as ``column`` gives it.
+            count: The number of records.
+
+        Raises:
+            Exception: a record has no value. It is the library's own, whichever that is.
+        """
+        self._session.deregister_table(_TABLE)
+        self._session.register_record_batches(_TABLE, [[_batch(columns, count)]])
+        found = pyarrow.Table.from_batches(self._session.sql(self._query).collect())
+        return [
+            column.cast(_TYPES[word]) if word in _NUMPY else column
+            for word, column in zip(self._compiled.types, found.columns, strict=True)
+        ]
+
     def answers(self, records: Sequence[Mapping[str, Any]]) -> list[Any]:
         """Return for each record the tuple of values, or the exception that it leads to."""
         if not records:
@@ -63,11 +98,11 @@ class Kernel:
         return [*self.answers(records[:half]), *self.answers(records[half:])]
 
     def _values(self, records: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-        batch = _batch(self._compiled.reads, records)
-        self._session.deregister_table(_TABLE)
-        self._session.register_record_batches(_TABLE, [[batch]])
-        found = pyarrow.Table.from_batches(self._session.sql(self._query).collect())
-        columns = [_python(column) for column in found.columns]
+        given = [
+            _column(read, [record.get(read.field) for record in records])
+            for read in self._compiled.reads
+        ]
+        columns = [python_values(column) for column in self.computed(given, len(records))]
         return list(zip(*columns, strict=True))
 
 
@@ -78,8 +113,9 @@ def planned_type(text: str, reads: Sequence[FieldRead]) -> FieldWord:
         ValueError: the kernel does not know a function, or types do not fit.
     """
     session = _session()
+    empty = [_column(read, []) for read in reads]
     session.deregister_table(_TABLE)
-    session.register_record_batches(_TABLE, [[_batch(reads, [])]])
+    session.register_record_batches(_TABLE, [[_batch(empty, 0)]])
     try:
         schema = session.sql(f"SELECT ({text}) AS x FROM {_TABLE}").schema()
     except Exception as error:  # The library raises whatever it likes.
@@ -93,23 +129,21 @@ def _session() -> Any:
     return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
 
 
-def _batch(reads: Sequence[FieldRead], records: Sequence[Mapping[str, Any]]) -> Any:
-    """Return the columns of records; one more tells how many there are."""
-    arrays = [pyarrow.nulls(len(records), pyarrow.int8())]
-    arrays += [_column(read, records) for read in reads]
-    names = ["n", *(f"c{index}" for index in range(len(reads)))]
-    return pyarrow.RecordBatch.from_arrays(arrays, names)
+def _batch(columns: Sequence[Any], count: int) -> Any:
+    """Return columns as a batch; one more tells how many records there are."""
+    names = ["n", *(f"c{index}" for index in range(len(columns)))]
+    return pyarrow.RecordBatch.from_arrays([pyarrow.nulls(count, pyarrow.int8()), *columns], names)
 
 
-def _column(read: FieldRead, records: Sequence[Mapping[str, Any]]) -> Any:
-    values = [_value(read, record) for record in records]
+def _column(read: FieldRead, found: Sequence[Any]) -> Any:
+    values = [_value(read, value) for value in found]
     if read.type == "int" and any(type(each) is float for each in values):
         raise TypeError(f"field {read.field!r} is no whole number")  # It would be cut.
     return pyarrow.array(values, _TYPES[read.type])
 
 
-def _value(read: FieldRead, record: Mapping[str, Any]) -> Any:
-    value = record.get(read.field)
+def _value(read: FieldRead, value: Any) -> Any:
+    """Return what an expression reads of the value of a field."""
     for key in read.path:
         if isinstance(value, dict) and isinstance(key, str):
             value = value.get(key)
@@ -131,7 +165,7 @@ def _moment(value: Any) -> int:
     return as_ms(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
 
-def _python(column: Any) -> list[Any]:
+def python_values(column: Any) -> list[Any]:
     """Return a column as values of records: times as RFC 3339 in UTC."""
     values: list[Any] = column.to_pylist()
     if not pyarrow.types.is_timestamp(column.type):

@@ -14,7 +14,7 @@ from bicycle_runtime.pipelines.aggregates import aggregate_of, result_names
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
 from bicycle_runtime.pipelines.checking import Checks, label_of
 from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
-from bicycle_runtime.pipelines.connector_keys import CollectionSource, KafkaSource
+from bicycle_runtime.pipelines.connector_keys import FileSource, KafkaSource
 from bicycle_runtime.pipelines.connectors import sink_of, source_of
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.joins import joined
@@ -175,7 +175,8 @@ class _Building:
     # --- sources, sinks, time ----------------------------------------------------------------
 
     def _source(self, node: Node) -> Any:
-        stream = self._set(self._env.add_source(source_of(node.spec)), node)
+        source = source_of(node.spec, reads_time=self._reads_time(node))
+        stream = self._set(self._env.add_source(source), node)
         fields = getattr(node.spec, "fields", None)
         if fields is not None:
             stream = self._set(stream.map(TypedRecord(fields)), node, suffix="-fields")
@@ -184,7 +185,9 @@ class _Building:
         return stream
 
     def _sink(self, node: Node) -> Any:
-        return self._set(self._input(node).sink_to(sink_of(node.spec)), node)
+        is_timed = any(each.node in self._timed for each in node.inputs)
+        sink = sink_of(node.spec, is_timed=is_timed)
+        return self._set(self._input(node).sink_to(sink), node)
 
     def _time(self, node: Node) -> Any:
         spec = node.spec
@@ -201,19 +204,32 @@ class _Building:
     def _field_of_source(self, node: Node) -> str | None:
         """Return the field with the time, where the source before does not read it itself."""
         before = next(each for each in self._pipeline.nodes if each.id == node.inputs[0].node)
-        is_unread = isinstance(before.spec, (KafkaSource, CollectionSource))
-        return before.spec.time_field if is_unread else None
+        return None if self._reads_time(before) else getattr(before.spec, "time_field", None)
+
+    def _reads_time(self, source: Node) -> bool:
+        """Tell whether a source takes event times from its records itself.
+
+        Lines that go nowhere but to the operator of time need not: so it is told on columns.
+        """
+        if not isinstance(source.spec, FileSource):
+            return False
+        behind = [
+            node
+            for node in self._pipeline.nodes
+            if any(each.node == source.id for each in node.inputs)
+        ]
+        has_lines = source.spec.format in ("jsonl", "csv")
+        return not has_lines or any(node.operator != "time" for node in behind)
 
     # --- record by record --------------------------------------------------------------------
 
     def _map(self, node: Node) -> Any:
-        spec, compiled = node.spec, self._pipeline.expressions.get(node.id)
-        if compiled is None and spec.drop is None:
+        spec, expressions = node.spec, self._pipeline.expressions.get(node.id)
+        if expressions is None and spec.drop is None:
             return self._called(node, MAPS, "map")
         function: Callable[[Any], Any] = Dropped(spec.drop or ())
-        if compiled is not None:
-            keeps = spec.select is None
-            function = ComputedFields(compiled, keeps=keeps, drop=spec.drop or ())
+        if expressions is not None:
+            function = ComputedFields(expressions.compiled, kept=expressions.kept)
         return self._set(self._input(node).map(function), node)
 
     def _flat_map(self, node: Node) -> Any:
@@ -234,10 +250,10 @@ class _Building:
         return stream.process(function)
 
     def _filter(self, node: Node) -> Any:
-        spec, compiled = node.spec, self._pipeline.expressions.get(node.id)
+        spec, expressions = node.spec, self._pipeline.expressions.get(node.id)
         function: Any
-        if compiled is not None:
-            function = Where(compiled)
+        if expressions is not None:
+            function = Where(expressions.compiled)
         elif spec.function is not None:
             function = found_function(spec.function)
         else:

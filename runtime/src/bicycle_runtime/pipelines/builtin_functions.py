@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from bicycle_runtime.operators.columnar.kernel import HasExpression
+from bicycle_sdk.expressions import Expression, lit
+
 __all__ = ["FILTERS", "FLAT_MAPS", "MAPS", "FilterWord", "Keep", "text_of"]
 
 
@@ -103,7 +106,7 @@ FILTERS: Mapping[str, FilterWord] = {
 }
 
 
-class Keep:
+class Keep(HasExpression):
     """A predicate of the text of a record, or of one of its fields; a missing field has none."""
 
     __slots__ = ("field", "predicate", "value")
@@ -112,8 +115,17 @@ class Keep:
         self.predicate, self.value, self.field = predicate, value, field
 
     def __call__(self, record: Any) -> bool:
-        if self.field is not None:
-            record = record.get(self.field) if isinstance(record, dict) else None
-            if record is None:
-                return False
-        return FILTERS[self.predicate].holds(text_of(record), self.value)
+        if self.field is None:
+            return self._holds(record)
+        return self._of_field(record.get(self.field) if isinstance(record, dict) else None)
+
+    def expression(self) -> Expression:
+        if self.field is None:
+            return Expression("apply", self._holds, Expression("itself"))
+        return Expression("apply", self._of_field, Expression("field_or", self.field, lit(None)))
+
+    def _of_field(self, value: Any) -> bool:
+        return value is not None and self._holds(value)
+
+    def _holds(self, value: Any) -> bool:
+        return FILTERS[self.predicate].holds(text_of(value), self.value)

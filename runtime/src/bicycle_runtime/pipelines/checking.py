@@ -180,6 +180,8 @@ class Checks:
         if not isinstance(data, dict):
             self.note(path, f"{label_of(path)} is {_shown(data)}; expected a table of keys")
             return
+        if info.min_length is not None and len(data) < info.min_length:
+            self.note(path, f"{label_of(path)} is empty")
         for key, item in data.items():
             self._value(item, info.value_type, (*path, key))
 

@@ -5,32 +5,72 @@ They travel as plain data; the kernel is made where the first batch comes.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.expressions.types import CompiledExpressions
+from bicycle_runtime.operators.columnar.kernel import Columns, HasExpression, evaluate
+from bicycle_runtime.operators.columnar.vectors import Refused, Vector
+from bicycle_sdk.expressions import Expression, col, lit
 
 __all__ = ["ComputedFields", "Dropped", "Where"]
 
 
-class _Computed:
+class _Computed(HasExpression):
     """What both have: the expressions, and the kernel once it is needed."""
 
     def __init__(self, compiled: CompiledExpressions) -> None:
         self._compiled = compiled
-        self._kernel: Any = None
+        self._start()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_kernel": None}
+    def _start(self) -> None:
+        self._kernel: Any = None
+        self._frame: weakref.ref[Columns] | None = None
+        self._found: list[Vector] = []
+
+    def __getstate__(self) -> CompiledExpressions:
+        return self._compiled
+
+    def __setstate__(self, state: CompiledExpressions) -> None:
+        self._compiled = state
+        self._start()
+
+    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+        """Return the values of each expression; see ``ComputedColumns``."""
+        if self._frame is None or self._frame() is not columns:
+            self._found = self._vectors(inputs, columns)
+            self._frame = weakref.ref(columns)
+        return self._found
+
+    def _vectors(self, inputs: Sequence[Expression], columns: Columns) -> list[Vector]:
+        kernel = self._the_kernel()
+        given = [evaluate(each, columns) for each in inputs]
+        try:
+            arrays = [
+                kernel.column(read, vector.items, vector.numbers)
+                for read, vector in zip(self._compiled.reads, given, strict=True)
+            ]
+            found = kernel.computed(arrays, columns.count)
+        except Exception as error:  # Which record failed is found out by answer_all.
+            raise Refused from error
+        return [_vector(column, columns.count) for column in found]
+
+    def _column(self, place: int) -> Expression:
+        inputs = [Expression("field_or", read.field, lit(None)) for read in self._compiled.reads]
+        return Expression("columns", self, place, *inputs)
 
     def _answers(self, values: Sequence[Any]) -> list[Any]:
+        answers: list[Any] = self._the_kernel().answers(values)
+        return answers
+
+    def _the_kernel(self) -> Any:
         if self._kernel is None:
             # Slow to import, and an extra: a worker has it that computes expressions.
             from bicycle_runtime.expressions.kernel import Kernel
 
             self._kernel = Kernel(self._compiled)
-        answers: list[Any] = self._kernel.answers(values)
-        return answers
+        return self._kernel
 
     def _single(self, answer: Any) -> Any:
         if isinstance(answer, Exception):
@@ -40,6 +80,9 @@ class _Computed:
 
 class Where(_Computed):
     """Keeps the records of which an expression is true; of unknown it is not."""
+
+    def expression(self) -> Expression:
+        return self._column(0)
 
     def __call__(self, value: Any) -> bool:
         found: bool = self._single(self.answer_all([value])[0])
@@ -58,16 +101,24 @@ class ComputedFields(_Computed):
 
     Args:
         compiled: The expressions.
-        keeps: Whether the other fields stay.
-        drop: Fields that do not stay.
+        kept: The other fields of the records that stay.
     """
 
-    def __init__(
-        self, compiled: CompiledExpressions, *, keeps: bool, drop: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, compiled: CompiledExpressions, *, kept: Sequence[str] = ()) -> None:
         super().__init__(compiled)
-        self._keeps = keeps
-        self._drop = tuple(drop)
+        self._kept = tuple(kept)
+
+    def __getstate__(self) -> Any:
+        return self._compiled, self._kept
+
+    def __setstate__(self, state: Any) -> None:
+        compiled, self._kept = state
+        super().__setstate__(compiled)
+
+    def expression(self) -> Expression:
+        computed = {name: self._column(at) for at, name in enumerate(self._compiled.names)}
+        values = {**{name: col(name) for name in self._kept}, **computed}
+        return Expression("record", tuple(values), *values.values())
 
     def __call__(self, value: Any) -> dict[str, Any]:
         found: dict[str, Any] = self._single(self.answer_all([value])[0])
@@ -82,10 +133,22 @@ class ComputedFields(_Computed):
 
     def _made(self, value: Mapping[str, Any], answer: tuple[Any, ...]) -> dict[str, Any]:
         given = dict(zip(self._compiled.names, answer, strict=True))
-        if not self._keeps:
-            return given
-        kept = {name: each for name, each in value.items() if name not in self._drop}
-        return {**kept, **given}
+        return {**{name: value[name] for name in self._kept if name in value}, **given}
+
+
+def _vector(column: Any, count: int) -> Vector:
+    """Return a column of Arrow as a vector; one without nulls that holds numbers as an array."""
+    # Slow to import, and an extra, as above.
+    import pyarrow
+
+    # As above.
+    from bicycle_runtime.expressions.kernel import python_values
+
+    kind, checks = column.type, pyarrow.types
+    is_number = checks.is_int64(kind) or checks.is_float64(kind) or checks.is_boolean(kind)
+    if is_number and not column.null_count:
+        return Vector(count, None, column.to_numpy())
+    return Vector(count, python_values(column))
 
 
 class Dropped:

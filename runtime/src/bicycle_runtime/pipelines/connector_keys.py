@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 
 from bicycle_runtime.pipelines.values import (
     NOTHING_NAMED,
+    ColumnWord,
     Duration,
     FieldType,
     Port,
@@ -28,6 +29,8 @@ __all__ = [
     "GeneratorSource",
     "KafkaSink",
     "KafkaSource",
+    "ParquetSink",
+    "PostgresSink",
     "SocketSink",
     "SocketSource",
 ]
@@ -147,6 +150,67 @@ class KafkaSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     ] = field(default_factory=dict)
 
 
+class ParquetSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Parquet files in folders; rows appear when files are whole."""
+
+    out_dir: Annotated[Text, describe("The directory, or a URL such as s3://bucket/folder.")]
+    columns: Annotated[
+        dict[str, ColumnWord] | None,
+        describe("Types of the columns; else event_time, and payload with the record as JSON."),
+    ] = None
+    partition_by: Annotated[
+        Literal["date", "field", "none"] | None,
+        describe(
+            "Folders dt=DATE, FIELD=VALUE, or none. Else as the next two keys tell; without them "
+            "by date where records have an event time."
+        ),
+    ] = None
+    partition_field: Annotated[
+        str | None,
+        describe("Field whose values are the folders; event_time, or for dates nothing, is that."),
+    ] = None
+    partition_format: Annotated[
+        str | None, describe("What dates are told apart by, such as %Y-%m; else %Y-%m-%d.")
+    ] = None
+    compression: Annotated[
+        Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")
+    ] = "snappy"
+    max_rows: Annotated[Positive | None, describe("A file ends when it has so many rows.")] = None
+    max_bytes: Annotated[Positive | None, describe("A file ends when it has about this size.")] = (
+        None
+    )
+    max_age: Annotated[
+        Duration | None, describe("All files end so long after their first row.")
+    ] = None
+    time_field: Annotated[
+        str | None, describe("Column that gets the event time, beside those of the fields.")
+    ] = None
+
+
+class PostgresSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of a table of PostgreSQL."""
+
+    url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
+    table: Annotated[Text, describe("The table, or schema.table.")]
+    columns: Annotated[
+        dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
+    ]
+    password: Annotated[
+        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+    ] = None
+    keys: Annotated[
+        list[Text], describe("Columns that identify a row, which a record replaces; else it adds.")
+    ] = field(default_factory=list)
+    delete_field: Annotated[
+        str | None, describe("Field of the record; where it is true, the row is deleted.")
+    ] = None
+    create_table: Annotated[bool, describe("Make the table when it is missing.")] = False
+    on_rewind: Annotated[
+        Literal["fail", "publish_again"],
+        describe("When an older epoch was restored than was written."),
+    ] = "fail"
+
+
 class SocketSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Lines for every client of a TCP server."""
 
@@ -169,6 +233,8 @@ SOURCES: Mapping[str, type[Struct]] = {
 SINKS: Mapping[str, type[Struct]] = {
     "file": FileSink,
     "kafka": KafkaSink,
+    "parquet": ParquetSink,
+    "postgres": PostgresSink,
     "socket": SocketSink,
     "console": ConsoleSink,
 }

@@ -13,27 +13,37 @@ from bicycle_runtime.pipelines.connector_keys import (
     GeneratorSource,
     KafkaSink,
     KafkaSource,
+    ParquetSink,
+    PostgresSink,
     SocketSink,
     SocketSource,
 )
 from bicycle_runtime.pipelines.record_functions import FieldText, PayloadSchema
-from bicycle_runtime.pipelines.values import Scalar, duration_ms
+from bicycle_runtime.pipelines.values import ColumnWord, Scalar, duration_ms
 from bicycle_sdk import connectors
 from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.secrets import Secret
+from bicycle_sdk.sinks import Folders, by_date, by_field, parquet_sink, postgres_sink
 
 __all__ = ["sink_of", "source_of"]
+
+_EVENT_TIME = "event_time"
 
 _KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
 
 
-def source_of(spec: Any) -> SourceDescriptor[Any]:
-    """Return the source that a struct of keys describes."""
+def source_of(spec: Any, *, reads_time: bool) -> SourceDescriptor[Any]:
+    """Return the source that a struct of keys describes.
+
+    Args:
+        spec: The keys.
+        reads_time: Whether it takes event times from its records itself, if it can.
+    """
     match spec:
         case FileSource():
-            return _file_source(spec)
+            return _file_source(spec, reads_time=reads_time)
         case KafkaSource():
             return _kafka_source(spec)
         case SocketSource():
@@ -47,13 +57,22 @@ def source_of(spec: Any) -> SourceDescriptor[Any]:
     raise AssertionError(spec)
 
 
-def sink_of(spec: Any) -> SinkDescriptor[Any]:
-    """Return the sink that a struct of keys describes."""
+def sink_of(spec: Any, *, is_timed: bool) -> SinkDescriptor[Any]:
+    """Return the sink that a struct of keys describes.
+
+    Args:
+        spec: The keys.
+        is_timed: Whether its records have an event time.
+    """
     match spec:
         case FileSink():
             return _file_sink(spec)
         case KafkaSink():
             return _kafka_sink(spec)
+        case ParquetSink():
+            return _parquet_sink(spec, is_timed=is_timed)
+        case PostgresSink():
+            return _postgres_sink(spec)
         case SocketSink():
             return connectors.socket_sink(
                 host=spec.host, port=spec.port, clients_max=spec.clients_max
@@ -63,7 +82,7 @@ def sink_of(spec: Any) -> SinkDescriptor[Any]:
     raise AssertionError(spec)
 
 
-def _file_source(spec: FileSource) -> SourceDescriptor[Any]:
+def _file_source(spec: FileSource, *, reads_time: bool) -> SourceDescriptor[Any]:
     if spec.format == "text":
         return connectors.text_file_source(spec.path, follow=spec.follow)
     make = {
@@ -74,7 +93,7 @@ def _file_source(spec: FileSource) -> SourceDescriptor[Any]:
     return make(
         spec.path,
         follow=spec.follow,
-        timestamp_field=spec.time_field,
+        timestamp_field=spec.time_field if reads_time else None,
     )
 
 
@@ -119,6 +138,50 @@ def _kafka_sink(spec: KafkaSink) -> SinkDescriptor[Any]:
     if spec.transactional_id_prefix is not None:
         builder.transactional_id_prefix(spec.transactional_id_prefix)
     return builder.build_connector()
+
+
+def _parquet_sink(spec: ParquetSink, *, is_timed: bool) -> SinkDescriptor[Any]:
+    return parquet_sink(
+        spec.out_dir,
+        folders=_folders(spec, is_timed=is_timed),
+        columns=None if spec.columns is None else _columns(spec.columns),
+        timestamp_field=spec.time_field,
+        compression=spec.compression,
+        roll_rows=spec.max_rows,
+        roll_bytes=spec.max_bytes,
+        roll_ms=None if spec.max_age is None else duration_ms(spec.max_age),
+    )
+
+
+def _folders(spec: ParquetSink, *, is_timed: bool) -> Folders | None:
+    name = "" if spec.partition_field in (None, _EVENT_TIME) else str(spec.partition_field)
+    kind = spec.partition_by
+    if kind is None and (spec.partition_format is not None or spec.partition_field == _EVENT_TIME):
+        kind = "date"
+    if kind is None and name:
+        kind = "field"
+    if kind == "field":
+        return by_field(name)
+    if kind == "date" or (kind is None and is_timed):
+        return by_date(spec.partition_format or "%Y-%m-%d", field=name)
+    return None
+
+
+def _postgres_sink(spec: PostgresSink) -> SinkDescriptor[Any]:
+    return postgres_sink(
+        spec.url,
+        spec.table,
+        password=None if spec.password is None else Secret.parse(spec.password),
+        keys=spec.keys,
+        delete_field=spec.delete_field,
+        columns=_columns(spec.columns),
+        create_table=spec.create_table,
+        on_rewind=spec.on_rewind,
+    )
+
+
+def _columns(given: Mapping[str, ColumnWord]) -> dict[str, str]:
+    return {name: "str" if word == "string" else word for name, word in given.items()}
 
 
 def _properties(given: Mapping[str, Scalar]) -> dict[str, Scalar | Secret]:

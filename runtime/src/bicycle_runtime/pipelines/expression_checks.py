@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bicycle_runtime.expressions.types import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.pipelines.checking import Checks, label_of
@@ -11,12 +11,19 @@ from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 from bicycle_runtime.pipelines.field_types import Fields, fields_behind
 
-__all__ = ["compiled_expressions"]
+__all__ = ["NodeExpressions", "compiled_expressions"]
 
 _Compile = Callable[[Mapping[str, str], Mapping[str, Any]], CompiledExpressions]
 
 
-def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, CompiledExpressions]:
+class NodeExpressions(NamedTuple):
+    """The expressions of an operator, and which other fields of its records stay."""
+
+    compiled: CompiledExpressions
+    kept: tuple[str, ...]
+
+
+def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, NodeExpressions]:
     """Return what computes the expressions of each node that has some, by its id.
 
     Args:
@@ -31,7 +38,7 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Comp
     compile_all = _compiler(checks.document.file)
     fields: dict[str, Fields] = {}
     keys: dict[str, str | None] = {}
-    found: dict[str, CompiledExpressions] = {}
+    found: dict[str, NodeExpressions] = {}
     for node in nodes:
         inputs = [None if each.output == "late" else fields.get(each.node) for each in node.inputs]
         key = keys.get(node.inputs[0].node) if node.inputs else None
@@ -40,7 +47,8 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Comp
         if _texts(node):
             compiled = _compiled(checks, node, inputs[0], compile_all=compile_all)
             if compiled is not None:
-                found[node.id] = compiled
+                is_set = node.operator == "map" and node.spec.select is None
+                found[node.id] = NodeExpressions(compiled, tuple(behind or ()) if is_set else ())
                 behind = _changed(node, behind, compiled)
         fields[node.id] = behind
     return found

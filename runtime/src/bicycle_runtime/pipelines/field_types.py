@@ -14,6 +14,7 @@ from bicycle_runtime.pipelines.aggregates import result_names
 __all__ = ["Fields", "fields_behind"]
 
 Fields = Mapping[str, str] | None
+_MESSAGE_FIELDS = {"_topic": "string", "_partition": "int", "_offset": "int"}
 _SUMS = ("sum", "min", "max")
 
 
@@ -28,7 +29,8 @@ def fields_behind(node: Any, inputs: list[Fields], *, key: str | None) -> Fields
     first = inputs[0] if inputs else None
     if node.operator == "source":
         found: Fields = getattr(node.spec, "fields", None)
-        return found
+        is_any = getattr(node.spec, "format", None) == "any"
+        return {**found, **_MESSAGE_FIELDS} if found is not None and is_any else found
     rule = _RULES.get(node.operator)
     return None if rule is None else rule(node.spec, first, inputs, key)
 

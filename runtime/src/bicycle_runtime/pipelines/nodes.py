@@ -13,12 +13,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from bicycle_runtime.expressions.types import CompiledExpressions
 from bicycle_runtime.pipelines.checking import Checks
 from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
 from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
-from bicycle_runtime.pipelines.expression_checks import compiled_expressions
+from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
 from bicycle_runtime.pipelines.operator_keys import OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.rules import check_node
@@ -67,7 +66,7 @@ class CheckedPipeline:
     settings: Settings
     nodes: tuple[Node, ...]
     on_error: Any = None
-    expressions: Mapping[str, CompiledExpressions] = field(default_factory=dict)
+    expressions: Mapping[str, NodeExpressions] = field(default_factory=dict)
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
 

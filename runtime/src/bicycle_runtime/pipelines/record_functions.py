@@ -6,15 +6,18 @@ They are imported by workers. A record without a field has the value None there.
 from __future__ import annotations
 
 import base64
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, ClassVar, TypedDict
 
 import msgspec
 
+from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.pipelines.builtin_functions import text_of
 from bicycle_runtime.pipelines.values import FieldType
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
+from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.time import as_ms
 from bicycle_sdk.windows.panes import Window
 from bicycle_sdk.windows.triggers import ProcessingTimeTrigger, TriggerContext, TriggerResult
@@ -53,12 +56,30 @@ _TYPES: Mapping[FieldType, Any] = {
 }
 
 
+# What a value of a type is as it stands; of json anything is.
+_KINDS: Mapping[FieldType, frozenset[type]] = {
+    "string": frozenset({str}),
+    "int": frozenset({int}),
+    "float": frozenset({float}),
+    "bool": frozenset({bool}),
+    "timestamp": frozenset({str, int}),
+}
+
+
 def field_of(record: Any, name: str) -> Any:
     """Return a field of a record, None where it has none."""
     return record.get(name) if isinstance(record, dict) else None
 
 
-class _OfField:
+_PLAIN = frozenset({int, float, str, bool, type(None)})
+
+
+def _value_of(name: str) -> Expression:
+    """Return the expression of ``field_of``."""
+    return Expression("field_or", name, lit(None))
+
+
+class _OfField(HasExpression):
     """A function of one field."""
 
     __slots__ = ("field",)
@@ -66,23 +87,42 @@ class _OfField:
     def __init__(self, field: str) -> None:
         self.field = field
 
+    def expression(self) -> Expression:
+        """Return what it is over columns: values of some types as they are, else the function."""
+        return Expression("converted", self.as_they_are, self.of, _value_of(self.field))
+
+    def __call__(self, record: Any) -> Any:
+        return self.of(field_of(record, self.field))
+
+    as_they_are: ClassVar[frozenset[type]] = frozenset()
+
+    @staticmethod
+    @abstractmethod
+    def of(value: Any) -> Any:
+        """Return what it makes of the value of the field."""
+
 
 class FieldValue(_OfField):
     """The value of a field."""
 
     __slots__ = ()
 
-    def __call__(self, record: Any) -> Any:
-        return field_of(record, self.field)
+    def expression(self) -> Expression:
+        return _value_of(self.field)
+
+    @staticmethod
+    def of(value: Any) -> Any:
+        return value
 
 
 class NumberOf(_OfField):
     """The number in a field: a text may be one, anything else counts as 0."""
 
     __slots__ = ()
+    as_they_are = frozenset({int, float})
 
-    def __call__(self, record: Any) -> int | float:
-        value = field_of(record, self.field)
+    @staticmethod
+    def of(value: Any) -> int | float:
         if isinstance(value, (int, float)) and not isinstance(value, bool):
             return value
         if not isinstance(value, str):
@@ -100,8 +140,9 @@ class JsonText(_OfField):
 
     __slots__ = ()
 
-    def __call__(self, record: Any) -> str:
-        return msgspec.json.encode(field_of(record, self.field), order="sorted").decode()
+    @staticmethod
+    def of(value: Any) -> str:
+        return msgspec.json.encode(value, order="sorted").decode()
 
 
 class FieldText(_OfField):
@@ -109,8 +150,8 @@ class FieldText(_OfField):
 
     __slots__ = ()
 
-    def __call__(self, record: Any) -> str | None:
-        value = field_of(record, self.field)
+    @staticmethod
+    def of(value: Any) -> str | None:
         return None if value is None else text_of(value)
 
 
@@ -118,16 +159,17 @@ class TimeOf(_OfField):
     """The event time in a field: ms since 1970, or RFC 3339 with a zone."""
 
     __slots__ = ()
+    as_they_are = frozenset({int})
 
-    def __call__(self, record: Any) -> int:
-        value = field_of(record, self.field)
+    @staticmethod
+    def of(value: Any) -> int:
         if isinstance(value, str):
             digits = value.removeprefix("-")
             value = int(value) if digits.isdigit() else datetime.fromisoformat(value)
         return as_ms(value)
 
 
-class FieldKey:
+class FieldKey(HasExpression):
     """The key of a record: one field, or several as a tuple; lists and tables are their JSON."""
 
     __slots__ = ("fields",)
@@ -138,6 +180,10 @@ class FieldKey:
     def __call__(self, record: Any) -> Any:
         values = tuple(_hashable(field_of(record, name)) for name in self.fields)
         return values if len(values) > 1 else values[0]
+
+    def expression(self) -> Expression:
+        parts = [Expression("converted", _PLAIN, None, _value_of(name)) for name in self.fields]
+        return parts[0] if len(parts) == 1 else Expression("tuple", *parts)
 
 
 class RecordKey:
@@ -280,8 +326,20 @@ class SplitBy:
         return found if found or self.default is None else [self.default]
 
 
-class TypedRecord:
-    """A record whose fields have the declared types; others than these are left out.
+class _AsType:
+    """A value of a declared type, where it has another: a number may come as text, as in CSV."""
+
+    __slots__ = ("word",)
+
+    def __init__(self, word: FieldType) -> None:
+        self.word = word
+
+    def __call__(self, value: Any) -> Any:
+        return msgspec.convert(value, _TYPES[self.word], strict=False)
+
+
+class TypedRecord(HasExpression):
+    """A record whose fields have the declared types, in the declared order, and no others.
 
     A number may come as text, as in CSV. What does not fit is a bad record.
     """
@@ -301,8 +359,18 @@ class TypedRecord:
             types = {name: _TYPES[word] for name, word in self.fields.items()}
             made: Any = TypedDict
             self._kind = made("Record", types)
-        found: dict[str, Any] = msgspec.convert(record, self._kind, strict=False)
-        return found
+        found = msgspec.convert(record, self._kind, strict=False)
+        return {name: found[name] for name in self.fields}
+
+    def expression(self) -> Expression:
+        columns = [_typed(name, word) for name, word in self.fields.items()]
+        return Expression("record", tuple(self.fields), *columns)
+
+
+def _typed(name: str, word: FieldType) -> Expression:
+    value = col(name)
+    kinds = _KINDS.get(word)
+    return value if kinds is None else Expression("converted", kinds, _AsType(word), value)
 
 
 class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):

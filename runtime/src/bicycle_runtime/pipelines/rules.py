@@ -7,6 +7,12 @@ from typing import Any
 
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
 from bicycle_runtime.pipelines.checking import Checks, label_of, likely
+from bicycle_runtime.pipelines.connector_keys import (
+    KafkaSink,
+    KafkaSource,
+    ParquetSink,
+    PostgresSink,
+)
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.operator_keys import (
     Filter,
@@ -18,6 +24,8 @@ from bicycle_runtime.pipelines.operator_keys import (
     Window,
 )
 from bicycle_runtime.pipelines.values import duration_ms
+from bicycle_sdk.kafka.base import is_secret_property
+from bicycle_sdk.secrets import Secret
 
 __all__ = ["check_node"]
 
@@ -27,8 +35,9 @@ _OPS = ("sum", "avg", "distinct")
 def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
     """Take note of what does not fit together in the keys of one operator."""
     if operator in _RULES:
-        is_vertex = path[0] == "vertices"
-        _RULES[operator](checks, spec, (*path, "config") if is_vertex else path)
+        is_end = operator in ("source", "sink")
+        below = ("connector", "properties") if is_end else ("config",)
+        _RULES[operator](checks, spec, (*path, *below) if path[0] == "vertices" else path)
 
 
 def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
@@ -141,6 +150,73 @@ def _join(checks: Checks, spec: Join, path: KeyPath) -> None:
         checks.note((*path, "how"), text)
 
 
+def _sink(checks: Checks, spec: Any, path: KeyPath) -> None:
+    match spec:
+        case ParquetSink():
+            _parquet(checks, spec, path)
+        case PostgresSink():
+            _postgres(checks, spec, path)
+        case KafkaSink():
+            _secrets(checks, spec.properties, (*path, "properties"))
+
+
+def _source(checks: Checks, spec: Any, path: KeyPath) -> None:
+    if isinstance(spec, KafkaSource):
+        _secrets(checks, spec.properties, (*path, "properties"))
+    fields, name = getattr(spec, "fields", None), getattr(spec, "time_field", None)
+    if fields is not None and name is not None and name not in fields:
+        label = label_of((*path, "time_field"))
+        text = f"{label} is {name}, which is not among the declared fields"
+        checks.note((*path, "time_field"), text)
+
+
+def _parquet(checks: Checks, spec: ParquetSink, path: KeyPath) -> None:
+    by, name, date_format = spec.partition_by, spec.partition_field, spec.partition_format
+    if by == "field" and not name:
+        label = label_of((*path, "partition_field"))
+        checks.missing((*path, "partition_field"), f"{label} must be set for folders by field")
+    if by != "date" and by is not None and date_format is not None:
+        label = label_of((*path, "partition_format"))
+        checks.note((*path, "partition_format"), f"{label} is for folders by date, not {by}")
+    if by == "none" and name is not None:
+        label = label_of((*path, "partition_field"))
+        checks.note((*path, "partition_field"), f"{label} is given, and folders are none")
+    if date_format is not None and "%" not in date_format:
+        label = label_of((*path, "partition_format"))
+        text = f"{label} is {date_format}; expected a format of dates such as %Y-%m-%d"
+        checks.note((*path, "partition_format"), text)
+    if spec.max_age is not None and duration_ms(spec.max_age) < 1:
+        label = label_of((*path, "max_age"))
+        checks.note((*path, "max_age"), f"{label} is {spec.max_age}; expected 1ms or more")
+
+
+def _postgres(checks: Checks, spec: PostgresSink, path: KeyPath) -> None:
+    if spec.password is not None:
+        _secret(checks, spec.password, (*path, "password"))
+    for index, key in enumerate(spec.keys):
+        if key not in spec.columns:
+            label = label_of((*path, "keys", index))
+            checks.note((*path, "keys", index), f"{label} is {key}, which is no column")
+    if spec.delete_field is not None and not spec.keys:
+        label = label_of((*path, "keys"))
+        checks.missing((*path, "keys"), f"{label} must be set: delete_field deletes by key")
+
+
+def _secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:
+    for name, value in properties.items():
+        if is_secret_property(name):
+            _secret(checks, str(value), (*path, name))
+
+
+def _secret(checks: Checks, text: str, path: KeyPath) -> None:
+    """A secret that stands in the file itself is not repeated in the message."""
+    try:
+        Secret.parse(text)
+    except ValueError:
+        label = label_of(path)
+        checks.note(path, f"{label} is a secret; give where it is: env:NAME or file:PATH")
+
+
 _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "map": _map,
     "flat_map": _flat_map,
@@ -149,4 +225,6 @@ _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "window": _window,
     "reduce": _reduce,
     "join": _join,
+    "sink": _sink,
+    "source": _source,
 }

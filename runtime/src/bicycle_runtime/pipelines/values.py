@@ -11,6 +11,7 @@ from bicycle_runtime.base.quantities import parse_duration_ms
 __all__ = [
     "NOTHING_NAMED",
     "AggregateWord",
+    "ColumnWord",
     "Duration",
     "ErrorRule",
     "FieldType",
@@ -38,6 +39,9 @@ Port = Annotated[int, Meta(ge=0, le=65_535)]
 Parallelism = Annotated[int, Meta(ge=1, le=32_768)]
 Positive = Annotated[int, Meta(ge=1)]
 FieldType = Literal["string", "int", "float", "bool", "timestamp", "json"]
+ColumnWord = Literal[
+    "string", "int", "float", "bool", "bytes", "datetime", "date", "time", "decimal", "json"
+]
 Partition = Literal["forward", "rebalance", "hash", "broadcast", "shuffle", "global"]
 AggregateWord = Literal["count", "sum", "avg", "min", "max", "distinct"]
 # Keys that other systems ask for although nothing is named by them.

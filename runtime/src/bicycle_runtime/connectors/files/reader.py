@@ -26,6 +26,8 @@ from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
 from bicycle_runtime.connectors.lines import text_decoder
 from bicycle_runtime.contract import Slice, SourceBatch
+from bicycle_runtime.operators.columnar.records import DictRecords
+from bicycle_runtime.records.rows import is_mapping
 
 __all__ = ["FileFormat", "FileReader", "located"]
 
@@ -62,6 +64,7 @@ class FileReader:
 
     def _start(self) -> None:
         self._decode: BlockDecoder | None = None
+        self._gives_dicts = False
         self._open: OrderedDict[str, ByteCursor] = OrderedDict()
 
     def __getstate__(self) -> tuple[FileFormat, Any, int, str]:
@@ -103,9 +106,14 @@ class FileReader:
             self._put_away(part.shard, cursor, is_kept=is_done and is_compressed(path))
 
     def give_fields(self) -> bool:
-        """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
+        """Give records as ``FieldRecords`` from now on; tell whether their type allows it."""
         # Event times that the source itself takes from records are read out of these.
-        if self.file_format != "jsonl" or self.timestamp_field:
+        if self.timestamp_field:
+            return False
+        if self.file_format == "csv":
+            self._gives_dicts = is_mapping(self.record_type)
+            return self._gives_dicts
+        if self.file_format != "jsonl":
             return False
         self._decode = field_decoder(self.record_type)
         return self._decode is not None
@@ -149,7 +157,10 @@ class FileReader:
         if self.file_format == "csv":
             rows = CsvRows(self.record_type, is_complete=part.details["complete"])
             with closing(open_at(path, 0)) as header:
-                yield from rows.batches(cursor, header, lines)
+                for batch, data in rows.batches(cursor, header, lines):
+                    if self._gives_dicts:
+                        batch.values = DictRecords(list(batch.values))
+                    yield batch, data
             return
         for block in line_blocks(cursor, lines):
             batch = long_line_batch(block) if block.long_line_byte_count else self._decoder(block)

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.columnar import NO_WINDOW
-from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
+from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS, has_expression
 from bicycle_runtime.operators.columnar.folded import Folded
 from bicycle_runtime.operators.columnar.reading import Reading, read
 from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
-from bicycle_sdk.expressions import Expression, is_expression
+from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import AlignedWindows, Count, Maximum, Minimum, Sum, WindowPlan
@@ -150,7 +150,7 @@ def choose_all(
 def _expressions(chain: ChainSpec, load: Load) -> Iterator[str]:
     """Yield the operators that compute an expression: they make columns where there are none."""
     for spec in chain.operators:
-        if spec.vertex.kind in EXPRESSION_OPERATORS and is_expression(
+        if spec.vertex.kind in EXPRESSION_OPERATORS and has_expression(
             load(spec.vertex.payload_id("function"))
         ):
             yield spec.uid

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter, itemgetter
-from typing import Any
+from operator import attrgetter, methodcaller
+from typing import Any, Protocol
 
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.frames import SourceFrame
-from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.kernel import HasExpression, evaluate
+from bicycle_runtime.operators.columnar.reading import read
+from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.operators.columnar.vectors import Refused
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.functions.transform import (
@@ -18,13 +19,23 @@ from bicycle_runtime.operators.functions.transform import (
     MapOperator,
 )
 from bicycle_runtime.records.rows import is_plain
-from bicycle_sdk.expressions import Expression
+from bicycle_sdk.expressions import Expression, is_expression
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["EXPRESSION_OPERATORS"]
+__all__ = ["EXPRESSION_OPERATORS", "has_expression"]
 
 
-def _values(operator: Operator, expression: Expression, records: Sequence[Any]) -> list[Any] | None:
+def has_expression(function: object) -> bool:
+    """Tell whether a function is an expression, or says which one it is."""
+    return is_expression(function) or isinstance(function, HasExpression)
+
+
+class _HasFunction(Protocol):
+    function: Any
+    on_columns: int
+
+
+def _values(operator: _HasFunction, records: Sequence[Any]) -> list[Any] | None:
     """Return what an expression gives for each record; None when they must be asked one by one."""
     getter = _getter(set(map(type, records)))
     if getter is None or not records:
@@ -32,7 +43,7 @@ def _values(operator: Operator, expression: Expression, records: Sequence[Any]) 
     listed = list(records)
     frame = SourceFrame(listed, FieldRecords(listed, lambda: listed, getter=getter), {})
     try:
-        found = _computed(expression, frame)
+        found = _computed(read(operator.function), frame)
     except Refused:
         return None
     operator.on_columns += len(listed)
@@ -50,7 +61,7 @@ def _computed(expression: Expression, frame: SourceFrame) -> list[Any]:
 def _getter(kinds: set[type]) -> Callable[[str], Callable[[Any], Any]] | None:
     """Return what looks fields up in records of some types; None where that may be code."""
     if kinds == {dict}:
-        return itemgetter
+        return lambda name: methodcaller("get", name, MISSING)
     return attrgetter if len(kinds) == 1 and is_plain(*kinds) else None
 
 
@@ -58,7 +69,7 @@ class _MapColumns(MapOperator):
     """A map to the value of an expression."""
 
     def results(self, batch: Batch) -> list[Any]:
-        found = _values(self, self.function, batch.values)
+        found = _values(self, batch.values)
         return super().results(batch) if found is None else found
 
 
@@ -66,7 +77,7 @@ class _FilterColumns(FilterOperator):
     """A filter by an expression."""
 
     def results(self, batch: Batch) -> list[Any]:
-        found = _values(self, self.function, batch.values)
+        found = _values(self, batch.values)
         return super().results(batch) if found is None else found
 
 
@@ -74,7 +85,7 @@ class _KeyByColumns(KeyByOperator):
     """A key that is the value of an expression."""
 
     def keys_of(self, values: Sequence[Any]) -> Iterable[Any]:
-        found = _values(self, self.function, values)
+        found = _values(self, values)
         return super().keys_of(values) if found is None else found
 
 

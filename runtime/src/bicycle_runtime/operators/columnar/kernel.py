@@ -13,14 +13,15 @@ same for each record, or refuses.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression
 
-__all__ = ["Columns", "evaluate", "mask_of"]
+__all__ = ["Columns", "ComputedColumns", "HasExpression", "evaluate", "mask_of"]
 
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
@@ -52,6 +53,36 @@ class Columns(Protocol):
 
     def picked(self, mask: Mask) -> Columns:
         """Return some of them."""
+
+
+class HasExpression(ABC):
+    """A function of a record that says itself which expression it computes.
+
+    Both ways must give the same: the call for one record, the expression over columns.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def expression(self) -> Expression:
+        """Return the expression; called on the driver and on workers, and cheap."""
+
+
+class ComputedColumns(Protocol):
+    """Columns that something else computes, such as texts in SQL."""
+
+    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+        """Return the values of each thing that it computes, for each record.
+
+        Called once for each of them with the same records, which need not be computed again.
+
+        Args:
+            inputs: What it reads of the records.
+            columns: The records.
+
+        Raises:
+            Refused: a record may fail.
+        """
 
 
 def evaluate(expression: Expression, columns: Columns) -> Vector:
@@ -163,6 +194,26 @@ def _applied(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return _by_items(function, [evaluate(one, columns) for one in values], columns.count)
 
 
+def _converted(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return values as they are where all have one of some types, else what a function gives.
+
+    Where no function is given, other types are for records.
+    """
+    kinds, function, value = arguments
+    found = evaluate(value, columns)
+    if found.kinds <= kinds:
+        return found
+    if function is None:
+        raise Refused
+    return _by_items(function, [found], columns.count)
+
+
+def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    computer, place, *inputs = arguments
+    vector: Vector = computer.vectors(inputs, columns)[place]
+    return vector
+
+
 def _chosen(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     """Return one of two values for each record; either is computed only where it counts."""
     condition, first, second = arguments
@@ -219,6 +270,8 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "item": _item,
     "given": _given,
     "apply": _applied,
+    "converted": _converted,
+    "columns": _by_others,
 }
 
 

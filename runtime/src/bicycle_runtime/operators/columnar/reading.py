@@ -22,13 +22,13 @@ from operator import attrgetter, contains, is_, is_not, itemgetter, not_
 from types import FunctionType
 from typing import Any
 
+from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.records.rows import is_plain
 from bicycle_sdk.expressions import OPERATIONS, Expression, lit
 
 __all__ = ["RECORD", "Reading", "read"]
 
-_STEPS_MAX = 400
-_DEPTH_MAX = 4  # functions that call functions
+_STEPS_MAX, _DEPTH_MAX = 400, 4  # of instructions, and of functions that call functions
 _BINARY = {"+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%"}
 _IGNORED = frozenset(
     {"RESUME", "CACHE", "PRECALL", "NOP", "MAKE_CELL", "COPY_FREE_VARS", "EXTENDED_ARG",
@@ -96,8 +96,8 @@ def read(function: Any) -> Expression:
         >>> read(itemgetter("user", "day"))
         (col('user'), col('day'))
     """
-    if isinstance(function, Expression):
-        return function
+    if isinstance(function, Expression | HasExpression):
+        return function if isinstance(function, Expression) else function.expression()
     if type(function) in (attrgetter, itemgetter):
         return _of_getter(function)
     if not isinstance(function, FunctionType):

@@ -17,7 +17,7 @@ import cloudpickle
 
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.columnar.choice import choose
-from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
+from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS, has_expression
 from bicycle_runtime.operators.columnar.fold import ColumnFold
 from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_runtime.operators.functions.async_io import async_io_operator
@@ -77,7 +77,6 @@ from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import TaskInfo
-from bicycle_sdk.expressions import is_expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import WindowPlan
@@ -270,7 +269,7 @@ class _Builder:
             OperatorKind.WINDOW_COMBINE: self._window,
         }
         make: Callable[..., Operator] = keyed.get(vertex.kind) or _FUNCTION_OPERATORS[vertex.kind]
-        if is_expression(function):
+        if has_expression(function):
             make = EXPRESSION_OPERATORS.get(vertex.kind, make)
         return make(spec, policy, context, function)
 

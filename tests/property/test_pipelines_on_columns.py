@@ -1,0 +1,247 @@
+"""Pipelines give the same on columns as record by record, whatever stands in their files."""
+
+import csv
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bicycle_runtime.expressions.compiling import compile_expressions
+from bicycle_runtime.operators.columnar.expressing import has_expression
+from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
+from bicycle_runtime.operators.columnar.kernel import evaluate
+from bicycle_runtime.operators.columnar.reading import read
+from bicycle_runtime.operators.columnar.records import DictRecords
+from bicycle_runtime.operators.columnar.vectors import Refused
+from bicycle_runtime.operators.functions.watermarks import is_out_of_bounds
+from bicycle_runtime.pipelines.builtin_functions import Keep
+from bicycle_runtime.pipelines.computed import ComputedFields, Where
+from bicycle_runtime.pipelines.record_functions import (
+    FieldKey,
+    FieldValue,
+    NumberOf,
+    TimeOf,
+    TypedRecord,
+)
+from bicycle_runtime.testing import Harness
+from tests.examples import examples
+from tests.unit.pipelines.pipeline_runs import built
+
+SETTINGS = settings(
+    max_examples=examples(80), deadline=None, suppress_health_check=list(HealthCheck)
+)
+NUMBERS = st.one_of(
+    st.integers(-9, 9), st.sampled_from([2**53, 2**63 - 1, 2**63, -(2**63)]),
+    st.floats(allow_nan=False), st.sampled_from([0.0, -0.0, 1e308]),
+)  # fmt: skip
+TEXTS = st.sampled_from(["", "a", "b", "B ", "ß", "12", "1.5", "x1", "2026-03-01T00:00:00Z"])
+VALUES = st.one_of(NUMBERS, TEXTS, st.booleans(), st.none(), st.just([1]), st.just({"y": "z"}))
+RECORDS = st.lists(
+    st.dictionaries(st.sampled_from(["n", "t", "j"]), VALUES, max_size=3), min_size=1, max_size=8
+)
+FIELDS = {"n": "float", "t": "string", "j": "json"}
+TEXTS_OF_SQL = {
+    "where": "n > 1 and t <> 'b'",
+    "twice": "n * 2 + length(t)",
+    "word": "coalesce(upper(t), 'none')",
+    "path": "j ->> 'y'",
+    "share": "n / 3",
+}
+
+
+def sql(*names):
+    return compile_expressions({name: TEXTS_OF_SQL[name] for name in names}, FIELDS)
+
+
+FUNCTIONS = {
+    "key": FieldKey(["t"]),
+    "keys": FieldKey(["t", "n"]),
+    "value": FieldValue("n"),
+    "number": NumberOf("n"),
+    "time": TimeOf("n"),
+    "contains": Keep("contains", "a", "t"),
+    "exists": Keep("exists", "", "n"),
+    "typed": TypedRecord({"n": "int", "t": "string"}),
+    "typed-more": TypedRecord({"n": "float", "t": "timestamp", "j": "json"}),
+    "where": Where(sql("where")),
+    "select": ComputedFields(sql("twice", "word", "path", "share")),
+    "set": ComputedFields(sql("share", "word"), kept=["n", "j"]),
+}
+
+
+def one_by_one(function, records):
+    found = []
+    for record in records:
+        try:
+            found.append(function(record))
+        except Exception as error:  # noqa: BLE001 - any error is a record that failed
+            found.append(error)
+    return found
+
+
+def on_columns(function, records):
+    """Return the results; None where columns are refused."""
+    frame = SourceFrame(records, DictRecords(records), {})
+    expression = read(function)
+    try:
+        if expression.operation != "record":
+            return evaluate(expression, frame).items
+        made = mapped(expression, frame)
+    except Refused:
+        return None
+    columns = {name: vector.items for name, vector in made.columns.items()}
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def shown(values):
+    return [repr(bool(value) if value in (None, False) else value) for value in values]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@SETTINGS
+@given(records=RECORDS)
+def test_a_function_gives_over_columns_what_it_gives_for_each_record(name, records):
+    function = FUNCTIONS[name]
+    found = on_columns(function, records)
+    expected = one_by_one(function, records)
+
+    if name == "time" and found is not None and is_out_of_bounds(found):
+        return  # Who takes times from columns looks at their bounds, and then asks one by one.
+    if found is not None:
+        show = shown if name == "where" else lambda values: list(map(repr, values))
+        assert show(found) == show(expected)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_good_records_are_not_refused(name):
+    records = [{"n": 3, "t": "a", "j": {"y": "1"}}, {"n": 4, "t": "b", "j": None}]
+    if name == "typed-more":
+        records = [{**record, "n": 1.5} for record in records]
+
+    assert has_expression(FUNCTIONS[name])
+    assert on_columns(FUNCTIONS[name], records) is not None
+
+
+PIPELINE = """
+    on_error = "skip"
+
+    [source]
+    kind = "file"
+    path = "{path}"
+    format = "{notation}"
+    time_field = "at"
+    {fields}
+
+    [time]
+    allowed_lateness = "1h"
+
+    {steps}
+
+    [window]
+    type = "{window}"
+    size = "10s"
+    slide = "5s"
+    gap = "7s"
+
+    [ops]
+    count_by = "{key}"
+    aggregates = [
+        {{ name = "count", agg = "count" }},
+        {{ name = "sum", agg = "sum", field = "n" }},
+        {{ name = "avg", agg = "avg", field = "n" }},
+        {{ name = "low", agg = "min", field = "n" }},
+        {{ name = "high", agg = "max", field = "n" }},
+    ]
+
+    [sink]
+    kind = "console"
+"""
+CALLED = '[[steps]]\noperator = "filter"\nfunction = "tests.unit.pipelines.functions:unreadable"\n'
+STEPS = """
+    [[steps]]
+    operator = "filter"
+    where = "n > -5 or t = 'a'"
+
+    [[steps]]
+    operator = "map"
+    set = { n = "n * 2", t = "lower(t)", more = "n + 1" }
+
+    [[steps]]
+    operator = "filter"
+    field = "t"
+    predicate = "exists"
+"""
+TYPES = 'fields = { at = "timestamp", n = "float", t = "string" }'
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "at": st.one_of(st.integers(0, 60_000), st.just("1970-01-01T00:00:03Z")),
+            "n": st.one_of(NUMBERS, TEXTS),
+            "t": TEXTS,
+        }
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumbling", key="t"):
+    """Return the rows of results, and how many records were folded on columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "in"
+        with path.open("w", newline="") as out:
+            if notation == "csv":
+                writer = csv.DictWriter(out, ["at", "n", "t"])
+                writer.writeheader()
+                writer.writerows(rows)
+            else:
+                out.writelines(f"{json.dumps(row)}\n" for row in rows)
+        text = PIPELINE.format(
+            path=path, notation=notation, fields=fields, window=window, key=key,
+            steps=CALLED + steps if called else steps,
+        )  # fmt: skip
+        with Harness(built(text), parallelism=2) as harness:
+            harness.run()
+            counts = [each.counts for each in harness.epochs]
+            folded = sum(
+                each["window-combine"].on_columns for each in counts if "window-combine" in each
+            )
+            return sorted(map(repr, harness.results("sink"))), folded
+
+
+@SETTINGS
+@given(
+    rows=ROWS,
+    notation=st.sampled_from(["jsonl", "csv"]),
+    typed=st.sampled_from([("", ""), ("", TYPES), (STEPS, TYPES)]),
+    window=st.sampled_from(["tumbling", "sliding", "session"]),
+    key=st.sampled_from(["t", "n"]),
+)
+def test_a_pipeline_gives_the_same_both_ways(rows, notation, typed, window, key):
+    given = {"notation": notation, "steps": typed[0], "fields": typed[1], "window": window}
+    columns, records = (outcome(rows, called=each, key=key, **given) for each in (False, True))
+
+    assert columns[0] == records[0]
+    assert records[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("notation", "steps", "fields"),
+    [
+        ("jsonl", "", ""),
+        ("jsonl", "", TYPES),
+        ("jsonl", STEPS, TYPES),
+        ("csv", "", TYPES),
+        ("csv", STEPS, TYPES),
+    ],
+)
+def test_a_pipeline_without_functions_is_folded_on_columns(notation, steps, fields):
+    rows = [{"at": 1_000 * n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
+
+    found, folded = outcome(rows, called=False, notation=notation, steps=steps, fields=fields)
+
+    assert folded == 20
+    assert found == outcome(rows, called=True, notation=notation, steps=steps, fields=fields)[0]
