@@ -29,8 +29,9 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
     if not info.name.endswith("__main__") and not info.name.startswith(tuple(sys.argv[2:])):
         importlib.import_module(info.name)
 """
-# What only an extra makes importable: `testing`, `service`, `formats`, `postgres`, `redis`, `sql`.
+# What only an extra makes importable.
 NEEDS_EXTRA = (
+    "bicycle_runtime.connectors.lakes",
     "bicycle_runtime.connectors.postgres",
     "bicycle_runtime.expressions",
     "bicycle_runtime.formats.avro",

@@ -30,7 +30,17 @@ CORE = "core"
 EXTENDED = "extended"
 ALONE = "alone"
 # Folders of tests on real systems and of long schedules: few of them run in every `make test`.
-EXTENDED_PLACES = ("browser", "cluster", "kafka", "postgres", "redis", "s3", "simulation", "spark")
+EXTENDED_PLACES = (
+    "browser",
+    "cluster",
+    "kafka",
+    "lakes",
+    "postgres",
+    "redis",
+    "s3",
+    "simulation",
+    "spark",
+)
 # Seconds that a test of a tier may take, its fixtures included.
 LIMITS_S = {CORE: 120.0, EXTENDED: 400.0}
 # Shorter tests are not in the table.

@@ -32,7 +32,8 @@ from tests.contract.table_cases import (
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
-SERVERS = {"kafka", "postgres"}  # Their suites are in tests/kafka and tests/postgres.
+# Their suites are in tests/lakes, tests/kafka and tests/postgres.
+ELSEWHERE = {"delta", "iceberg", "kafka", "postgres"}
 
 
 class TestCollection(SourceSuite):
@@ -144,5 +145,5 @@ class TestExtension(ExtensionSuite):
         TestParquetSinkWithOnePartPerFewRows,
         TestParquetSinkWithFolders,
     )
-    sources = builtin.bicycle_sources().keys() - SERVERS
-    sinks = builtin.bicycle_sinks().keys() - SERVERS
+    sources = builtin.bicycle_sources().keys() - ELSEWHERE
+    sinks = builtin.bicycle_sinks().keys() - ELSEWHERE

@@ -31,6 +31,8 @@ STAND_ALONE = frozenset(
         "cli.up",
         "connectors.builtin",
         "connectors.kafka.consuming",
+        "connectors.lakes.errors",
+        "connectors.lakes.replacing",
         "connectors.postgres.options",
         "connectors.sockets.journal",
         "extraction.loading",

@@ -10,6 +10,7 @@ from bicycle_sdk import loading
 
 if typing.TYPE_CHECKING:
     from bicycle_sdk.sinks.databases import postgres_sink
+    from bicycle_sdk.sinks.lakes import IcebergCatalog, Rolling, delta_sink, iceberg_sink
     from bicycle_sdk.sinks.tables import (
         ColumnType,
         Compression,
@@ -23,6 +24,7 @@ else:
         __name__,
         {
             "databases": ("postgres_sink",),
+            "lakes": ("IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"),
             "tables": (
                 "ColumnType",
                 "Compression",
@@ -38,8 +40,12 @@ __all__ = [
     "ColumnType",
     "Compression",
     "Folders",
+    "IcebergCatalog",
+    "Rolling",
     "by_date",
     "by_field",
+    "delta_sink",
+    "iceberg_sink",
     "parquet_sink",
     "postgres_sink",
 ]

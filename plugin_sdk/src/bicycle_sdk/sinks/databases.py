@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from bicycle_sdk.connectors import SinkDescriptor
-from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sinks.tables import ColumnType, column_words, given
+from bicycle_sdk.sinks.tables import ColumnType, column_words, given, keys_of
 
 __all__ = ["postgres_sink"]
 
@@ -37,13 +36,7 @@ def postgres_sink(
         create_table: Make the table when it is missing.
         on_rewind: What to do when an older epoch was restored than was written.
     """
-    if isinstance(keys, str):
-        raise StreamDefinitionError(
-            call="postgres_sink", problem=f"keys is the text {keys!r}", hint=f"give ({keys!r},)"
-        )
-    properties: dict[str, Any] = {"url": url, "table": table}
-    if keys:
-        properties |= {"mode": "upsert", "keys": list(keys)}
+    properties = {"url": url, "table": table, **keys_of("postgres_sink", keys)}
     if password is not None:
         properties["password"] = password.to_json()
     if columns is not None:

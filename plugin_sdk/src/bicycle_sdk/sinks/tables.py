@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -20,6 +20,7 @@ __all__ = [
     "by_field",
     "column_words",
     "given",
+    "keys_of",
     "parquet_sink",
 ]
 
@@ -130,6 +131,19 @@ def column_words(call: str, columns: Mapping[str, ColumnType]) -> dict[str, str]
             call=call, problem="columns are given, and there is none", hint="name one, or leave it"
         )
     return words
+
+
+def keys_of(call: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return what keys are as properties; nothing for none.
+
+    Raises:
+        StreamDefinitionError: they are one text.
+    """
+    if isinstance(keys, str):
+        raise StreamDefinitionError(
+            call=call, problem=f"keys is the text {keys!r}", hint=f"give ({keys!r},)"
+        )
+    return {"mode": "upsert", "keys": list(keys)} if keys else {}
 
 
 def given(call: str, **properties: Any) -> dict[str, Any]:

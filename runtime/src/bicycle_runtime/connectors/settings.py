@@ -20,8 +20,9 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
 from bicycle_runtime.formats.registry import make_codec
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.secrets import Secret
 
-__all__ = ["codec_for", "read_options", "require_decodable"]
+__all__ = ["codec_for", "read_options", "require_decodable", "secret_option"]
 
 _T = TypeVar("_T")
 
@@ -112,3 +113,30 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
         problem=problem,
         hint=hint,
     ) from cause
+
+
+def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | None:
+    """Return the reference that an option holds, None where it is not given.
+
+    Args:
+        spec: The connector.
+        name: Of the option.
+        value: JSON of a ``Secret``.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: it is something else, which is not shown.
+    """
+    if value is None:
+        return None
+    inner = value.get("secret") if isinstance(value, Mapping) else None
+    if isinstance(inner, Mapping) and len(inner) == 1:
+        [(kind, place)] = inner.items()
+        if kind in ("env", "file") and isinstance(place, str) and place:
+            return Secret(kind, place)
+    raise CONNECTOR_OPTION_WRONG(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        name=name,
+        problem="it is no reference to a secret (it is not shown)",
+        hint="give Secret.env('NAME') or Secret.file('PATH')",
+    )

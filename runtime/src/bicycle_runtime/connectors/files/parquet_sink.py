@@ -137,8 +137,14 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         self._claim.require(epoch)
         super().publish(epoch, state)
 
-    def complete(self, epoch: int, number: int, plan: Completion, state: Mapping[str, Any]) -> None:
-        """Write the parts of a plan, as far as they are not there."""
+    def complete(
+        self, epoch: int, plans: Mapping[int, Completion], state: Mapping[str, Any]
+    ) -> None:
+        """Write the parts of plans, as far as they are not there."""
+        for number, plan in plans.items():
+            self._complete(epoch, number, plan)
+
+    def _complete(self, epoch: int, number: int, plan: Completion) -> None:
         begin = f"part-{epoch:010d}-{number:04d}"
         storage = self.services.storage
         [first, *others] = plan.files

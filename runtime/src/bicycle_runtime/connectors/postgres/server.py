@@ -12,9 +12,9 @@ import psycopg
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.postgres.errors import POSTGRES_UNREACHABLE
+from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.errors import BicycleError
-from bicycle_sdk.secrets import Secret
 
 __all__ = ["PostgresServer"]
 
@@ -39,7 +39,7 @@ class PostgresServer:
         self._spec = spec
         self._url = url
         self._connect_timeout_ms = connect_timeout_ms
-        self._secret = self._secret_of(password)
+        self._secret = secret_option(spec, "password", password)
         try:
             self._facts = psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
@@ -118,15 +118,6 @@ class PostgresServer:
             tcp_user_timeout=30_000,
             password=None if self._secret is None else self._secret.reveal(),
         )
-
-    def _secret_of(self, password: object) -> Secret | None:
-        if password is None:
-            return None
-        if isinstance(password, dict) and isinstance(password.get("secret"), dict):
-            [[kind, place]] = list(password["secret"].items())[:1] or [["", ""]]
-            if kind in ("env", "file") and place:
-                return Secret(kind, place)
-        raise self._wrong("password", "it is no reference to a secret (it is not shown)")
 
     def _wrong(self, name: str, problem: str) -> BicycleError:
         return CONNECTOR_OPTION_WRONG(

@@ -8,18 +8,17 @@ one savepoint never take each other's epochs for theirs.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.errors import COLUMNS_WRONG, PublishInterruptedError
+from bicycle_runtime.connectors.errors import COLUMNS_WRONG
+from bicycle_runtime.connectors.patience import Patience
 from bicycle_runtime.connectors.postgres.errors import (
     POSTGRES_HISTORY_AHEAD,
     POSTGRES_REFUSED,
@@ -34,6 +33,7 @@ from bicycle_runtime.connectors.postgres.table import (
     limits_of,
     table_name,
 )
+from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.connectors.tables.columns import columns_of, declared_columns
@@ -51,7 +51,6 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = ["PostgresSink"]
 
-_LOG = logging.getLogger(__name__)
 _STAGE = sql.Identifier("bicycle_stage")
 _NUMBER = sql.Identifier("bicycle_number")
 # Else a crash of the server would lose an epoch that counts as published.
@@ -59,7 +58,6 @@ _DURABLE = (
     "select set_config('synchronous_commit', 'on', true) "
     "where current_setting('synchronous_commit') = 'off'"
 )
-_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
@@ -84,6 +82,13 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
             options.url, options.password, spec, connect_timeout_ms=options.connect_timeout_ms
         )
         self._is_stopping = threading.Event()
+        self._patience = Patience(
+            vertex=spec.vertex_id,
+            timeout_ms=options.publish_timeout_ms,
+            is_stopping=self._is_stopping,
+            is_away=self._is_away,
+            given_up=self._server.unreachable,
+        )
         self._limits: dict[str, ColumnLimits] = {}
         self._run = ""
 
@@ -109,16 +114,15 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
         """
         options = self._options
         self._services = services
-        self._place = f"{services.storage.url}/{services.prefix}"
+        self._place = place_of(services)
         with self._server.opened(services.clock, self._is_stopping) as connection:
             if options.create_table:
                 self._guarded(create_table, connection, options.table, self._schema, options.keys)
             self._check_table(connection, may_miss=False)
             self._guarded(self._make_marker, connection)
             is_again = self._check_history(connection, state)
-            is_other = state.get("place", self._place) != self._place
-            is_same = "run" in state and not (is_again or is_other)
-            self._run = state["run"] if is_same else attempt_id(source=system_random())
+            is_same = goes_on(state, self._place) and not is_again
+            self._run = state["run"] if is_same else new_run()
             if is_same:
                 self._server.end_others(connection, self._run)
         self._server.name = self._run
@@ -156,37 +160,18 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
         files = self.staged_files(state)
         if not files:
             return
-        clock = self._services.clock
-        begun = clock.monotonic()
-        for attempt in range(1 << 30):
-            try:
-                self._write(epoch, state, files)
-                return
-            except psycopg.OperationalError as error:
-                self._server.close()
-                waited_ms = round((clock.monotonic() - begun) * 1_000)
-                if waited_ms > self._options.publish_timeout_ms:
-                    raise self._server.unreachable(waited_ms, error) from error
-                if attempt == 0:
-                    log_event(
-                        _LOG, "postgres_waiting", level=logging.WARNING,
-                        operator=self.spec.vertex_id, reason=str(error).strip(),
-                    )  # fmt: skip
-                if self._is_stopping.wait(_PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]):
-                    raise PublishInterruptedError(
-                        vertex=self.spec.vertex_id,
-                        epoch=epoch,
-                        target=state["table"],
-                        reason=str(error).strip(),
-                    ) from error
-            except psycopg.Error as error:
-                self._server.close()
-                raise POSTGRES_REFUSED(
-                    vertex=self.spec.vertex_id,
-                    table=state["table"],
-                    epoch=epoch,
-                    reason=str(error).strip(),
-                ) from error
+        act = partial(self._write, epoch, state, files)
+        try:
+            self._patience.carry_out(
+                act, epoch=epoch, target=state["table"], clock=self._services.clock
+            )
+        except psycopg.Error as error:
+            raise POSTGRES_REFUSED(
+                vertex=self.spec.vertex_id,
+                table=state["table"],
+                epoch=epoch,
+                reason=str(error).strip(),
+            ) from error
 
     def interrupt(self) -> None:
         """Let a publication that waits for the server give up."""
@@ -196,6 +181,12 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
         """Close the connection."""
         self._is_stopping.set()
         self._server.close()
+
+    def _is_away(self, error: Exception) -> bool:
+        """Tell whether the server may come back; the session is not used again."""
+        if isinstance(error, psycopg.Error):
+            self._server.close()
+        return isinstance(error, psycopg.OperationalError)
 
     def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
         """Write an epoch.

@@ -7,11 +7,12 @@ settles it; nothing is converted that would lose something.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -89,6 +90,15 @@ class TableColumns:
         own = [pyarrow.field(column.name, column.data_type) for column in self._columns]
         is_first = shape == "payload"
         self.schema = pyarrow.schema([*times, *own] if is_first else [*own, *times])
+
+    def requiring(self, names: Collection[str]) -> TableColumns:
+        """Return columns that do not take null for these names."""
+        found = copy.copy(self)
+        found._columns = [
+            dataclasses.replace(column, is_optional=column.is_optional and column.name not in names)
+            for column in self._columns
+        ]
+        return found
 
     def batch(self, values: Sequence[Any], times: EventTimes) -> pyarrow.RecordBatch:
         """Return records as columns.
@@ -355,7 +365,7 @@ def _array(column: _Column, items: Sequence[Any]) -> pyarrow.Array:
     except (pyarrow.ArrowException, OverflowError) as error:
         raise ValueError(f"field {column.name!r} does not fit its column: {error}") from error
     if found.null_count and not column.is_optional:
-        raise ValueError(f"field {column.name!r} is None, and its type says that it never is")
+        raise ValueError(f"field {column.name!r} is None, and its column takes no null")
     return found
 
 

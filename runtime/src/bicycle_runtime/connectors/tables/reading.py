@@ -70,6 +70,11 @@ class HeldReader:
         return self._open[0][1].schema_arrow
 
     @property
+    def schemas(self) -> list[pyarrow.Schema]:
+        """The columns of each file; they differ where a job was changed."""
+        return [file.schema_arrow for _, file in self._open]
+
+    @property
     def has_folders(self) -> bool:
         """Whether rows lie in folders."""
         return PARTITION in self.schema.names

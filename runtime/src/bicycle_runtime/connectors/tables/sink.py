@@ -104,13 +104,14 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         self._has_changed = self._holds_others = False
 
     @abstractmethod
-    def complete(self, epoch: int, number: int, plan: Completion, state: Mapping[str, Any]) -> None:
-        """Make the rows of a plan visible; again is harmless.
+    def complete(
+        self, epoch: int, plans: Mapping[int, Completion], state: Mapping[str, Any]
+    ) -> None:
+        """Make the rows of plans visible; again is harmless.
 
         Args:
             epoch: That is published.
-            number: Of the plan in the epoch.
-            plan: Which rows.
+            plans: Which rows, by the number of the plan in the epoch; there is one at least.
             state: Of the epoch.
         """
 
@@ -172,13 +173,16 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         }
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Carry out the plans of the epoch, in order."""
-        for number, data in enumerate(state.get("plans", ())):
-            plan = plan_from_json(data)
+        """Carry out the plans of the epoch."""
+        plans = dict(enumerate(map(plan_from_json, state.get("plans", ()))))
+        completions = {
+            number: plan for number, plan in plans.items() if isinstance(plan, Completion)
+        }
+        if completions:
+            self.complete(epoch, completions, state)
+        for plan in plans.values():
             if isinstance(plan, Join):
                 carry_out_join(plan, self.services.storage)
-            else:
-                self.complete(epoch, number, plan, state)
 
     def deadline_ms(self) -> int | None:
         """Return when the rows that are held become too old."""

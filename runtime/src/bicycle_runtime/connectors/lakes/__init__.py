@@ -1,0 +1,1 @@
+"""Tables of lakes: files with a log that says which of them count."""

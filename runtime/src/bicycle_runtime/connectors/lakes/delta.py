@@ -1,0 +1,147 @@
+"""The Delta Lake sink: a commit carries run and epoch as an application transaction.
+
+The log of the table has the last epoch of each run, and refuses a commit of a run that began beside
+another one of it; ``deltalake`` does both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    Schema,
+    Transaction,
+    WriterProperties,
+    write_deltalake,
+)
+from deltalake.exceptions import CommitFailedError, DeltaError
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
+from bicycle_runtime.connectors.lakes.table import (
+    Commit,
+    LakeTable,
+    LakeVersion,
+    MissingTableError,
+    in_microseconds,
+)
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.contract import ConnectorSpec
+
+__all__ = ["DeltaSink", "DeltaSinkOptions"]
+
+_COMPRESSIONS: Mapping[str, Any] = {
+    "snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "none": "UNCOMPRESSED",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeltaSinkOptions(LakeOptions):
+    """Which table, and how rows get into it."""
+
+    path: str = option(doc="Directory of the table, or a URL such as s3://bucket/table.")
+
+
+class DeltaSink(LakeSink):
+    """Writes rows of a Delta table."""
+
+    options_class = DeltaSinkOptions
+    places = ("path",)
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec, read_options(DeltaSinkOptions, spec))
+
+    def table_of(self, options: DeltaSinkOptions) -> LakeTable:
+        """Return the way to a table."""
+        return _DeltaTable(options)
+
+
+class _DeltaTable(LakeTable):
+    def __init__(self, options: DeltaSinkOptions) -> None:
+        self.name = options.path
+        self._options = options
+
+    def look(self) -> LakeVersion | None:
+        if not DeltaTable.is_deltatable(self.name):
+            return None
+        return _DeltaVersion(DeltaTable(self.name), self._options)
+
+    def make(self, schema: pyarrow.Schema) -> None:
+        DeltaTable.create(
+            self.name,
+            Schema.from_arrow(in_microseconds(schema)),
+            mode="ignore",
+            partition_by=list(self._options.partition_by) or None,
+        )
+
+    def unsupported(self, schema: pyarrow.Schema) -> str:
+        for field in in_microseconds(schema):
+            try:
+                Schema.from_arrow(pyarrow.schema([field]))
+            except Exception:  # noqa: BLE001 - the library has no class for it.
+                return str(field.name)
+        return ""
+
+    def is_away(self, error: Exception) -> bool:
+        return isinstance(error, CommitFailedError | OSError)
+
+    def is_refusal(self, error: Exception) -> bool:
+        # The engine below the library raises plain exceptions, too.
+        return isinstance(error, DeltaError | MissingTableError) or type(error) is Exception
+
+
+class _DeltaVersion(LakeVersion):
+    def __init__(self, table: DeltaTable, options: DeltaSinkOptions) -> None:
+        self._table = table
+        self._writing = WriterProperties(compression=_COMPRESSIONS[options.compression])
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        return pyarrow.schema(self._table.schema().to_arrow())
+
+    def last_epoch(self, run: str) -> int:
+        found: int | None = self._table.transaction_version(_application(run))
+        return -1 if found is None else found
+
+    def append(self, rows: pyarrow.RecordBatchReader, commit: Commit) -> None:
+        write_deltalake(
+            self._table,
+            rows,
+            mode="append",
+            schema_mode="merge",  # Columns that rows lack are null.
+            commit_properties=_properties(commit),
+            writer_properties=self._writing,
+        )
+
+    def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
+        same = " and ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in commit.keys)
+        merge = self._table.merge(
+            rows,
+            predicate=same,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=_properties(commit),
+            writer_properties=self._writing,
+        )
+        changes = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names}
+        merge.when_matched_update(changes).when_not_matched_insert(changes).execute()
+
+
+def _properties(commit: Commit) -> CommitProperties:
+    return CommitProperties(
+        custom_metadata=dict(commit.facts),
+        app_transactions=[Transaction(_application(commit.run), commit.epoch)],
+    )
+
+
+def _application(run: str) -> str:
+    return f"bicycle-{run}"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

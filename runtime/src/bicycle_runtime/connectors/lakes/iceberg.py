@@ -1,0 +1,230 @@
+"""The Iceberg sink: a commit writes rows, the epoch into its snapshots, and the epoch of the run.
+
+The epoch of a run is a property of the table, which the same commit changes: snapshots expire,
+properties do not. A commit is made on the version that was looked at, and never by the library
+again on another one, where the rows could already be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+    ValidationException,
+)
+from pyiceberg.table import Table, Transaction
+from sqlalchemy import inspect
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.lakes.replacing import replace_rows
+from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
+from bicycle_runtime.connectors.lakes.table import (
+    Commit,
+    LakeTable,
+    LakeVersion,
+    MissingTableError,
+    in_microseconds,
+)
+from bicycle_runtime.connectors.settings import read_options, secret_option
+from bicycle_runtime.connectors.tables.reading import in_groups
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["IcebergSink", "IcebergSinkOptions"]
+
+_NO_RETRY = {"commit.retry.num-retries": "0"}
+_COMPRESSION = "write.parquet.compression-codec"
+_PIECE_ROWS = 1_000_000
+# Else a crash of the server would lose a commit that counts as published.
+_DURABLE = "-c synchronous_commit=on"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IcebergSinkOptions(LakeOptions):
+    """Which table of which catalogue, and how rows get into it."""
+
+    catalog: str = option(
+        doc="Address of an SQL catalogue, without a password: sqlite:////data/lake.db, or "
+        "postgresql://user@host/database."
+    )
+    catalog_password: object = option(None, doc="A reference to the password of the catalogue.")
+    catalog_name: str = option("bicycle", doc="Name of the catalogue within its database.")
+    warehouse: str = option(doc="Directory or URL below which a table that is made lies.")
+    table: str = option(doc="Name of the table: namespace.table.")
+
+
+class IcebergSink(LakeSink):
+    """Writes rows of an Iceberg table."""
+
+    options_class = IcebergSinkOptions
+    places = ("catalog", "catalog_name", "warehouse", "table")
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self._spec = spec
+        super().__init__(spec, read_options(IcebergSinkOptions, spec))
+
+    def table_of(self, options: IcebergSinkOptions) -> LakeTable:
+        """Return the way to a table.
+
+        Raises:
+            CONNECTOR_OPTION_WRONG: its name, or the address of its catalogue, is none.
+        """
+        secret = secret_option(self._spec, "catalog_password", options.catalog_password)
+        return _IcebergTable(options, _address(options, self._spec), secret)
+
+
+class _IcebergTable(LakeTable):
+    def __init__(self, options: IcebergSinkOptions, address: URL, secret: Secret | None) -> None:
+        self.name = options.table
+        self._secret = secret
+        self._options = options
+        self._address = address
+        self._opened: SqlCatalog | None = None
+
+    def look(self) -> LakeVersion | None:
+        file = self._address.database
+        is_file = self._address.get_backend_name() == "sqlite" and file is not None
+        if is_file and not Path(str(file)).exists():
+            return None
+        catalog = self._catalog(is_made=False)
+        if not inspect(catalog.engine).has_table("iceberg_tables"):
+            return None
+        try:
+            return _IcebergVersion(catalog.load_table(self.name))
+        except NoSuchTableError:
+            return None
+
+    def make(self, schema: pyarrow.Schema) -> None:
+        self.close()  # One that was opened to look makes no tables of its own.
+        catalog = self._catalog(is_made=True)
+        catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+        if catalog.table_exists(self.name):
+            return
+        word = self._options.compression
+        properties = {_COMPRESSION: "uncompressed" if word == "none" else word}
+        try:
+            with catalog.create_table_transaction(
+                self.name, in_microseconds(schema), properties=properties
+            ) as making:
+                if self._options.partition_by:
+                    with making.update_spec() as folders:
+                        for column in self._options.partition_by:
+                            folders.add_identity(column)
+        except (TableAlreadyExistsError, CommitFailedException):
+            if not catalog.table_exists(self.name):  # Somebody else has made it meanwhile.
+                raise
+
+    def unsupported(self, schema: pyarrow.Schema) -> str:
+        return next((field.name for field in schema if "duration[" in str(field.type)), "")
+
+    def is_away(self, error: Exception) -> bool:
+        return isinstance(error, CommitFailedException | OSError | OperationalError)
+
+    def is_refusal(self, error: Exception) -> bool:
+        return isinstance(
+            error, MissingTableError | SQLAlchemyError | ValidationException | ValueError
+        )
+
+    def close(self) -> None:
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            opened.close()
+
+    def _catalog(self, *, is_made: bool) -> SqlCatalog:
+        if self._opened is None:
+            address = self._address
+            if self._secret is not None:
+                address = address.set(password=self._secret.reveal())
+            self._opened = SqlCatalog(
+                self._options.catalog_name,
+                uri=address.render_as_string(hide_password=False),
+                warehouse=self._options.warehouse,
+                pool_pre_ping="true",
+                init_catalog_tables="true" if is_made else "false",
+            )
+        return self._opened
+
+
+class _IcebergVersion(LakeVersion):
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    @property
+    def schema(self) -> pyarrow.Schema:
+        found = self._table.schema().as_arrow()
+        return pyarrow.schema([field.remove_metadata() for field in found])
+
+    def last_epoch(self, run: str) -> int:
+        return int(self._table.properties.get(_property(run), -1))
+
+    def append(self, rows: pyarrow.RecordBatchReader, commit: Commit) -> None:
+        with self._transaction(commit) as changes:
+            _append(changes, rows, commit)
+
+    def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
+        with self._transaction(commit) as changes:
+            kept = replace_rows(self._table, changes, rows, commit)
+            if kept is not None:
+                _append(changes, kept, commit)
+            _append(changes, rows.to_reader(), commit)
+
+    def _transaction(self, commit: Commit) -> Transaction:
+        """Begin a commit on this version; the library tries it once."""
+        metadata = self._table.metadata
+        once = {**metadata.properties, **_NO_RETRY}
+        self._table.metadata = metadata.model_copy(update={"properties": once})
+        changes = self._table.transaction()
+        changes.set_properties({_property(commit.run): str(commit.epoch)})
+        return changes
+
+
+def _append(changes: Transaction, rows: pyarrow.RecordBatchReader, commit: Commit) -> None:
+    """Add rows as one more snapshot; in folders as one for each piece of so many rows."""
+    if changes.table_metadata.spec().is_unpartitioned():
+        changes.append(rows, snapshot_properties=commit.facts)
+        return
+    tables: Iterator[pyarrow.Table] = (pyarrow.Table.from_batches([batch]) for batch in rows)
+    for piece in in_groups(tables, _PIECE_ROWS):
+        changes.append(piece, snapshot_properties=commit.facts)
+
+
+def _property(run: str) -> str:
+    return f"bicycle.epoch.{run}"
+
+
+def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
+    problem, name = "", "catalog"
+    try:
+        found = make_url(options.catalog)
+    except ArgumentError:
+        problem = "it is no address of a database"
+    else:
+        if found.get_backend_name() not in ("sqlite", "postgresql"):
+            problem = f"{found.get_backend_name()!r} is no kind of catalogue that is known"
+        elif found.password is not None:
+            problem = "it has a password in it, which would stand in the graph"
+    if not problem and not all(options.table.partition(".")):
+        problem, name = f"{options.table!r} has no namespace", "table"
+    if problem:
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name=name,
+            problem=problem,
+            hint="give catalog='sqlite:////data/lake.db' and table='shop.payments', say",
+        )
+    if found.get_backend_name() != "postgresql":
+        return found
+    if found.drivername == "postgresql":
+        found = found.set(drivername="postgresql+psycopg")
+    return found if "options" in found.query else found.update_query_dict({"options": _DURABLE})

@@ -1,0 +1,330 @@
+"""What sinks of lakes share: one commit for all rows that become visible with an epoch.
+
+Rows are held over epochs (``tables.held``), so that small epochs make neither small files nor many
+commits. A commit names the *run* of the job and the epoch, and the table keeps the last epoch of
+each run: so an epoch is committed once, however often it is published and by whom.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import pyarrow
+import pyarrow.compute as pc
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.errors import COLUMNS_WRONG, TABLE_DIFFERS
+from bicycle_runtime.connectors.lakes.errors import (
+    LAKE_HISTORY_AHEAD,
+    LAKE_REFUSED,
+    LAKE_UNREACHABLE,
+)
+from bicycle_runtime.connectors.lakes.table import (
+    Commit,
+    LakeTable,
+    LakeVersion,
+    MissingTableError,
+    plain_type,
+)
+from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.tables.held import Completion
+from bicycle_runtime.connectors.tables.reading import HeldReader
+from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    InterruptiblePublication,
+)
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["LakeOptions", "LakeSink"]
+
+_NUMBER = "__number"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LakeOptions(TableOptions):
+    """How rows get into the table."""
+
+    mode: Literal["append", "upsert"] = option(
+        "append",
+        doc="append adds rows; upsert replaces the row with the same keys, the last record wins.",
+    )
+    keys: tuple[str, ...] = option((), doc="Columns that identify a row (upsert); never null.")
+    partition_by: tuple[str, ...] = option(
+        (), doc="Columns by which a table that is made is put into folders."
+    )
+    publish_timeout_ms: int = option(
+        900_000,
+        low=1_000,
+        high=86_400_000,
+        doc="A storage or catalogue that is away for longer ends the job; its output is kept.",
+    )
+    on_rewind: Literal["fail", "publish_again"] = option(
+        "fail",
+        doc="What to do when an older epoch was restored than was written: fail, or write again.",
+    )
+
+
+class LakeSink(InterruptiblePublication, ChecksBeforeStart, HeldTableSink):
+    """Commits rows to one table.
+
+    Args:
+        spec: The sink.
+        options: As declared.
+    """
+
+    places: ClassVar[tuple[str, ...]]  # The options that say which table it is.
+
+    def __init__(self, spec: ConnectorSpec, options: LakeOptions) -> None:
+        super().__init__(spec, options)
+        self._lake_options = options
+        self._table = table = self.table_of(options)
+        self._where = {name: getattr(options, name) for name in self.places}
+        self._check_options()
+        self.columns = self.columns.requiring(options.keys)
+        self._is_stopping = threading.Event()
+        self._patience = Patience(
+            vertex=spec.vertex_id,
+            timeout_ms=options.publish_timeout_ms,
+            is_stopping=self._is_stopping,
+            is_away=table.is_away,
+            given_up=self._unreachable,
+        )
+        self._run = self._place = ""
+
+    @abstractmethod
+    def table_of(self, options: Any) -> LakeTable:
+        """Return the way to the table that options name; nothing is opened."""
+
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Compare columns and history; make nothing.
+
+        Raises:
+            TABLE_DIFFERS: the table has other columns.
+            LAKE_HISTORY_AHEAD: the job begins behind what was written.
+            LAKE_UNREACHABLE: it cannot be opened.
+        """
+        with self._guarded():
+            found = self._table.look()
+        if found is not None:
+            self._refuse_other_columns(found.schema)
+            self._check_history(found, state)
+
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Make the table where it is missing, and choose the run.
+
+        Raises:
+            TABLE_DIFFERS: the table has other columns.
+            LAKE_HISTORY_AHEAD: the job begins behind what was written.
+            LAKE_UNREACHABLE: it cannot be opened or made.
+        """
+        self.resume(services, state)
+        self._place = place_of(services)
+        with self._guarded():
+            self._table.make(self.columns.schema)
+            found = _version_of(self._table)
+        self._refuse_other_columns(found.schema)
+        required = [field.name for field in found.schema if not field.nullable]
+        self.columns = self.columns.requiring(required)
+        is_again = self._check_history(found, state)
+        is_same = goes_on(state, self._place) and not is_again
+        self._run = state["run"] if is_same else new_run()
+
+    def facts(self) -> dict[str, Any]:
+        """Return what a commit needs: run, place and table, and by which keys."""
+        return {
+            "run": self._run,
+            "place": self._place,
+            "table": self._where,
+            "keys": list(self._lake_options.keys),
+        }
+
+    def complete(
+        self, epoch: int, plans: Mapping[int, Completion], state: Mapping[str, Any]
+    ) -> None:
+        """Commit the rows of all plans at once, unless they are committed.
+
+        Raises:
+            LAKE_REFUSED: the table does not take them.
+            LAKE_UNREACHABLE: storage or catalogue were away for too long.
+            PublishInterruptedError: the job had to end meanwhile.
+        """
+        commit = Commit(
+            job=self.services.job, run=state["run"], epoch=epoch, keys=tuple(state["keys"])
+        )
+        table = self._table
+        if state["table"] != self._where:  # The job was changed; this epoch goes where it said.
+            table = self.table_of(replace(self._lake_options, **state["table"]))
+        act = partial(self._commit, table, list(plans.values()), commit)
+        try:
+            self._patience.carry_out(act, epoch=epoch, target=table.name, clock=self.services.clock)
+        except Exception as error:
+            if isinstance(error, BicycleError) or not table.is_refusal(error):
+                raise
+            raise LAKE_REFUSED(
+                vertex=self.spec.vertex_id,
+                table=table.name,
+                epoch=epoch,
+                reason=_text(error),
+            ) from error
+
+    def interrupt(self) -> None:
+        """Let a publication that waits give up."""
+        self._is_stopping.set()
+
+    def stop(self) -> None:
+        """Let go of the table."""
+        self._is_stopping.set()
+        self._table.close()
+
+    def _commit(self, table: LakeTable, plans: Sequence[Completion], commit: Commit) -> None:
+        """Commit what is held.
+
+        1. The newest version of the table tells whether the epoch is committed.
+        2. Rows are read as columns of the table.
+        3. They are committed on just that version.
+        """
+        fault_point("transaction_begun")
+        # 1. The newest version of the table tells whether the epoch is committed.
+        version = _version_of(table)
+        if version.last_epoch(commit.run) >= commit.epoch:
+            return
+        # 2. Rows are read as columns of the table.
+        files = [file for plan in plans for file in plan.files]
+        with HeldReader(self.services.storage, files) as reader:
+            schema = _columns_for(version.schema, reader.schemas)
+            rows = pyarrow.RecordBatchReader.from_batches(
+                schema,
+                (batch for some in reader.batches() for batch in _fitted(some, schema)),
+            )
+            fault_point("transaction_produced")
+            # 3. They are committed on just that version.
+            if commit.keys:
+                version.upsert(_last_of_each(rows.read_all(), commit.keys), commit)
+            else:
+                version.append(rows, commit)
+            fault_point("transaction_marked")
+        fault_point("transaction_committed")
+
+    def _check_options(self) -> None:
+        options, schema = self._lake_options, self.columns.schema
+        names = schema.names
+        unknown = [name for name in (*options.keys, *options.partition_by) if name not in names]
+        unsupported = self._table.unsupported(schema)
+        problem = ""
+        if unknown:
+            problem = f"{unknown[0]!r} is none of them"
+        elif (options.mode == "upsert") != bool(options.keys):
+            problem = "an upsert has keys, and nothing else has"
+        elif unnatural := next((key for key in options.keys if not _may_be_key(schema, key)), ""):
+            problem = f"the key {unnatural!r} is of the type {schema.field(unnatural).type}"
+        elif unsupported:
+            kind = schema.field(unsupported).type
+            problem = f"{unsupported!r} is of the type {kind}, which tables of this kind lack"
+        if problem:
+            hint = f"columns are {', '.join(names)}; give keys=('id',) with mode=upsert"
+            raise COLUMNS_WRONG(vertex=self.spec.vertex_id, problem=problem, hint=hint)
+
+    def _refuse_other_columns(self, found: pyarrow.Schema) -> None:
+        here = self.columns.schema
+        problems = [f"it has no column {name!r}" for name in here.names if name not in found.names]
+        for field in found:
+            place = here.get_field_index(field.name)
+            if place < 0 and not field.nullable:
+                problems.append(f"{field.name!r} is never null there, and records do not give it")
+            elif place >= 0 and plain_type(field.type) != plain_type(here.field(place).type):
+                problems.append(f"{field.name!r} is {field.type}, here {here.field(place).type}")
+        if problems:
+            raise TABLE_DIFFERS(
+                vertex=self.spec.vertex_id, table=self._table.name, problem="; ".join(problems)
+            )
+
+    def _check_history(self, found: LakeVersion, state: Mapping[str, Any]) -> bool:
+        """Return whether epochs are to be written again, as an older one was restored."""
+        if state.get("table") != self._where:
+            return False
+        published = found.last_epoch(state["run"])
+        if published <= state["epoch"]:
+            return False
+        if self._lake_options.on_rewind == "publish_again":
+            return True
+        raise LAKE_HISTORY_AHEAD(
+            vertex=self.spec.vertex_id,
+            table=self._table.name,
+            epoch=state["epoch"],
+            published=published,
+        )
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if not (self._table.is_away(error) or self._table.is_refusal(error)):
+                raise
+            raise self._unreachable(0, error) from error
+
+    def _unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
+        return LAKE_UNREACHABLE(
+            vertex=self.spec.vertex_id,
+            table=self._table.name,
+            waited_ms=waited_ms,
+            reason=_text(error),
+        )
+
+
+def _may_be_key(schema: pyarrow.Schema, name: str) -> bool:
+    found = schema.field(name).type
+    return not (pyarrow.types.is_floating(found) or pyarrow.types.is_nested(found))
+
+
+def _version_of(table: LakeTable) -> LakeVersion:
+    found = table.look()
+    if found is None:
+        raise MissingTableError("it is not there any more")
+    return found
+
+
+def _text(error: Exception) -> str:
+    """Return what a library says, without the frames that it adds."""
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[0]}"
+
+
+def _columns_for(table: pyarrow.Schema, held: Sequence[pyarrow.Schema]) -> pyarrow.Schema:
+    """Return the columns of a table that held rows have, in the table's order and types."""
+    names = {name for schema in held for name in schema.names}
+    return pyarrow.schema([field for field in table if field.name in names])
+
+
+def _fitted(rows: pyarrow.Table, schema: pyarrow.Schema) -> list[pyarrow.RecordBatch]:
+    """Return rows with just these columns; null for one that they lack."""
+    columns = [
+        rows.column(field.name).cast(field.type)
+        if field.name in rows.schema.names
+        else pyarrow.chunked_array([pyarrow.nulls(rows.num_rows, field.type)])
+        for field in schema
+    ]
+    found: list[pyarrow.RecordBatch] = pyarrow.Table.from_arrays(
+        columns, schema=schema
+    ).to_batches()
+    return found
+
+
+def _last_of_each(rows: pyarrow.Table, keys: Sequence[str]) -> pyarrow.Table:
+    """Return the last row of each key, in their order."""
+    numbers = pyarrow.array(range(rows.num_rows))
+    last = rows.select(list(keys)).append_column(_NUMBER, numbers)
+    found = last.group_by(list(keys), use_threads=False).aggregate([(_NUMBER, "max")])
+    places = found.column(f"{_NUMBER}_max")
+    return rows.take(places.take(pc.sort_indices(places)))

@@ -1,0 +1,125 @@
+"""A table of a lake as its sink sees it: looked at, made, and committed to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow
+
+__all__ = [
+    "Commit",
+    "LakeTable",
+    "LakeVersion",
+    "MissingTableError",
+    "in_microseconds",
+    "plain_type",
+]
+
+_PLAIN = {
+    pyarrow.large_string(): pyarrow.string(),
+    pyarrow.string_view(): pyarrow.string(),
+    pyarrow.large_binary(): pyarrow.binary(),
+    pyarrow.binary_view(): pyarrow.binary(),
+}
+
+
+class MissingTableError(Exception):
+    """A table that was there is gone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """Who commits, which epoch, and by which keys; the table keeps run and epoch."""
+
+    job: str
+    run: str
+    epoch: int
+    keys: Sequence[str]
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What people read in the log of the table."""
+        return {
+            "bicycle.job": self.job,
+            "bicycle.run": self.run,
+            "bicycle.epoch": str(self.epoch),
+        }
+
+
+class LakeVersion(ABC):
+    """One version of a table. A commit is made on it, or fails."""
+
+    @property
+    @abstractmethod
+    def schema(self) -> pyarrow.Schema:
+        """The columns, as rows must have them to be written."""
+
+    @abstractmethod
+    def last_epoch(self, run: str) -> int:
+        """Return the last epoch that a run has committed, -1 for none."""
+
+    @abstractmethod
+    def append(self, rows: pyarrow.RecordBatchReader, commit: Commit) -> None:
+        """Add rows. Fails, changing nothing, when the run has committed beside."""
+
+    @abstractmethod
+    def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
+        """Let rows replace those with their keys; each key is there once. Fails as ``append``."""
+
+
+class LakeTable(ABC):
+    """The way to a table. ``name`` is what people call it."""
+
+    name: str
+
+    @abstractmethod
+    def look(self) -> LakeVersion | None:
+        """Return the newest version, None where there is no table. Changes nothing."""
+
+    @abstractmethod
+    def make(self, schema: pyarrow.Schema) -> None:
+        """Make the table where it is missing."""
+
+    @abstractmethod
+    def unsupported(self, schema: pyarrow.Schema) -> str:
+        """Return the first column that no table of this kind can have, empty for none."""
+
+    @abstractmethod
+    def is_away(self, error: Exception) -> bool:
+        """Tell whether an error may be gone when all is tried again: an outage, a conflict."""
+
+    @abstractmethod
+    def is_refusal(self, error: Exception) -> bool:
+        """Tell whether an error is another one of the library or of what lies below it."""
+
+    def close(self) -> None:  # noqa: B027 - most hold nothing open.
+        """Let go of what was opened."""
+
+
+def in_microseconds(schema: pyarrow.Schema) -> pyarrow.Schema:
+    """Return columns with times as tables of lakes have them."""
+    fields: Iterator[pyarrow.Field] = (
+        field.with_type(pyarrow.timestamp("us", field.type.tz))
+        if pyarrow.types.is_timestamp(field.type)
+        else field
+        for field in schema
+    )
+    return pyarrow.schema(list(fields))
+
+
+def plain_type(found: pyarrow.DataType) -> pyarrow.DataType:
+    """Return the type that stands for all that hold the same values: texts may be large, say."""
+    kinds = pyarrow.types
+    if kinds.is_timestamp(found):
+        return pyarrow.timestamp("us", found.tz)
+    if found in _PLAIN:
+        return _PLAIN[found]
+    if kinds.is_list(found) or kinds.is_large_list(found):
+        return pyarrow.list_(plain_type(found.value_type))
+    if kinds.is_map(found):
+        return pyarrow.map_(plain_type(found.key_type), plain_type(found.item_type))
+    if kinds.is_struct(found):
+        return pyarrow.struct([(field.name, plain_type(field.type)) for field in found])
+    return found

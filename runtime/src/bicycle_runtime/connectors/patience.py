@@ -1,0 +1,66 @@
+"""Patience with another system that is away: an act is tried again until the system is there."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.errors import PublishInterruptedError
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["Patience"]
+
+_LOG = logging.getLogger(__name__)
+_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How a sink waits while it publishes.
+
+    Args:
+        vertex: Of the sink, for logs and errors.
+        timeout_ms: It waits no longer than this for one epoch.
+        is_stopping: Set when the job must end.
+        is_away: Tells whether an error may be gone when the act is tried again.
+        given_up: Makes an error of the ms that were waited and of the last error.
+    """
+
+    vertex: str
+    timeout_ms: int
+    is_stopping: threading.Event
+    is_away: Callable[[Exception], bool]
+    given_up: Callable[[int, Exception], BicycleError]
+
+    def carry_out(self, act: Callable[[], None], *, epoch: int, target: str, clock: Clock) -> None:
+        """Act until it succeeds; an error for which nobody needs to wait is passed on.
+
+        Raises:
+            PublishInterruptedError: the job had to end meanwhile.
+        """
+        begun = clock.monotonic()
+        for attempt in range(1 << 30):
+            try:
+                act()
+                return
+            except Exception as error:
+                if not self.is_away(error):
+                    raise
+                waited_ms = round((clock.monotonic() - begun) * 1_000)
+                if waited_ms > self.timeout_ms:
+                    raise self.given_up(waited_ms, error) from error
+                reason = str(error).strip()
+                if attempt == 0:
+                    log_event(
+                        _LOG, "publication_waiting", level=logging.WARNING,
+                        operator=self.vertex, target=target, reason=reason,
+                    )  # fmt: skip
+                pause_s = _PAUSES_S[min(attempt, len(_PAUSES_S) - 1)]
+                if self.is_stopping.wait(pause_s):
+                    raise PublishInterruptedError(
+                        vertex=self.vertex, epoch=epoch, target=target, reason=reason
+                    ) from error

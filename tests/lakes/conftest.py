@@ -1,0 +1,121 @@
+"""A table of each kind, with its sink and somebody who reads it."""
+
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyiceberg.catalog.sql import SqlCatalog
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.faults import disarm_faults
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_sdk.sinks import IcebergCatalog, delta_sink, iceberg_sink
+
+
+class Lake:
+    """One place with tables; ``start`` begins a job that writes to one of them."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self._runs = []
+
+    def start(self, record_type=None, *, place="one", state=None, epoch=-1, name="a", **more):
+        spec = ConnectorSpec(
+            vertex_id="out",
+            connector_type=self.word,
+            properties={"roll_rows": 1, **self.descriptor(name).properties, **more},
+            record_type=record_type,
+        )
+        services = services_in(self.folder / place, clock=SystemClock())
+        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=state is not None)
+        run.start()
+        self._runs.append(run)
+        return run
+
+    def close(self):
+        disarm_faults()
+        for run in self._runs:
+            run.stop()
+
+
+class DeltaLake(Lake):
+    word = "delta"
+
+    def descriptor(self, name="a", **properties):
+        return delta_sink(self.folder / name, **properties)
+
+    def table(self, name="a"):
+        return DeltaTable(self.folder / name)
+
+    def read(self, name="a"):
+        return self.table(name).to_pyarrow_table()
+
+    def last_facts(self):
+        return self.table().history(1)[0]
+
+    def make(self, schema, name="a"):
+        DeltaTable.create(str(self.folder / name), schema)
+
+    def append(self, rows):
+        write_deltalake(self.folder / "a", rows, mode="append")
+
+
+class Iceberg(Lake):
+    word = "iceberg"
+
+    def __init__(self, folder, address=None, password=None):
+        super().__init__(folder)
+        self.catalog = IcebergCatalog(
+            address=address or f"sqlite:///{folder}/lake.db",
+            warehouse=f"file://{folder}/warehouse",
+            password=password,
+        )
+        self._opened = None
+
+    def descriptor(self, name="a", **properties):
+        return iceberg_sink(self.catalog, f"shop.{name}", **properties)
+
+    def opened(self):
+        if self._opened is None:
+            address = self.catalog.address.replace("postgresql:", "postgresql+psycopg:")
+            self._opened = SqlCatalog("bicycle", uri=address, warehouse=self.catalog.warehouse)
+        return self._opened
+
+    def table(self, name="a"):
+        return self.opened().load_table(f"shop.{name}")
+
+    def read(self, name="a"):
+        return self.table(name).scan().to_arrow()
+
+    def last_facts(self):
+        return self.table().current_snapshot().summary.additional_properties
+
+    def make(self, schema, name="a"):
+        self.opened().create_namespace_if_not_exists("shop")
+        self.opened().create_table(f"shop.{name}", schema)
+
+    def append(self, rows):
+        self.table().append(rows)
+
+    def close(self):
+        super().close()
+        if self._opened is not None:
+            self._opened.close()
+
+
+@pytest.fixture
+def delta(tmp_path):
+    lake = DeltaLake(tmp_path)
+    yield lake
+    lake.close()
+
+
+@pytest.fixture
+def iceberg(tmp_path):
+    lake = Iceberg(tmp_path)
+    yield lake
+    lake.close()
+
+
+@pytest.fixture(params=["delta", "iceberg"])
+def lake(request):
+    return request.getfixturevalue(request.param)

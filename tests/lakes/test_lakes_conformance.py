@@ -1,0 +1,52 @@
+"""The sinks of lakes against the conformance suite, each way in which rows get into a table."""
+
+from bicycle_runtime.connectors import builtin
+from bicycle_runtime.testing.connectors import ExtensionSuite, SinkSuite
+from tests.lakes.lake_cases import (
+    DeltaCase,
+    DeltaHeldCase,
+    DeltaUpsertCase,
+    IcebergCase,
+    IcebergHeldCase,
+    IcebergUpsertCase,
+)
+
+pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+
+
+class TestDeltaAppends(SinkSuite):
+    case_type = DeltaCase
+
+
+class TestDeltaHeldRowsInFolders(SinkSuite):
+    case_type = DeltaHeldCase
+
+
+class TestDeltaUpserts(SinkSuite):
+    case_type = DeltaUpsertCase
+
+
+class TestIcebergAppends(SinkSuite):
+    case_type = IcebergCase
+
+
+class TestIcebergHeldRowsInFolders(SinkSuite):
+    case_type = IcebergHeldCase
+
+
+class TestIcebergUpserts(SinkSuite):
+    case_type = IcebergUpsertCase
+
+
+class TestExtension(ExtensionSuite):
+    extension = builtin
+    suites = (
+        TestDeltaAppends,
+        TestDeltaHeldRowsInFolders,
+        TestDeltaUpserts,
+        TestIcebergAppends,
+        TestIcebergHeldRowsInFolders,
+        TestIcebergUpserts,
+    )
+    sources = ()
+    sinks = {"delta", "iceberg"}  # noqa: RUF012 - as the suite declares it.
