@@ -17,6 +17,7 @@ from bicycle_sdk.connectors import (
     file_sink,
     socket_sink,
 )
+from bicycle_sdk.sinks import console_table_sink
 
 
 @dataclass
@@ -50,6 +51,18 @@ class ConsoleCase(SinkCase):
 
     def visible(self):
         return [[text.removeprefix("[SINK] ") for text in self.console]]
+
+
+class ConsoleTableCase(ConsoleCase):
+    def record(self, number):
+        return Order(number, f"user {number}")
+
+    def descriptor(self):
+        return console_table_sink(columns={"id": int, "user": str}, rows=1_000)
+
+    def visible(self):
+        cells = (text.split(maxsplit=1) for text in self.console)
+        return [[Order(int(row[0]), row[1].strip()) for row in cells if row[0].isdecimal()]]
 
 
 class JsonlSinkCase(SinkCase, CanBeUnwritable, RunsInForks):

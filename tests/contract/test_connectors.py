@@ -2,9 +2,11 @@
 
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.testing.connectors import ExtensionSuite, SinkSuite, SourceSuite
+from tests.contract.http_cases import HttpAtLeastOnceCase, HttpCase
 from tests.contract.our_sinks import (
     CollectCase,
     ConsoleCase,
+    ConsoleTableCase,
     CsvSinkCase,
     FewRecordsCase,
     JsonlSinkCase,
@@ -120,6 +122,18 @@ class TestParquetSinkWithFolders(SinkSuite):
     case_type = ParquetFoldersCase
 
 
+class TestHttpSink(SinkSuite):
+    case_type = HttpCase
+
+
+class TestHttpSinkBeforeAServerThatForgets(SinkSuite):
+    case_type = HttpAtLeastOnceCase
+
+
+class TestConsoleTable(SinkSuite):
+    case_type = ConsoleTableCase
+
+
 class TestExtension(ExtensionSuite):
     extension = builtin
     suites = (
@@ -144,6 +158,9 @@ class TestExtension(ExtensionSuite):
         TestParquetSink,
         TestParquetSinkWithOnePartPerFewRows,
         TestParquetSinkWithFolders,
+        TestHttpSink,
+        TestHttpSinkBeforeAServerThatForgets,
+        TestConsoleTable,
     )
     sources = builtin.bicycle_sources().keys() - ELSEWHERE
     sinks = builtin.bicycle_sinks().keys() - ELSEWHERE

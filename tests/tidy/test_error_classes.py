@@ -27,6 +27,7 @@ CODE_RANGES = {
     "bicycle_runtime.extraction": "16",
     "bicycle_runtime.connectors": "17",
     "bicycle_runtime.connectors.postgres": "28",
+    "bicycle_runtime.connectors.http": "31",
     "bicycle_runtime.connectors.lakes": "30",
     "bicycle_runtime.engine": "18",
     "bicycle_runtime.jobs": "19",

@@ -31,6 +31,7 @@ STAND_ALONE = frozenset(
         "cli.up",
         "connectors.builtin",
         "connectors.kafka.consuming",
+        "connectors.http.errors",
         "connectors.lakes.errors",
         "connectors.lakes.replacing",
         "connectors.postgres.options",

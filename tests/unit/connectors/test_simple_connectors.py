@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from bicycle_runtime.contract import Budget, ConnectorSpec
+from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import SinkRun, SourceRun, services_in, values_of
+from bicycle_sdk.sinks import console_table_sink
 
 
 def generator(tmp_path, **properties):
@@ -106,3 +108,19 @@ def test_a_list_made_by_somebody_else_is_kept(tmp_path):
     SinkRun(spec, services).start().run_epoch([["after"]])
 
     assert services.collected["collected"] == ["before", "after"]
+
+
+def test_a_console_table_shows_the_first_rows_of_an_epoch_and_how_many_there_are():
+    def job(env):
+        rows = [{"id": number, "text": "[b]x[/b]" * number} for number in range(12)]
+        sink = console_table_sink(columns={"id": int, "text": str}, rows=3)
+        env.from_collection(rows).sink_to(sink).uid("out")
+
+    with Harness(job, real_sinks=["out"]) as harness:
+        harness.run()
+        title, *lines = harness.console
+
+    assert title.strip() == "epoch 1: 3 of 12 rows"
+    assert [line.split() for line in lines if line.split()[0].isdecimal()] == [
+        ["0"], ["1", "[b]x[/b]"], ["2", "[b]x[/b][b]x[/b]"],
+    ]  # fmt: skip

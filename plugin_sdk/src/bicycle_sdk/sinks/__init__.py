@@ -10,6 +10,7 @@ from bicycle_sdk import loading
 
 if typing.TYPE_CHECKING:
     from bicycle_sdk.sinks.databases import postgres_sink
+    from bicycle_sdk.sinks.http import HttpBody, http_sink
     from bicycle_sdk.sinks.lakes import IcebergCatalog, Rolling, delta_sink, iceberg_sink
     from bicycle_sdk.sinks.tables import (
         ColumnType,
@@ -17,6 +18,7 @@ if typing.TYPE_CHECKING:
         Folders,
         by_date,
         by_field,
+        console_table_sink,
         parquet_sink,
     )
 else:
@@ -24,6 +26,7 @@ else:
         __name__,
         {
             "databases": ("postgres_sink",),
+            "http": ("HttpBody", "http_sink"),
             "lakes": ("IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"),
             "tables": (
                 "ColumnType",
@@ -31,6 +34,7 @@ else:
                 "Folders",
                 "by_date",
                 "by_field",
+                "console_table_sink",
                 "parquet_sink",
             ),
         },
@@ -40,11 +44,14 @@ __all__ = [
     "ColumnType",
     "Compression",
     "Folders",
+    "HttpBody",
     "IcebergCatalog",
     "Rolling",
     "by_date",
     "by_field",
+    "console_table_sink",
     "delta_sink",
+    "http_sink",
     "iceberg_sink",
     "parquet_sink",
     "postgres_sink",

@@ -19,6 +19,7 @@ __all__ = [
     "by_date",
     "by_field",
     "column_words",
+    "console_table_sink",
     "given",
     "keys_of",
     "parquet_sink",
@@ -108,6 +109,22 @@ def parquet_sink(
         roll_ms=roll_ms,
     )
     return SinkDescriptor(connector_type="parquet_file", properties=properties)
+
+
+def console_table_sink(
+    *, columns: Mapping[str, ColumnType] | None = None, rows: int | None = None
+) -> SinkDescriptor[Any]:
+    """A table on the console for each epoch that has records, for people trying out.
+
+    Args:
+        columns: Type of each column; None for the fields of the record type.
+        rows: So many rows of an epoch are shown, and how many more there are; None for 20.
+    """
+    properties: dict[str, Any] = {"format": "table"}
+    if columns is not None:
+        properties["columns"] = column_words("console_table_sink", columns)
+    properties |= given("console_table_sink", rows=rows)
+    return SinkDescriptor(connector_type="console", properties=properties)
 
 
 def column_words(call: str, columns: Mapping[str, ColumnType]) -> dict[str, str]:

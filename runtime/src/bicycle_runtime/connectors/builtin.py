@@ -7,7 +7,7 @@ from bicycle_runtime.connectors.hooks import connector_hook
 __all__ = ["EXTRAS", "bicycle_sinks", "bicycle_sources"]
 
 # Connector word -> the extra of bicycle-runtime that brings its library.
-EXTRAS = {"delta": "delta", "iceberg": "iceberg", "postgres": "postgres"}
+EXTRAS = {"delta": "delta", "http": "http", "iceberg": "iceberg", "postgres": "postgres"}
 _ROOM = "bicycle_runtime.connectors"
 
 
@@ -37,6 +37,7 @@ def bicycle_sinks() -> dict[str, str]:
         "parquet_file": f"{_ROOM}.files.parquet_sink:ParquetSink",
         "postgres": f"{_ROOM}.postgres.sink:PostgresSink",
         "delta": f"{_ROOM}.lakes.delta:DeltaSink",
+        "http": f"{_ROOM}.http.sink:HttpSink",
         "iceberg": f"{_ROOM}.lakes.iceberg:IcebergSink",
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",

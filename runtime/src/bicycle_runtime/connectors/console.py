@@ -1,20 +1,30 @@
-"""The console sink: prints each published record as ``[SINK] <record>``, for people trying out."""
+"""The console sink: prints each published record, for people trying out.
+
+A line ``[SINK] <record>`` for each, or a table for each epoch, which shows its first rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import io
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, Literal
 
-from bicycle_runtime.connectors.lines import text_lines
+import msgspec
+
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import (
     StagedWriter,
     read_staged,
 )
+from bicycle_runtime.connectors.tables.columns import TableColumns, columns_of, declared_columns
 from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
+    EventTimes,
     Guarantee,
     Sink,
     StagedPublication,
@@ -23,19 +33,50 @@ from bicycle_runtime.contract import (
 
 __all__ = ["ConsoleOptions", "ConsoleSink", "ConsoleWriterFactory"]
 
+_ENTRY_LETTERS_MAX = 60
+_TABLE_LETTERS = 160
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """The console has no options."""
+    """How records are printed."""
+
+    format: Literal["lines", "table"] = option(
+        "lines", doc="lines: [SINK] <record>; table: a table for each epoch."
+    )
+    columns: object = option(
+        None, doc="{column: type} of a table, as for Parquet. Default: the fields of the record."
+    )
+    rows: int = option(20, low=1, high=100_000, doc="So many rows of an epoch a table shows.")
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleWriterFactory:
-    """Opens writers that stage text lines."""
+    """Opens writers that stage text lines, or rows where there are columns."""
+
+    columns: TableColumns | None = None
 
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer of one line per record."""
-        return StagedWriter(task, "records.txt", text_lines)
+        if self.columns is None:
+            return StagedWriter(task, "records.txt", text_lines)
+        return _RowWriter(task, self.columns)
+
+
+class _RowWriter(StagedWriter):
+    """Stages the entries of each record as a JSON list."""
+
+    def __init__(self, task: WriterTask, columns: TableColumns) -> None:
+        super().__init__(task, "rows.jsonl", b"".join, takes_rows=True)
+        self._columns = columns
+
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[bytes]:
+        batch = self._columns.batch(values, times)
+        rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        return [json_lines([list(map(_entry, row))]) for row in rows]
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> bytes:
+        return self.prepare([value], [time_ms])[0]
 
 
 class ConsoleSink(StagedPublication, Sink):
@@ -46,7 +87,12 @@ class ConsoleSink(StagedPublication, Sink):
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
-        read_options(ConsoleOptions, spec)
+        self._options = options = read_options(ConsoleOptions, spec)
+        self._columns: TableColumns | None = None
+        if options.format == "table":
+            self._columns = columns_of(spec, declared_columns(spec, options.columns), "")
+            self.takes_times = bool(self._columns.time_name)
+            self.takes_rows = True
         self._printed_epoch = -1
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -54,19 +100,59 @@ class ConsoleSink(StagedPublication, Sink):
         self._services = services
 
     def writer(self) -> ConsoleWriterFactory:
-        """Return the factory of text writers."""
-        return ConsoleWriterFactory()
+        """Return the factory of writers."""
+        return ConsoleWriterFactory(self._columns)
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
         """Print the epoch's records, once per run."""
         if epoch <= self._printed_epoch:
             return
+        if self._columns is None:
+            self._print_lines(state)
+        else:
+            self._print_table(epoch, self._columns.schema.names, state)
+        self._printed_epoch = epoch
+
+    def stop(self) -> None:
+        """Nothing was opened."""
+
+    def _print_lines(self, state: Mapping[str, Any]) -> None:
         for file in self.staged_files(state):
             text = read_staged(self._services.storage, file).decode()
             lines = [f"[SINK] {line}" for line in text.split("\n")[:-1]]
             if lines:
                 self._services.console("\n".join(lines))
-        self._printed_epoch = epoch
 
-    def stop(self) -> None:
-        """Nothing was opened."""
+    def _print_table(self, epoch: int, names: Sequence[str], state: Mapping[str, Any]) -> None:
+        files = self.staged_files(state)
+        count = sum(file.record_count for file in files)
+        if not count:
+            return
+        lines = (
+            line
+            for file in files
+            for line in read_staged(self._services.storage, file).splitlines()
+        )
+        rows = [msgspec.json.decode(line) for line in islice(lines, self._options.rows)]
+        shown = f"{count:,} rows" if count == len(rows) else f"{len(rows):,} of {count:,} rows"
+        self._services.console(_table(f"epoch {epoch}: {shown}", names, rows))
+
+
+def _entry(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return text if len(text) <= _ENTRY_LETTERS_MAX else f"{text[: _ENTRY_LETTERS_MAX - 1]}…"
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table as text."""
+    # A slow library, which only those wait for who print tables.
+    from rich import box, console, table, text
+
+    found = table.Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for name in names:
+        found.add_column(text.Text(name), overflow="fold")
+    for row in rows:
+        found.add_row(*map(text.Text, row))
+    out = io.StringIO()
+    console.Console(file=out, width=_TABLE_LETTERS, color_system=None).print(found)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines() if line.strip())

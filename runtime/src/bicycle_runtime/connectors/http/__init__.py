@@ -1,0 +1,1 @@
+"""HTTP: records as bodies of requests to a server."""

@@ -1,0 +1,370 @@
+"""The HTTP sink: records of sealed epochs as JSON bodies of requests, several in each.
+
+A request has a key that is the same whenever the epoch is published again: a server that drops what
+it has seen gets each record once. What the server refuses for good is kept beside the checkpoint;
+what it may take later is sent again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Any, Literal
+
+import httpx
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.http.errors import HTTP_REFUSED, HTTP_UNREACHABLE
+from bicycle_runtime.connectors.lines import json_lines
+from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.settings import read_options, secret_option
+from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    InterruptiblePublication,
+    Sink,
+    StagedFile,
+    StagedPublication,
+    WriterTask,
+)
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["HttpSink", "HttpSinkOptions"]
+
+_LOG = logging.getLogger(__name__)
+# The server may take these later; everything else below 500 is final.
+_LATER = frozenset({408, 409, 425, 429})
+# These are about records; others, such as 401 or 404, about the address or its rights.
+_REFUSES_RECORDS = frozenset({400, 413, 422})
+_ANSWER_LETTERS_MAX = 500
+_PAUSE_S_MAX = 60.0
+
+
+class _LaterError(Exception):
+    """The server says that it may take the request later."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSinkOptions:
+    """Where records are sent, in which form, and what becomes of those that are refused."""
+
+    url: str = option(doc="http://… or https://…, without a password.")
+    method: Literal["POST", "PUT"] = option("POST", doc="Method of the requests.")
+    headers: object = option(
+        None, doc="{name: value} of headers; a value may be a reference to a secret."
+    )
+    body: Literal["array", "object", "keyed"] = option(
+        "array",
+        doc="array: a JSON array of records; object: one record by itself, with batch_records=1; "
+        "keyed: an array of {key, record}, with a key for each record.",
+    )
+    batch_records: int = option(
+        100, low=1, high=100_000, doc="So many records are in a request, at most."
+    )
+    idempotent: bool = option(
+        default=False,
+        doc="The server drops a request whose Idempotency-Key it has seen: then each record "
+        "arrives exactly once.",
+    )
+    on_refused: Literal["keep", "fail"] = option(
+        "keep",
+        doc="A record that the server refuses (400, 413, 422): keep it in a file beside the "
+        "checkpoint, or end the job.",
+    )
+    request_timeout_ms: int = option(
+        10_000, low=100, high=3_600_000, doc="How long an answer may take."
+    )
+    publish_timeout_ms: int = option(
+        900_000,
+        low=1_000,
+        high=86_400_000,
+        doc="A server that takes no requests for longer ends the job; its output is kept.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _JsonWriterFactory:
+    """Opens writers that stage one JSON document per line; picklable."""
+
+    def open(self, task: WriterTask) -> StagedWriter:
+        """Return a writer for one subtask and epoch."""
+        return StagedWriter(task, "records.jsonl", json_lines, takes_rows=True)
+
+
+@dataclass(slots=True)
+class _Sending:
+    """An epoch that is sent: with which keys, in which form, and what was refused."""
+
+    epoch: int
+    begin: str
+    body: str
+    refused: list[dict[str, Any]] = field(default_factory=list)
+
+    def key(self, number: int) -> str:
+        """Return the key of a record."""
+        return f"{self.begin}-{number}"
+
+    def body_of(self, lines: Sequence[bytes], first: int) -> bytes:
+        """Return the body for records, of which the first has this number."""
+        if self.body == "object":
+            return lines[0]
+        if self.body == "keyed":
+            lines = [
+                b'{"key":"%s","record":%s}' % (self.key(first + place).encode(), line)
+                for place, line in enumerate(lines)
+            ]
+        return b"[" + b",".join(lines) + b"]"
+
+
+class HttpSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
+    """Sends records to one address."""
+
+    options_class = HttpSinkOptions
+    takes_rows = True
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = options = read_options(HttpSinkOptions, spec)
+        self._headers = _headers(spec, options.headers)
+        _check_options(options, spec)
+        self.guarantee = Guarantee.EXACTLY_ONCE if options.idempotent else Guarantee.AT_LEAST_ONCE
+        self._is_stopping = threading.Event()
+        self._patience = Patience(
+            vertex=spec.vertex_id,
+            timeout_ms=options.publish_timeout_ms,
+            is_stopping=self._is_stopping,
+            is_away=lambda error: isinstance(error, httpx.TransportError | _LaterError),
+            given_up=self._unreachable,
+        )
+        self._client: httpx.Client | None = None
+        self._run = self._place = ""
+
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Find the secrets, and ask the server for nothing: that it answers, whatever it says.
+
+        Raises:
+            HTTP_UNREACHABLE: it does not.
+            SecretError: a secret is not where its reference says.
+        """
+        with self._opened() as client:
+            try:
+                client.head(self._options.url)
+            except httpx.TransportError as error:
+                raise self._unreachable(0, error) from error
+
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Choose the run, and open the client.
+
+        Raises:
+            HTTP_UNREACHABLE: no server answers.
+        """
+        self.check(services, state)
+        self._services = services
+        self._place = place_of(services)
+        self._run = state["run"] if goes_on(state, self._place) else new_run()
+        self._client = self._opened()
+
+    def writer(self) -> _JsonWriterFactory:
+        """Return the factory of writers of JSON lines."""
+        return _JsonWriterFactory()
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Name the staged files, and all that keys and bodies depend on."""
+        return {
+            "run": self._run,
+            "place": self._place,
+            "body": self._options.body,
+            "batch_records": self._options.batch_records,
+            **super().prepare(epoch, staged, is_last=is_last),
+        }
+
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Send the epoch.
+
+        1. An epoch that was sent to its end is not sent again.
+        2. Each request is tried until the server takes or refuses it.
+        3. What was refused is kept, and the epoch is noted as sent.
+
+        Raises:
+            HTTP_REFUSED: the server refuses requests, whatever is in them.
+            HTTP_UNREACHABLE: it took none for too long.
+            PublishInterruptedError: the job had to end meanwhile.
+        """
+        files = self.staged_files(state)
+        if not files:
+            return
+        # The sum lets an epoch that was run again, with other records, have other keys.
+        checksum = zlib.crc32(b"".join(file.crc32.to_bytes(4) for file in files))
+        sending = _Sending(epoch, f"{state['run']}-{epoch}-{checksum:08x}", state["body"])
+        storage, note = self._services.storage, f"{self._services.prefix}/sent"
+        # 1. An epoch that was sent to its end is not sent again.
+        if storage.exists(note) and storage.read(note) == sending.begin.encode():
+            return
+        # 2. Each request is tried until the server takes or refuses it.
+        lines, first = self._lines(files), 0
+        while batch := list(islice(lines, state["batch_records"])):
+            self._send(sending, batch, first)
+            first += len(batch)
+        # 3. What was refused is kept, and the epoch is noted as sent.
+        if sending.refused:
+            self._keep(sending)
+        storage.write(note, sending.begin.encode())
+
+    def interrupt(self) -> None:
+        """Let a publication that waits for the server give up."""
+        self._is_stopping.set()
+
+    def stop(self) -> None:
+        """Close the client."""
+        self._is_stopping.set()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _lines(self, files: Sequence[StagedFile]) -> Iterator[bytes]:
+        for file in files:
+            left = b""
+            for block in staged_blocks(self._services.storage, file):
+                *lines, left = (left + block).split(b"\n")
+                yield from lines
+
+    def _send(self, sending: _Sending, lines: Sequence[bytes], first: int) -> None:
+        """Send records in one request; one that is refused is halved, to find out which it is."""
+        answers: list[httpx.Response] = []
+        act = partial(self._ask, sending, lines, first, answers)
+        options = self._options
+        self._patience.carry_out(
+            act, epoch=sending.epoch, target=options.url, clock=self._services.clock
+        )
+        answer = answers[-1]
+        if answer.is_success:
+            return
+        if answer.status_code not in _REFUSES_RECORDS:
+            raise self._refused(sending, answer)
+        if len(lines) > 1:
+            half = len(lines) // 2
+            self._send(sending, lines[:half], first)
+            self._send(sending, lines[half:], first + half)
+            return
+        if options.on_refused == "fail":
+            raise self._refused(sending, answer)
+        sending.refused.append(
+            {
+                "key": sending.key(first),
+                "status": answer.status_code,
+                "answer": answer.text[:_ANSWER_LETTERS_MAX],
+                "record": json.loads(lines[0]),
+            }
+        )
+
+    def _ask(
+        self, sending: _Sending, lines: Sequence[bytes], first: int, answers: list[httpx.Response]
+    ) -> None:
+        """Make one attempt.
+
+        Raises:
+            _LaterError: the server says that it may take the request later.
+        """
+        assert self._client is not None
+        answer = self._client.request(
+            self._options.method,
+            self._options.url,
+            content=sending.body_of(lines, first),
+            headers={
+                "Content-Type": "application/json",
+                "Idempotency-Key": f"{sending.key(first)}-{len(lines)}",
+            },
+        )
+        if answer.status_code >= 500 or answer.status_code in _LATER:
+            self._is_stopping.wait(_asked_pause_s(answer))
+            raise _LaterError(f"it answered {answer.status_code} {answer.reason_phrase}")
+        answers.append(answer)
+
+    def _keep(self, sending: _Sending) -> None:
+        """Write refused records beside the checkpoint; again is harmless."""
+        path = f"{self._services.prefix}/refused/{sending.begin}.jsonl"
+        self._services.storage.write(path, json_lines(sending.refused))
+        log_event(
+            _LOG, "records_refused", level=logging.WARNING, operator=self.spec.vertex_id,
+            epoch=sending.epoch, record_count=len(sending.refused), path=path,
+        )  # fmt: skip
+
+    def _opened(self) -> httpx.Client:
+        headers = {
+            name: value.reveal() if isinstance(value, Secret) else value
+            for name, value in self._headers.items()
+        }
+        return httpx.Client(headers=headers, timeout=self._options.request_timeout_ms / 1_000)
+
+    def _refused(self, sending: _Sending, answer: httpx.Response) -> BicycleError:
+        return HTTP_REFUSED(
+            vertex=self.spec.vertex_id,
+            url=self._options.url,
+            epoch=sending.epoch,
+            status=answer.status_code,
+            reason=answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase,
+        )
+
+    def _unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
+        return HTTP_UNREACHABLE(
+            vertex=self.spec.vertex_id,
+            url=self._options.url,
+            waited_ms=waited_ms,
+            reason=str(error) or type(error).__name__,
+        )
+
+
+def _asked_pause_s(answer: httpx.Response) -> float:
+    """Return how long the server asks to be left alone, within a bound."""
+    text = answer.headers.get("Retry-After", "")
+    return min(float(text), _PAUSE_S_MAX) if text.isdecimal() else 0.0
+
+
+def _headers(spec: ConnectorSpec, headers: object) -> dict[str, str | Secret]:
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping):
+        raise _wrong(spec, "headers", "it is no mapping")
+    found: dict[str, str | Secret] = {}
+    for name, value in headers.items():
+        secret = None if isinstance(value, str) else secret_option(spec, "headers", value)
+        found[str(name)] = secret if secret is not None else str(value)
+    return found
+
+
+def _check_options(options: HttpSinkOptions, spec: ConnectorSpec) -> None:
+    try:
+        url = httpx.URL(options.url)
+    except httpx.InvalidURL as error:
+        raise _wrong(spec, "url", f"it is no URL: {error}") from error
+    if url.scheme not in ("http", "https") or not url.host:
+        raise _wrong(spec, "url", "it is no address of an HTTP server")
+    if url.userinfo:
+        raise _wrong(spec, "url", "it has a user or password in it, which stands in the graph")
+    if options.body == "object" and options.batch_records != 1:
+        problem = f"it is {options.batch_records}, and a body of one record has just one"
+        raise _wrong(spec, "batch_records", problem)
+
+
+def _wrong(spec: ConnectorSpec, name: str, problem: str) -> BicycleError:
+    return CONNECTOR_OPTION_WRONG(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        name=name,
+        problem=problem,
+        hint="give url='https://host/path', headers={'Authorization': Secret.env('TOKEN')}, say, "
+        "and batch_records=1 with body=object",
+    )
