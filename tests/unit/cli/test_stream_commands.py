@@ -207,6 +207,17 @@ def test_damage_is_found_and_left_out(numbers, tmp_path):
     assert "broken places: 1" in call("verify", str(numbers)).stdout
 
 
+def test_a_number_that_does_not_follow_is_shown(numbers):
+    data = bytearray(numbers.read_bytes())
+    data[-18] ^= 64  # The lowest byte of the last number, before time, size, payload, checksum.
+    numbers.write_bytes(data)
+
+    shown = call("verify", str(numbers))
+
+    assert (shown.exit_code, "gaps in sequences: 1" in shown.stdout) == (0, True)
+    assert [each["sequence"] for each in told("verify", str(numbers))["gaps"]] == [84]
+
+
 def test_a_file_is_decoded_in_order_with_its_beacons(tmp_path):
     path = tmp_path / "a.ss"
     told("produce", url(path, "a"), "--set", "beacon_interval_bytes=1024", data="x" * 1500 + "\n")

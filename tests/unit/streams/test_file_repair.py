@@ -77,6 +77,31 @@ def test_a_flipped_bit_in_a_size_costs_that_message(tmp_path):
     assert found.messages == [m for m in decode(data).messages if (m[0], m[2]) != ("b", 9)]
 
 
+def test_a_number_that_was_changed_is_told_as_a_gap_of_its_stream(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(20)])
+    assert verify(path).gaps == []
+
+    # Before the payload: the number (8 bytes), the time (8) and the size (4).
+    path.write_bytes(flip(data, data.index(b"payload-017") - 13, 64))
+    report, _ = repaired(path)
+
+    assert report.is_intact
+    assert [(g.stream, g.after, g.sequence) for g in report.gaps] == [("b", 8, 73), ("b", 73, 10)]
+
+
+def test_what_was_lost_by_a_repair_is_a_gap_afterwards(tmp_path):
+    path = tmp_path / "events.ss"
+    data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(60)])
+    path.write_bytes(flip(data, data.index(b"payload-017")))
+    report, _ = repaired(path)
+
+    again = verify(path.with_name("repaired.ss"))
+
+    assert (report.gaps, again.is_intact) == ([], True)
+    assert [(g.stream, g.after, g.sequence) for g in again.gaps] == [("b", 8, 10)]
+
+
 def test_a_flipped_bit_in_a_beacon_costs_nothing(tmp_path):
     path = tmp_path / "events.ss"
     data = make(path, [b"x" * 100] * 60)

@@ -56,7 +56,11 @@ def decode_command(*, file: Path, form: TextFormat, header_only: bool, as_json: 
 @answers
 @click.pass_context
 def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None:
-    """Read a whole .ss file and tell all that is broken; the exit code is 1 then."""
+    """Read a whole .ss file and tell all that is broken; the exit code is 1 then.
+
+    Messages whose numbers do not follow each other are told, too: one may be missing, as behind
+    a repair, or its number may have been changed, which no checksum of the format covers.
+    """
     report = verify(file)
     _tell(report, None, as_json=as_json)
     if not report.is_intact:
@@ -84,18 +88,23 @@ def _tell(report: Report, output: Path | None, *, as_json: bool) -> None:
             "by_stream": dict(report.by_stream),
             "has_ended": report.has_ended,
             "broken": [asdict(each) for each in report.broken],
+            "gaps": [asdict(each) for each in report.gaps],
         }
         answer_json(found if output is None else found | {"output": str(output)})
         return
     verdict = "intact" if report.is_intact else f"broken places: {len(report.broken)}"
+    gaps = f", gaps in sequences: {len(report.gaps)}" if report.gaps else ""
     where = "" if output is None else f", written to {output}"
-    click.echo(f"{report.path}: {report.message_count} messages, {verdict}{where}")
+    click.echo(f"{report.path}: {report.message_count} messages, {verdict}{gaps}{where}")
     if report.broken:
         rows = [
             (str(b.offset), str(b.size), b.stream or "", _text(b.sequence), b.problem)
             for b in report.broken
         ]
         show_table(("byte", "size", "stream", "sequence", "problem"), rows)
+    if report.gaps:
+        gap_rows = [(g.stream, str(g.shard_id), str(g.after), str(g.sequence)) for g in report.gaps]
+        show_table(("stream", "shard", "sequence", "followed by"), gap_rows)
 
 
 def _text(number: int | None) -> str:

@@ -51,8 +51,8 @@ def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
     skew = operators[uid].skew or 0.0
     uneven = f"; its busiest subtask gets {skew:.1f} times the mean" if skew >= _UNEVEN else ""
     if load >= _FULL_LOAD:
-        return f"Limited by {name}: {part} of the time of its tasks{uneven}."
-    return f"In epochs {share(load)} of the time, most of it in {name} ({part}){uneven}."
+        return f"Limited by {name!r}: {part} of the time of its tasks{uneven}."
+    return f"In epochs {share(load)} of the time, most of it in {name!r} ({part}){uneven}."
 
 
 def _records(number: int) -> str:

@@ -23,7 +23,7 @@ from bicycle_runtime.streams.file.view import CutOffError, FileView, Head
 from bicycle_runtime.streams.file.writing import FileWriter
 from bicycle_runtime.streams.messages import Message
 
-__all__ = ["Broken", "Report", "repair", "verify"]
+__all__ = ["Broken", "Report", "SequenceGap", "repair", "verify"]
 
 _BATCH = 1_000
 
@@ -40,15 +40,31 @@ class Broken:
     sequence: int | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceGap:
+    """A message whose number does not follow that of the one before it in its stream and shard."""
+
+    stream: str
+    shard_id: int
+    after: int
+    sequence: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was found in a file."""
+    """What was found in a file.
+
+    No checksum of the format covers the head of a message. Where a number was changed, or a message
+    was left out, its stream has a gap; what was repaired has one for each message that was lost.
+    """
 
     path: Path
     message_count: int = 0
     by_stream: Counter[str] = field(default_factory=Counter)
     broken: list[Broken] = field(default_factory=list)
+    gaps: list[SequenceGap] = field(default_factory=list)
     has_ended: bool = False
+    _last: dict[tuple[str, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def is_intact(self) -> bool:
@@ -59,12 +75,22 @@ class Report:
         """Count a message, or note damage."""
         if isinstance(part, Broken):
             self.broken.append(part)
+            self._last.clear()  # What follows may be behind messages that cannot be read.
         elif part.stream_key == INTERNAL:
             self.has_ended = True
         else:
             self.message_count += 1
             self.by_stream[part.stream_key] += 1
             self.has_ended = False
+            self._follow(part)
+
+    def _follow(self, message: Message) -> None:
+        stream, shard, sequence = message.stream_key, message.shard_id, message.sequence
+        after = self._last.get((stream, shard), sequence - 1)
+        if sequence != after + 1:
+            gap = SequenceGap(stream=stream, shard_id=shard, after=after, sequence=sequence)
+            self.gaps.append(gap)
+        self._last[stream, shard] = sequence
 
 
 def verify(path: Path) -> Report:
