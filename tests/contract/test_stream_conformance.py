@@ -7,7 +7,7 @@ from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamS
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
-SERVERS = {"redis", "rediss"}  # Their suite is in tests/redis.
+SERVERS = {"kafka", "redis", "rediss"}  # Their suites are in the folders of the servers.
 
 
 class FileCase(StreamCase):

@@ -60,6 +60,8 @@ STAND_ALONE = frozenset(
         "streams.delivering",
         "streams.file.consuming",
         "streams.file.positions",
+        "streams.kafka.consuming",
+        "streams.kafka.sending",
         "streams.redis.consuming",
         "streams.redis.groups",
         "streams.redis.sending",

@@ -21,6 +21,7 @@ __all__ = ["ENTRY_POINTS", "backend_of", "connect"]
 ENTRY_POINTS = "bicycle.streams"
 _BACKENDS = {
     "file": "bicycle_runtime.streams.file.streamer:FileStreamer",
+    "kafka": "bicycle_runtime.streams.kafka.streamer:KafkaStreamer",
     "redis": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "rediss": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "stdio": "bicycle_runtime.streams.stdio:StdioStreamer",

@@ -10,13 +10,24 @@ from typing import ClassVar, TypeVar
 
 import pytest
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import Guarantee
-from bicycle_runtime.streams import Consumer, Message, Streamer, connect
+from bicycle_runtime.streams import Consumer, Streamer, connect
 from bicycle_runtime.testing.connectors.rules import Suite
 
-__all__ = ["CaseRules", "LosesConnections", "StreamCase", "numbers", "play", "send", "texts"]
+__all__ = [
+    "CaseRules",
+    "LosesConnections",
+    "StreamCase",
+    "lately_ms",
+    "numbers",
+    "play",
+    "send",
+    "texts",
+]
 
 T = TypeVar("T")
+_HOUR_MS = 3_600_000
 
 
 class StreamCase(ABC):
@@ -26,6 +37,7 @@ class StreamCase(ABC):
         word: The protocol of the backend.
         guarantee: What its producers promise unless they are asked for more.
         patience_s: How long one rule may take.
+        repeats_on_join: Whether a member that joins a group gets again what others hold.
 
     Args:
         folder: A new directory for this test.
@@ -34,6 +46,7 @@ class StreamCase(ABC):
     word: ClassVar[str]
     guarantee: ClassVar[Guarantee] = Guarantee.AT_LEAST_ONCE
     patience_s: float = 60.0
+    repeats_on_join: bool = False
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -88,6 +101,11 @@ def play(case: StreamCase, scenario: Callable[[Streamer], Awaitable[T]]) -> T:
     return asyncio.run(whole())
 
 
+def lately_ms() -> int:
+    """Return a time that no server finds too old to keep, and that is past."""
+    return SystemClock().now_ms() - _HOUR_MS
+
+
 async def send(streamer: Streamer, key: str, values: Iterable[object]) -> list[int]:
     """Send values as texts and return their sequences, when all are acknowledged."""
     producer = await streamer.create_producer(key)
@@ -103,8 +121,3 @@ async def texts(consumer: Consumer, count: int) -> list[str]:
 async def numbers(consumer: Consumer, count: int) -> list[int]:
     """Return the payloads of messages that follow as numbers."""
     return [int(text) for text in await texts(consumer, count)]
-
-
-def number(message: Message) -> int:
-    """Return the payload of a message as a number."""
-    return int(message.payload)

@@ -17,7 +17,14 @@ from bicycle_runtime.streams import (
     StreamKeyNotFoundError,
     StreamUnsupportedError,
 )
-from bicycle_runtime.testing.streams.cases import CaseRules, StreamCase, numbers, play, send
+from bicycle_runtime.testing.streams.cases import (
+    CaseRules,
+    StreamCase,
+    lately_ms,
+    numbers,
+    play,
+    send,
+)
 
 __all__ = ["PositionRules"]
 
@@ -62,7 +69,7 @@ class PositionRules(CaseRules):
     ) -> None:
         """A time between two messages, that of one of them, and one that two of them have."""
         key = case.key("a")
-        begin = 1_700_000_000_000
+        begin = lately_ms()
 
         async def scenario(streamer: Streamer) -> None:
             if not _can(streamer, how):

@@ -1,0 +1,137 @@
+"""A Kafka cluster: the settings of its clients, and its topics. Calls here wait: use a thread."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.errors import StreamConnectError
+from bicycle_runtime.streams.kafka.errors import SETTINGS_UNREADABLE, TOPIC_MISSING
+from bicycle_runtime.streams.kafka.options import KafkaOptions
+
+__all__ = ["Cluster"]
+
+T = TypeVar("T")
+_RETRY_S = 0.1
+_NOT_YET = {  # What was just made is not known to all brokers at once.
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError._WAIT_COORD,
+}
+
+
+class Cluster:
+    """A cluster, and what is asked about it.
+
+    Args:
+        uri: ``kafka://host:port,host:port``.
+        options: Options of the backend.
+    """
+
+    def __init__(self, uri: StreamerUri, options: KafkaOptions) -> None:
+        self.address = str(uri)
+        self.options = options
+        self._timeout_s = options.connect_timeout_ms / 1_000
+        self._bootstrap = ",".join(uri.nodes)
+
+    def settings(self, **own: Any) -> dict[str, Any]:
+        """Return the settings of a client."""
+        options = self.options
+        found: dict[str, Any] = {
+            "bootstrap.servers": self._bootstrap,
+            "security.protocol": options.security_protocol,
+            "client.id": "bicycle",
+            "log_level": 0,
+        }
+        if options.security_protocol.startswith("SASL"):
+            found |= {
+                "sasl.mechanism": options.sasl_mechanism,
+                "sasl.username": options.username or "",
+                "sasl.password": options.password or "",
+            }
+        if options.ca_file is not None:
+            found["ssl.ca.location"] = options.ca_file
+        found |= {name.replace("_", "."): value for name, value in own.items()}
+        for text in (options.client_settings or "").split(","):
+            name, equals, value = text.partition("=")
+            if equals:
+                found[name.strip()] = value.strip()
+            elif text:
+                raise SETTINGS_UNREADABLE(address=self.address, reason=f"{text!r} has no '='")
+        return found
+
+    def open(self) -> None:
+        """Reach the cluster once.
+
+        Raises:
+            StreamConnectError: nobody answers.
+        """
+        try:
+            self._admin = AdminClient(self.settings())
+            self._admin.list_topics(timeout=self._timeout_s)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            if error.args[0].code() == KafkaError._INVALID_ARG:
+                raise SETTINGS_UNREADABLE(address=self.address, reason=reason) from None
+            raise StreamConnectError(address=self.address, reason=reason) from None
+
+    def ensure(self, topic: str, partition_count: int = 0) -> int:
+        """Return how many partitions a topic has: at least so many, made where that is allowed.
+
+        Raises:
+            StreamConnectError: it has fewer, or does not exist.
+        """
+        wanted = max(1, partition_count)
+        found = self._partition_count(topic)
+        if found >= wanted:
+            return found
+        if self.options.create == "never":
+            raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
+        if found:
+            self._do(self._admin.create_partitions([NewPartitions(topic, wanted)]))
+        else:
+            count = max(wanted, self.options.partitions)
+            new = NewTopic(topic, count, replication_factor=self.options.replication)
+            self._do(self._admin.create_topics([new]))
+        deadline = time.monotonic() + self._timeout_s
+        while (found := self._partition_count(topic)) < wanted:  # Brokers hear of it one by one.
+            if time.monotonic() > deadline:
+                raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
+            self._admin.poll(_RETRY_S)
+        return found
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Return the answer of a call; one that says *not yet* is made again for a time."""
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            try:
+                return call()
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                    raise
+            self._admin.poll(_RETRY_S)
+
+    def _do(self, futures: dict[str, Any]) -> None:
+        """Wait for an act; that another was faster is as good."""
+        for future in futures.values():
+            try:
+                future.result(self._timeout_s)
+            except KafkaException as error:
+                if error.args[0].name() not in ("TOPIC_ALREADY_EXISTS", "INVALID_PARTITIONS"):
+                    reason = error.args[0].str()
+                    raise StreamConnectError(address=self.address, reason=reason) from None
+
+    def _partition_count(self, topic: str) -> int:
+        topics = self._admin.list_topics(timeout=self._timeout_s).topics
+        return len(topics[topic].partitions) if topic in topics else 0

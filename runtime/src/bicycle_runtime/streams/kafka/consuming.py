@@ -1,0 +1,264 @@
+"""The consumer of the Kafka backend: alone, resumable, or one of a group.
+
+One thread per consumer waits for Kafka, and goes on when the call that waits for it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Self, TypeAlias, TypeVar
+
+from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer as Client
+
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.consuming import Consumer, Subscription
+from bicycle_runtime.streams.errors import (
+    SeekError,
+    StreamEndedError,
+    StreamError,
+    UnacknowledgedError,
+)
+from bicycle_runtime.streams.kafka.cluster import Cluster
+from bicycle_runtime.streams.kafka.errors import READ_FAILED
+from bicycle_runtime.streams.messages import BEGINNING, At, Message, SeqPos
+
+__all__ = ["KafkaConsumer"]
+
+T = TypeVar("T")
+Stream: TypeAlias = tuple[StreamKey, int]
+_WAIT_S = 0.1
+_PASSING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT}
+
+
+class KafkaConsumer(Consumer):
+    """Reads topics; made by ``open``."""
+
+    def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
+        super().__init__(cluster.address, subscription, cluster.options)
+        self._cluster = cluster
+        self._options = cluster.options
+        self._timeout_s = cluster.options.connect_timeout_ms / 1_000
+        self._patiently = cluster.patiently
+        self._shares = subscription.mode == "load-balanced"
+        self._keeps = subscription.mode != "real-time"
+        self._client = self._make_client()
+        self._thread = ThreadPoolExecutor(1, "consumer of Kafka")
+        self._request: asyncio.Task[list[Message | StreamError]] | None = None
+        self._items: deque[Message | StreamError] = deque()
+        self._at_end: set[Stream] = set()
+        self._reads: set[Stream] = set()
+        self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
+        self._next: dict[Stream, int] = {}
+
+    @classmethod
+    async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
+        """Return a consumer whose position is fixed."""
+        consumer = cls(cluster, subscription)
+        try:
+            await consumer._in_thread(consumer._begin)
+        except BaseException:
+            await consumer.end()
+            raise
+        return consumer
+
+    def _make_client(self) -> Any:
+        name = f"bicycle-alone-{system_random().getrandbits(64):016x}"
+        return Client(
+            self._cluster.settings(
+                group_id=self.subscription.position_name if self._keeps else name,
+                session_timeout_ms=self._options.session_timeout_ms,
+                auto_offset_reset="earliest",  # Where what comes next is not kept any more.
+                enable_auto_commit=False,
+                enable_partition_eof=not self.subscription.is_live,
+                # With its defaults the client pauses a second whenever its queue was full.
+                fetch_queue_backoff_ms=1,
+                queued_min_messages=20_000,
+            )
+        )
+
+    async def _in_thread(self, call: Callable[..., T], *words: Any) -> T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, call, *words)
+        except KafkaException as error:
+            raise READ_FAILED(address=self.address, reason=error.args[0].str()) from None
+
+    def _begin(self) -> None:
+        """Fix where each partition is read from; a group without a position is given one."""
+        partitions = self._partitions()
+        kept: dict[Stream, int] = {}
+        if self._keeps:
+            found = self._patiently(
+                lambda: self._client.committed(partitions, timeout=self._timeout_s)
+            )
+            kept = {_stream(p): p.offset for p in found if p.offset >= 0}
+        begins = []
+        for partition in partitions:
+            low, high = self._watermarks(partition)
+            first = low if self.subscription.start == "earliest" else high
+            offset = kept.get(_stream(partition), first)
+            begins.append(TopicPartition(partition.topic, partition.partition, offset))
+        if not self._shares:
+            self._assign(begins)
+            return
+        if new := [each for each in begins if _stream(each) not in kept]:
+            self._patiently(lambda: self._client.commit(offsets=new, asynchronous=False))
+        self._client.subscribe(list(self.subscription.keys))
+
+    def _partitions(self) -> list[Any]:
+        return [
+            TopicPartition(key, number)
+            for key in self.subscription.keys
+            for number in range(self._cluster.ensure(key))
+        ]
+
+    def _watermarks(self, partition: Any) -> tuple[int, int]:
+        low, high = self._patiently(
+            lambda: self._client.get_watermark_offsets(partition, timeout=self._timeout_s)
+        )
+        return low, high
+
+    def _assign(self, begins: list[Any]) -> None:
+        self._client.assign(begins)
+        self._reads = {_stream(each) for each in begins}
+        self._at_end.clear()
+
+    async def _fetch(self, count_max: int) -> list[Message]:
+        self._refuse_unacknowledged()
+        while not self._items:
+            if self._request is None:
+                self._request = asyncio.create_task(self._in_thread(self._read))
+            await asyncio.wait([self._request])
+            request, self._request = self._request, None
+            self._items.extend(request.result())
+            if not self._items and self._reads and self._at_end >= self._reads:
+                raise StreamEndedError(address=self.address)
+        if isinstance(self._items[0], StreamError):
+            raise self._items.popleft()  # type: ignore[misc]  # It was just looked at.
+        found: list[Message] = []
+        while self._items and len(found) < count_max and isinstance(self._items[0], Message):
+            found.append(self._items.popleft())  # type: ignore[arg-type]  # It was looked at.
+        if self._shares:
+            for message in found:
+                stream = (message.stream_key, message.shard_id)
+                self._given.setdefault(stream, {})[message.sequence] = False
+        return found
+
+    def _read(self) -> list[Message | StreamError]:
+        """Return messages that are there; waits a little for the first; runs on the thread."""
+        items: list[Message | StreamError] = []
+        for found in self._client.consume(self._prefetch_messages, _WAIT_S):
+            error = found.error()
+            if error is None:
+                key = StreamKey(found.topic())
+                _, time_ms = found.timestamp()
+                place = (found.partition(), found.offset(), time_ms)
+                items.append(Message(key, *place, found.value() or b""))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                self._at_end.add((StreamKey(found.topic()), found.partition()))
+            elif error.code() not in _PASSING:
+                items.append(READ_FAILED(address=self.address, reason=error.str()))
+        return items
+
+    async def _seek(self, timestamp_ms: int) -> None:
+        await self._move(lambda: self._offsets_at(timestamp_ms), f"time {timestamp_ms}")
+
+    async def _rewind(self, position: SeqPos) -> None:
+        await self._move(lambda: self._offsets_of(position), str(position))
+
+    def _offsets_at(self, timestamp_ms: int) -> list[Any]:
+        wanted = [TopicPartition(p.topic, p.partition, timestamp_ms) for p in self._wanted()]
+        found = self._patiently(lambda: self._client.offsets_for_times(wanted, self._timeout_s))
+        return [partition for partition in found if partition.offset >= 0]
+
+    def _offsets_of(self, position: SeqPos) -> list[Any]:
+        found = []
+        for partition in self._wanted():
+            low, high = self._watermarks(partition)
+            offset = high
+            if position is BEGINNING:
+                offset = OFFSET_BEGINNING
+            elif isinstance(position, At):
+                offset = max(low, position.sequence)
+            if not isinstance(position, At) or offset < high:
+                found.append(TopicPartition(partition.topic, partition.partition, offset))
+        return found
+
+    def _wanted(self) -> list[Any]:
+        return [
+            partition
+            for partition in self._partitions()
+            if not self._assigned or _stream(partition) in self._assigned
+        ]
+
+    async def _move(self, find: Callable[[], list[Any]], target: str) -> None:
+        """Move; who shared messages leaves the group for it."""
+
+        def move() -> bool:
+            found = find()
+            if not found:
+                return False
+            known = {_stream(each) for each in found}
+            for partition in self._wanted():
+                if _stream(partition) not in known:  # Nothing there is wanted but what comes.
+                    _, high = self._watermarks(partition)
+                    found.append(TopicPartition(partition.topic, partition.partition, high))
+            if self._shares:
+                self._client.close()
+                self._shares = self._keeps = False
+                self._client = self._make_client()
+            self._assign(found)
+            return True
+
+        if self._request is not None:
+            await asyncio.wait([self._request])
+        if not await self._in_thread(move):
+            raise SeekError(address=self.address, target=target)
+        self._request = None
+        self._items.clear()
+        self._given.clear()
+        self._next.clear()
+
+    def _ack(self, message: Message) -> None:
+        if not self._keeps:
+            raise self._unsupported("acknowledge messages after it left its group by a move")
+        stream = (message.stream_key, message.shard_id)
+        if not self._shares:
+            self._next[stream] = message.sequence + 1
+            return
+        given = self._given[stream]
+        given[message.sequence] = True
+        for sequence in list(given):
+            if not given[sequence]:
+                break
+            self._next[stream] = sequence + 1
+            del given[sequence]
+
+    async def _commit(self) -> None:
+        offsets = [TopicPartition(*stream, offset) for stream, offset in self._next.items()]
+        if offsets:
+            await self._in_thread(
+                self._patiently, lambda: self._client.commit(offsets=offsets, asynchronous=False)
+            )
+
+    def _refuse_unacknowledged(self) -> None:
+        waiting = sum(map(len, self._given.values())) if self._shares else 0
+        if waiting >= self._options.unacknowledged_max:
+            raise UnacknowledgedError(
+                group=self.subscription.position_name, address=self.address, waiting=waiting
+            )
+
+    async def _close(self) -> None:
+        if self._request is not None:
+            await asyncio.wait([self._request])
+            self._request = None
+        await self._in_thread(self._client.close)
+        self._thread.shutdown()
+
+
+def _stream(partition: Any) -> Stream:
+    return StreamKey(partition.topic), partition.partition

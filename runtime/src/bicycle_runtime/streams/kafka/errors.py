@@ -1,0 +1,30 @@
+"""Errors of the Kafka backend."""
+
+from __future__ import annotations
+
+from bicycle_runtime.streams.errors import StreamConnectError, StreamError
+
+TOPIC_MISSING = StreamConnectError.row(
+    "BIC-2680",
+    "there is no topic {key!r} with {partitions} partitions or more in {address}",
+    cause="A stream is a topic, and it is missing or has fewer partitions than shards were asked.",
+    fix="create it, or let it be made with the option create=if-missing",
+)
+NOT_DELIVERED = StreamError.row(
+    "BIC-2681",
+    "{address} did not take a message of stream {key!r}: {reason}",
+    cause="Kafka gave a message up: too large, no topic of that name, or no answer in time.",
+    fix="see to the reason; messages with a receipt have arrived",
+)
+READ_FAILED = StreamError.row(
+    "BIC-2682",
+    "cannot read from {address}: {reason}",
+    cause="Kafka answered a consumer with an error that does not pass by itself.",
+    fix="see to the reason: topics, rights, or offsets that the topic does not keep any more",
+)
+SETTINGS_UNREADABLE = StreamConnectError.row(
+    "BIC-2683",
+    "the settings of Kafka's client for {address} cannot be used: {reason}",
+    cause="The option client_settings has another form, or names what the client does not know.",
+    fix="write name=value, with commas between",
+)

@@ -1,0 +1,212 @@
+"""The sender of the Kafka backend: the client batches, and tells what was delivered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Generator
+from typing import Any
+
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as Client
+
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import ProducerEndedError, SendQueueFullError, StreamError
+from bicycle_runtime.streams.kafka.cluster import Cluster
+from bicycle_runtime.streams.kafka.errors import NOT_DELIVERED
+from bicycle_runtime.streams.messages import Receipt
+from bicycle_runtime.streams.options import Durability
+from bicycle_runtime.streams.producing import Sender, Sent
+
+__all__ = ["KafkaSender"]
+
+_POLL_S = 0.1
+_DURABILITIES: dict[Durability, dict[str, Any]] = {
+    "at-most-once": {"acks": "1", "retries": 0},
+    "at-least-once": {"acks": "all"},
+    "exactly-once": {"enable_idempotence": True},
+}
+
+
+class KafkaSender(Sender):
+    """Sends through one client of Kafka; a thread of its own hears what was delivered.
+
+    Args:
+        cluster: The cluster.
+        durability: ``exactly-once`` is Kafka's idempotence: a repeated message counts once.
+        shard_count: Over how many partitions messages without one go, in turns.
+    """
+
+    def __init__(self, cluster: Cluster, durability: Durability, shard_count: int) -> None:
+        super().__init__(cluster.address)
+        options = cluster.options
+        self._cluster = cluster
+        self._client = Client(
+            cluster.settings(
+                linger_ms=options.linger_ms,
+                compression_type=options.compression,
+                delivery_timeout_ms=options.delivery_timeout_ms,
+                queue_buffering_max_messages=options.send_queue_messages,
+                **_DURABILITIES[durability],
+            )
+        )
+        self._shard_count = shard_count
+        self._turn = -1
+        # Messages of topics of which we do not know yet whether they are there.
+        self._waiting: dict[StreamKey, list[_Pending] | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._taken = 0
+        self.settled = 0
+        self._failure: StreamError | None = None
+        self._moved = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._is_waking = False
+        self._is_closed = False
+        self._has_stopped = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="deliveries of Kafka", daemon=True)
+        self._thread.start()
+
+    def send(
+        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
+    ) -> Sent:
+        if self._is_closed:
+            raise ProducerEndedError(address=self.address)
+        pending = _Pending(self, key, payload, (self._shard(shard_id), timestamp_ms or 0))
+        if key not in self._waiting:
+            self._waiting[key] = []
+            task = self._loop.create_task(self._look_for(key))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        waiting = self._waiting[key]
+        if waiting is None:
+            self._produce(pending)
+        elif len(waiting) >= self._cluster.options.send_queue_messages:
+            raise SendQueueFullError(address=self.address, waiting=len(waiting))
+        else:
+            waiting.append(pending)
+        self._taken += 1
+        return pending
+
+    def _shard(self, shard_id: int | None) -> int:
+        """Return a partition; -1 lets Kafka choose."""
+        if shard_id is not None or self._shard_count == 1:
+            return -1 if shard_id is None else shard_id
+        self._turn = (self._turn + 1) % self._shard_count
+        return self._turn
+
+    def _produce(self, pending: _Pending) -> None:
+        partition, time_ms = pending.place
+        try:
+            self._client.produce(
+                pending.key,
+                pending.payload,
+                partition=partition,
+                timestamp=time_ms,
+                on_delivery=pending.settle,
+            )
+        except BufferError:
+            waiting = len(self._client)
+            raise SendQueueFullError(address=self.address, waiting=waiting) from None
+        except KafkaException as error:
+            raise self.refusal(pending.key, error.args[0].str()) from None
+
+    async def _look_for(self, key: StreamKey) -> None:
+        """Send what waits for a topic, once it is there."""
+        failure: StreamError | None = None
+        shards = self._shard_count if self._shard_count > 1 else 0
+        try:
+            await asyncio.to_thread(self._cluster.ensure, key, shards)
+        except StreamError as error:
+            failure = error
+        waiting, self._waiting[key] = self._waiting[key] or [], None
+        for pending in waiting:
+            try:
+                if failure is None:
+                    self._produce(pending)
+            except StreamError as error:
+                pending.fail(error)
+            if failure is not None:
+                pending.fail(failure)
+        if failure is not None:
+            del self._waiting[key]  # It may be there the next time.
+
+    def refusal(self, key: StreamKey, reason: str) -> StreamError:
+        """Return the error of a message that does not arrive."""
+        return NOT_DELIVERED(address=self.address, key=key, reason=reason)
+
+    def note(self, error: StreamError | None) -> None:
+        """Count one message that is settled; on either thread."""
+        self.settled += 1
+        if error is not None and self._failure is None:
+            self._failure = error
+        if not self._is_waking:
+            self._is_waking = True
+            self._loop.call_soon_threadsafe(self._wake)
+
+    def _wake(self) -> None:
+        self._is_waking = False
+        self._moved.set()
+
+    async def move(self) -> None:
+        """Wait until something more is settled."""
+        self._moved.clear()
+        await self._moved.wait()
+
+    async def flush(self) -> None:
+        taken = self._taken
+        while self.settled < taken:
+            await self.move()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            await self.flush()
+        finally:
+            self._has_stopped.set()
+            await asyncio.to_thread(self._thread.join)
+
+    def _poll(self) -> None:
+        while not self._has_stopped.is_set():
+            self._client.poll(_POLL_S)
+
+
+class _Pending:
+    """A message that waits for its delivery, and the receipt that follows from it."""
+
+    __slots__ = ("_error", "_receipt", "_sender", "key", "payload", "place")
+
+    def __init__(
+        self, sender: KafkaSender, key: StreamKey, payload: bytes, place: tuple[int, int]
+    ) -> None:
+        self._sender = sender
+        self._receipt: Receipt | None = None
+        self._error: StreamError | None = None
+        self.key = key
+        self.payload = payload
+        self.place = place
+
+    def settle(self, error: Any, message: Any) -> None:
+        """Take what Kafka says; called on the thread of the sender."""
+        if error is not None:
+            self.fail(self._sender.refusal(self.key, error.str()))
+            return
+        _, time_ms = message.timestamp()
+        self._receipt = Receipt(self.key, message.partition(), message.offset(), time_ms)
+        self._sender.note(None)
+
+    def fail(self, error: StreamError) -> None:
+        """Note that the message does not arrive."""
+        self._error = error
+        self._sender.note(error)
+
+    def __await__(self) -> Generator[Any, Any, Receipt]:
+        while self._receipt is None:
+            if self._error is not None:
+                raise self._error
+            yield from self._sender.move().__await__()
+        return self._receipt

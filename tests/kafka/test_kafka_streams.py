@@ -1,0 +1,107 @@
+"""The Kafka backend of streams against the conformance suite, and what only it does."""
+
+import asyncio
+import itertools
+
+import pytest
+
+from bicycle_runtime.streams import StreamConnectError, StreamError, connect
+from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
+
+pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+
+_numbers = itertools.count()
+
+
+class KafkaCase(StreamCase):
+    """Each test has topics and groups of its own on the common broker."""
+
+    word = "kafka"
+    patience_s = 120.0
+    repeats_on_join = True
+    bootstrap = ""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.prefix = f"streams-{next(_numbers)}"
+
+    @property
+    def uri(self):
+        return f"kafka://{self.bootstrap}"
+
+    @property
+    def options(self):
+        return {"create": "if-missing", "session_timeout_ms": 6_000, "linger_ms": 0}
+
+    def key(self, name):
+        return f"{self.prefix}-{name}"
+
+
+class OnBroker:
+    @pytest.fixture
+    def case(self, tmp_path, kafka_broker):
+        case = self.case_type(tmp_path)
+        case.bootstrap = kafka_broker.bootstrap
+        yield case
+        case.close()
+
+
+class TestKafka(OnBroker, StreamSuite):
+    case_type = KafkaCase
+
+
+class TestKafkaUnderLoad(OnBroker, StreamLoadSuite):
+    case_type = KafkaCase
+
+
+def run(broker, scenario, **options):
+    async def whole():
+        uri = f"kafka://{broker.bootstrap}"
+        async with asyncio.timeout(120), connect(uri, options) as streamer:
+            return await scenario(streamer)
+
+    return asyncio.run(whole())
+
+
+def test_a_topic_that_is_missing_is_told(kafka_broker):
+    async def scenario(streamer):
+        producer = await streamer.create_producer("missing-topic")
+        with pytest.raises(StreamConnectError) as sending:
+            await producer.send("x")
+        with pytest.raises(StreamConnectError):
+            await producer.flush()
+        with pytest.raises(StreamConnectError) as reading:
+            await streamer.create_consumer("missing-topic")
+        return sending.value.code, reading.value.code
+
+    assert run(kafka_broker, scenario) == ("BIC-2680", "BIC-2680")
+
+
+def test_a_message_that_kafka_does_not_take_is_told_and_others_arrive(kafka_broker):
+    async def scenario(streamer):
+        producer = await streamer.create_producer(f"large-{next(_numbers)}")
+        await producer.send("first")
+        with pytest.raises(StreamError) as caught:
+            producer.send(b"x" * 2_000_000)
+        return caught.value.code, (await producer.send("second")).sequence
+
+    assert run(kafka_broker, scenario, create="if-missing") == ("BIC-2681", 1)
+
+
+@pytest.mark.parametrize("words", ["colour", "colour=red"])
+def test_settings_that_the_client_does_not_know_are_told(kafka_broker, words):
+    async def scenario(streamer):
+        raise AssertionError("it must not open")
+
+    with pytest.raises(StreamConnectError) as caught:
+        run(kafka_broker, scenario, client_settings=words)
+    assert caught.value.code == "BIC-2683"
+
+
+def test_nobody_where_kafka_should_be_is_told():
+    async def scenario():
+        async with connect("kafka://127.0.0.1:1", {"connect_timeout_ms": 300}):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(StreamConnectError):
+        asyncio.run(scenario())
