@@ -10,8 +10,11 @@ pass.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from bicycle_runtime.contract import StagedFile
 
@@ -23,8 +26,16 @@ _COUNTED_MAX = 256
 _WHOLE = ""  # The folder of rows that have none.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldFile:
+class _InState(msgspec.Struct, frozen=True):
+    """What the state of a sink carries as JSON."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the form that the state carries."""
+        found: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
+        return found
+
+
+class HeldFile(_InState, frozen=True, rename={"record_count": "records", "byte_count": "bytes"}):
     """A file of rows below ``staged``. Rows of the folders ``taken`` are visible already.
 
     ``crc32`` is None for one that a join made: its pages have checksums. ``level`` counts joins.
@@ -39,31 +50,6 @@ class HeldFile:
     level: int = 0
     taken: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the state carries; ``from_json`` is the inverse."""
-        return {
-            "path": self.path,
-            "records": self.record_count,
-            "bytes": self.byte_count,
-            "crc32": self.crc32,
-            "has_folders": self.has_folders,
-            "level": self.level,
-            "taken": list(self.taken),
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> HeldFile:
-        """Return the file that a state names."""
-        return cls(
-            path=data["path"],
-            record_count=data["records"],
-            byte_count=data["bytes"],
-            crc32=data["crc32"],
-            has_folders=data["has_folders"],
-            level=data["level"],
-            taken=tuple(data["taken"]),
-        )
-
     def staged(self) -> StagedFile:
         """Return the file as its writer reported it; only one that no join made."""
         assert self.crc32 is not None
@@ -76,45 +62,28 @@ class HeldFile:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Completion:
+class Completion(_InState, frozen=True):
     """Rows that become visible: of one folder, or (None) all; in files of at most ``file_rows``."""
 
     files: tuple[HeldFile, ...]
     folder: str | None
     file_rows: int
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the state carries."""
-        return {
-            "files": [file.to_json() for file in self.files],
-            "folder": self.folder,
-            "file_rows": self.file_rows,
-        }
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join:
+class Join(_InState, frozen=True):
     """Held files that become one."""
 
     files: tuple[HeldFile, ...]
     path: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the state carries."""
-        return {"files": [file.to_json() for file in self.files], "path": self.path}
-
 
 def plan_from_json(data: Mapping[str, Any]) -> Completion | Join:
     """Return the plan of a state."""
-    files = tuple(map(HeldFile.from_json, data["files"]))
-    if "path" in data:
-        return Join(files=files, path=data["path"])
-    return Completion(files=files, folder=data["folder"], file_rows=data["file_rows"])
+    kind: type[Completion | Join] = Join if "path" in data else Completion
+    return msgspec.convert(data, kind)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRows:
+class HeldRows(_InState, frozen=True, rename={"record_count": "records"}):
     """What one epoch leaves to the next.
 
     ``counts`` are rows of the largest folders, ``record_count`` all rows that are not visible yet.
@@ -123,31 +92,17 @@ class HeldRows:
     files: tuple[HeldFile, ...] = ()
     record_count: int = 0
     since_ms: int = 0
-    counts: Mapping[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = {}
 
     @property
     def byte_count(self) -> int:
         """Bytes of the files."""
         return sum(file.byte_count for file in self.files)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that the state carries; ``from_json`` is the inverse."""
-        return {
-            "files": [file.to_json() for file in self.files],
-            "records": self.record_count,
-            "since_ms": self.since_ms,
-            "counts": dict(self.counts),
-        }
-
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HeldRows:
         """Return what a state holds."""
-        return cls(
-            files=tuple(map(HeldFile.from_json, data["files"])),
-            record_count=data["records"],
-            since_ms=data["since_ms"],
-            counts=data["counts"],
-        )
+        return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,7 +224,7 @@ class HeldDraft:
         self._plans.append(Completion(files=files, folder=folder, file_rows=file_rows))
 
 
-def _largest(counts: Mapping[str, int]) -> Mapping[str, int]:
+def _largest(counts: dict[str, int]) -> dict[str, int]:
     if len(counts) <= _COUNTED_MAX:
         return counts
     names = sorted(counts, key=lambda name: (-counts[name], name))
