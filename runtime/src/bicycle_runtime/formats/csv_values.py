@@ -6,20 +6,22 @@ A row has no header: its columns are the declared ones. Nested values are writte
 from __future__ import annotations
 
 import csv
-import dataclasses
 import io
 import typing
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.formats.plain import refuse_options
+from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
 __all__ = ["CellError", "CsvCodec", "column_names", "csv_text", "declared_names", "named_cells",
            "row_of"]  # fmt: skip
 
 _OPTIONS = frozenset({"fields", "delimiter"})
+_known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
 
 
 class CellError(ValueError):
@@ -60,7 +62,7 @@ class CsvCodec:
                 f"(the declared type is {record_type!r})"
             )
         self._is_plain = record_type in (None, Any, dict) or record_type == dict[str, str]
-        self._by_order = isinstance(record_type, type) and hasattr(record_type, "_fields")
+        self._by_order = is_named_tuple(record_type)
         self._type = record_type
         self._nullable = frozenset() if self._is_plain else _nullable(record_type)
         if not self._is_plain:
@@ -101,8 +103,7 @@ def _nullable(record_type: Any) -> frozenset[str]:
     """Return the fields whose empty cell is None: their type has None, and no text."""
     if not declared_names(record_type):
         return frozenset()
-    hints = typing.get_type_hints(record_type)
-    arms = {name: set(typing.get_args(hint)) for name, hint in hints.items()}
+    arms = {name: set(typing.get_args(hint)) for name, hint in types_of(record_type).items()}
     return frozenset(n for n, found in arms.items() if type(None) in found and str not in found)
 
 
@@ -133,19 +134,14 @@ def row_of(value: Any, names: list[str]) -> list[Any]:
 
 def declared_names(record_type: Any) -> list[str]:
     """Return the names of the fields that a type of records has, none where it tells none."""
-    if dataclasses.is_dataclass(record_type):
-        return [field.name for field in dataclasses.fields(record_type)]
-    if hasattr(record_type, "_fields"):
-        return list(record_type._fields)
-    if typing.is_typeddict(record_type):
-        return list(typing.get_type_hints(record_type))
-    return []
+    declared = fields_of(record_type)
+    return [] if declared is None else list(declared.names)
 
 
 def column_names(value: Any) -> list[str]:
     """Return the columns of a record whose type tells none.
 
-    They are names of a dict or dataclass, ``field_1`` … of a tuple or list, else ``value``.
+    They are names of a dict or of fields, ``field_1`` … of a tuple or list, else ``value``.
     """
     if hasattr(value, "_fields"):
         return list(value._fields)
@@ -166,11 +162,10 @@ def named_cells(value: Any) -> dict[str, Any]:
 def _cells(value: Any) -> dict[str, Any] | list[Any]:
     if isinstance(value, dict):
         return value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, (tuple, list)):
         return list(value)
-    return [value]
+    declared = _known_fields(type(value))
+    return [value] if declared is None else {name: getattr(value, name) for name in declared.names}
 
 
 def _text(cell: Any) -> Any:

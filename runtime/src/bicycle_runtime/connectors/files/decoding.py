@@ -24,7 +24,6 @@ __all__ = [
     "BlockDecoder",
     "field_decoder",
     "in_field_order",
-    "is_named_tuple",
     "json_decoder",
     "long_line_batch",
     "with_event_times",
@@ -103,11 +102,6 @@ def _decoded(
     return SourceBatch(
         values=values_of(found, block), offsets=LineOffsets(block), next_offset=block.next_offset
     )
-
-
-def is_named_tuple(record_type: Any) -> bool:
-    """Tell whether records are tuples whose fields have names."""
-    return isinstance(record_type, type) and hasattr(record_type, "_fields")
 
 
 def in_field_order(record_type: Any, rows: list[dict[str, Any]]) -> list[list[Any]]:

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
-from dataclasses import fields, is_dataclass, replace
-from typing import Any, get_type_hints, is_typeddict
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
-from bicycle_runtime.connectors.files.decoding import (
-    in_field_order,
-    is_named_tuple,
-    with_event_times,
-)
+from bicycle_runtime.connectors.files.decoding import in_field_order, with_event_times
 from bicycle_runtime.connectors.files.reader import located
 from bicycle_runtime.contract import BadRecord, Slice, SourceBatch
+from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
 
 __all__ = ["ParquetReader"]
 
@@ -191,11 +188,8 @@ def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
 
 def _columns_of(record_type: Any) -> list[str] | None:
     """Return the columns that records of a type are made of; None for all."""
-    if is_dataclass(record_type):
-        return [field.name for field in fields(record_type)]
-    if is_named_tuple(record_type):
-        return list(record_type._fields)
-    return list(get_type_hints(record_type)) if is_typeddict(record_type) else None
+    declared = fields_of(record_type)
+    return None if declared is None else list(declared.names)
 
 
 def _in_microseconds(batch: Any) -> Any:

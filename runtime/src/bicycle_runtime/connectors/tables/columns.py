@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import dataclasses
 import re
-import types
 import typing
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import date, datetime, time, timedelta
@@ -29,6 +28,7 @@ from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
 )
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
+from bicycle_runtime.formats.record_fields import fields_of, types_of, without_none
 from bicycle_runtime.operators.columnar.records import TupleRecords
 
 __all__ = ["TIMES", "TableColumns", "columns_of", "declared_columns"]
@@ -230,36 +230,19 @@ def _type_of_word(word: str) -> pyarrow.DataType | None:
 
 def _fields_of(record_type: Any) -> tuple[str, dict[str, Any]]:
     """Return how records of a type have their fields, and the type of each."""
-    origin = typing.get_origin(record_type) or record_type
-    if dataclasses.is_dataclass(origin):
-        hints = _hints(origin)
-        return "attributes", {each.name: hints[each.name] for each in dataclasses.fields(origin)}
-    if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-        return "attributes", _hints(origin)
-    if hasattr(origin, "_fields"):
-        hints = _hints(origin)
-        return "places", {name: hints.get(name, Any) for name in origin._fields}
-    if typing.is_typeddict(origin):
-        return "keys", _typed_dict_fields(origin)
+    declared = fields_of(record_type)
+    if declared is not None:
+        return declared.how, types_of(record_type)
+    if isinstance(record_type, type) and issubclass(record_type, msgspec.Struct):
+        return "attributes", typing.get_type_hints(record_type)
     arguments = typing.get_args(record_type)
-    if origin is tuple and arguments and Ellipsis not in arguments:
+    if typing.get_origin(record_type) is tuple and arguments and Ellipsis not in arguments:
         return "places", {f"field_{place}": each for place, each in enumerate(arguments, 1)}
     return "value", {"value": record_type}
 
 
-def _typed_dict_fields(cls: Any) -> dict[str, Any]:
-    return {
-        name: found if name in cls.__required_keys__ else typing.Optional[found]  # noqa: UP045 - a value.
-        for name, found in _hints(cls).items()
-    }
-
-
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
 def _typed(spec: ConnectorSpec, name: str, found: Any) -> _Column:
-    plain, is_optional = _without_none(found)
+    plain, is_optional = without_none(found)
     try:
         data_type, convert = _arrow(plain)
     except _NoColumnError as error:
@@ -270,22 +253,6 @@ def _typed(spec: ConnectorSpec, name: str, found: Any) -> _Column:
             known=", ".join(kind.__name__ for kind in _PLAIN),
         ) from error
     return _Column(name=name, data_type=data_type, is_optional=is_optional, convert=convert)
-
-
-def _without_none(found: Any) -> tuple[Any, bool]:
-    """Return a type without None, and whether it had it."""
-    while True:
-        if typing.get_origin(found) in (typing.Annotated, typing.Required, typing.NotRequired):
-            found = typing.get_args(found)[0]
-        elif hasattr(found, "__supertype__"):
-            found = found.__supertype__
-        else:
-            break
-    if typing.get_origin(found) in (typing.Union, types.UnionType):
-        members = [each for each in typing.get_args(found) if each is not type(None)]
-        is_optional = len(members) < len(typing.get_args(found))
-        return (members[0] if len(members) == 1 else Any), is_optional
-    return found, found in (None, type(None), Any)
 
 
 def _arrow(found: Any) -> tuple[pyarrow.DataType, Conversion]:
@@ -308,10 +275,10 @@ def _arrow_of_many(
     found: Any, origin: Any, arguments: tuple[Any, ...]
 ) -> tuple[pyarrow.DataType, Conversion]:
     if origin in _LISTS and (origin is not tuple or Ellipsis in arguments):
-        inner_type, convert = _arrow(_without_none(arguments[0])[0])
+        inner_type, convert = _arrow(without_none(arguments[0])[0])
         return pyarrow.list_(inner_type), _list_of(convert)
     if origin in (dict, Mapping) and arguments[0] is str:
-        inner_type, convert = _arrow(_without_none(arguments[1])[0])
+        inner_type, convert = _arrow(without_none(arguments[1])[0])
         return pyarrow.map_(pyarrow.string(), inner_type), _map_of(convert)
     if found in _UNTYPED or origin in (dict, Mapping):
         return pyarrow.string(), _payload
@@ -327,7 +294,7 @@ def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
     shape, fields = _fields_of(kind)
     if shape == "value":
         raise _NoColumnError(str(kind))
-    found = {name: _arrow(_without_none(each)[0]) for name, each in fields.items()}
+    found = {name: _arrow(without_none(each)[0]) for name, each in fields.items()}
     data_type = pyarrow.struct([(name, inner) for name, (inner, _) in found.items()])
 
     def convert(value: Any) -> dict[str, Any]:
