@@ -11,7 +11,7 @@ import pytest
 
 from tests.tidy.structure import DRIVER, Imports, passed_by_a_record
 
-CHAIN_MAX = 33
+CHAIN_MAX = 30
 DRIVER_IMPORTS_MAX = 16
 RECORD_MODULES_MAX = 26
 # Modules that one other module of their room imports, which has room for them. Each new one is

@@ -15,9 +15,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bicycle_runtime.operators.columnar import NO_WINDOW
-from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS, has_expression
+from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_WINDOW
 from bicycle_runtime.operators.columnar.folded import Folded
+from bicycle_runtime.operators.columnar.kernel import has_expression
 from bicycle_runtime.operators.columnar.reading import Reading, read
 from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -150,9 +150,8 @@ def choose_all(
 def _expressions(chain: ChainSpec, load: Load) -> Iterator[str]:
     """Yield the operators that compute an expression: they make columns where there are none."""
     for spec in chain.operators:
-        if spec.vertex.kind in EXPRESSION_OPERATORS and has_expression(
-            load(spec.vertex.payload_id("function"))
-        ):
+        kind = spec.vertex.kind
+        if kind in EXPRESSION_KINDS and has_expression(load(spec.vertex.payload_id("function"))):
             yield spec.uid
 
 

@@ -7,8 +7,9 @@ from operator import attrgetter, methodcaller
 from typing import Any, Protocol
 
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.columnar import EXPRESSION_KINDS
 from bicycle_runtime.operators.columnar.frames import SourceFrame
-from bicycle_runtime.operators.columnar.kernel import HasExpression, evaluate
+from bicycle_runtime.operators.columnar.kernel import evaluate
 from bicycle_runtime.operators.columnar.reading import read
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.operators.columnar.vectors import Refused
@@ -19,15 +20,10 @@ from bicycle_runtime.operators.functions.transform import (
     MapOperator,
 )
 from bicycle_runtime.records.rows import is_plain
-from bicycle_sdk.expressions import Expression, is_expression
+from bicycle_sdk.expressions import Expression
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["EXPRESSION_OPERATORS", "has_expression"]
-
-
-def has_expression(function: object) -> bool:
-    """Tell whether a function is an expression, or says which one it is."""
-    return is_expression(function) or isinstance(function, HasExpression)
+__all__ = ["EXPRESSION_OPERATORS"]
 
 
 class _HasFunction(Protocol):
@@ -89,8 +85,6 @@ class _KeyByColumns(KeyByOperator):
         return super().keys_of(values) if found is None else found
 
 
-EXPRESSION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
-    OperatorKind.MAP: _MapColumns,
-    OperatorKind.FILTER: _FilterColumns,
-    OperatorKind.KEY_BY: _KeyByColumns,
-}
+EXPRESSION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = dict(
+    zip(EXPRESSION_KINDS, (_MapColumns, _FilterColumns, _KeyByColumns), strict=True)
+)

@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
-from bicycle_sdk.expressions import OPERATIONS, Expression
+from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 
-__all__ = ["Columns", "ComputedColumns", "HasExpression", "evaluate", "mask_of"]
+__all__ = ["Columns", "ComputedColumns", "HasExpression", "evaluate", "has_expression", "mask_of"]
 
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
@@ -66,6 +66,11 @@ class HasExpression(ABC):
     @abstractmethod
     def expression(self) -> Expression:
         """Return the expression; called on the driver and on workers, and cheap."""
+
+
+def has_expression(function: object) -> bool:
+    """Tell whether a function is an expression, or says which one it is."""
+    return is_expression(function) or isinstance(function, HasExpression)
 
 
 class ComputedColumns(Protocol):

@@ -17,8 +17,9 @@ import cloudpickle
 
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.columnar.choice import choose
-from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS, has_expression
+from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
 from bicycle_runtime.operators.columnar.fold import ColumnFold
+from bicycle_runtime.operators.columnar.kernel import has_expression
 from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_runtime.operators.functions.async_io import async_io_operator
 from bicycle_runtime.operators.functions.contexts import WorkerContext
