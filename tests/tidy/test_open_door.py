@@ -51,7 +51,7 @@ def test_a_distribution_names_the_versions_of_python_that_are_tested(file):
 
     assert named == VERSIONS
     assert "Typing :: Typed" in classifiers
-    assert (file.parent / "src").glob("*/py.typed")
+    assert list((file.parent / "src").glob("*/py.typed"))
 
 
 def test_workflows_run_what_anybody_can_run_here():
