@@ -47,7 +47,7 @@ PLANS = {
 def gathered(plan, batches, *, joined=()):
     """Return the results by place; ``joined`` are pairs of places: the first absorbs the second."""
     folding = Folding(plan)
-    contents = FoldedContents(folding, SimpleNamespace(failed=0, batch=None))
+    contents = FoldedContents(folding, SimpleNamespace(failed=0, batch=None, settle=None))
     ordinal_of = {}
     for namespaces, values in batches:
         ordinals = [ordinal_of.setdefault(namespace, len(ordinal_of)) for namespace in namespaces]
@@ -124,7 +124,9 @@ def test_ints_in_front_of_other_numbers_stay_ints():
 
 
 def test_what_was_taken_is_not_counted_again():
-    contents = FoldedContents(Folding(plan_of("sum")), SimpleNamespace(failed=0, batch=None))
+    contents = FoldedContents(
+        Folding(plan_of("sum")), SimpleNamespace(failed=0, batch=None, settle=None)
+    )
     for values in ([5, 6], [7, 8]):
         contents.grow(1)
         contents.add(contents.prepare(rows_of(values)), [0, 0])
@@ -135,7 +137,7 @@ def test_what_was_taken_is_not_counted_again():
 
 def test_accumulators_are_by_start_and_key_and_know_their_key_group():
     ordinals = WindowAccumulators(
-        FoldedContents(Folding(plan_of("sum")), SimpleNamespace(failed=0))
+        FoldedContents(Folding(plan_of("sum")), SimpleNamespace(failed=0, settle=None))
     )
     first = rows_of(
         [1, 2, 4, 8], keys=["a", "b", "a", "a"], namespaces=[0, 0, 10, 0], groups=b"\1\2\1\1"

@@ -14,8 +14,9 @@ from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Operator, Stateful, kept
 from bicycle_runtime.operators.spec import OperatorSpec
+from bicycle_runtime.operators.user_calls.batches import go_through
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
-from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve, run
+from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separated
@@ -66,24 +67,19 @@ class ReduceOperator(Operator, Stateful):
         self._state = state
 
     def apply(self, batch: Batch) -> Batch:
-        assert batch.groups is not None
+        values, groups = batch.values, batch.groups
+        assert groups is not None
         self._tables.trim()
         failed = self.policy.failed
-        keys = list(map(self._key_of, batch.values))
-        records = zip(batch.values, batch.groups, keys, strict=True)
+        keys = list(map(self._key_of, values))
         results: list[Any] = []
-        while True:
-            try:
-                self._fold(records, results)
-                break
-            except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-                index = len(results)
-                again = partial(
-                    self._fold_again, batch.values[index], batch.groups[index], keys[index]
-                )
-                results.append(run(self.policy.settle(error, index, again)))
+        go_through(
+            partial(self._fold, zip(values, groups, keys, strict=True), results), results,
+            self.policy.settle,
+            lambda index: partial(self._fold_again, values[index], groups[index], keys[index]),
+        )  # fmt: skip
         has_drops = self.policy.failed != failed
-        touched = list(zip(batch.groups, keys, strict=True))
+        touched = list(zip(groups, keys, strict=True))
         if has_drops:
             touched = list(compress(touched, (result is not DROPPED for result in results)))
         self._table.touched.update(dict.fromkeys(touched))

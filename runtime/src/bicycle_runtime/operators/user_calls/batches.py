@@ -37,6 +37,7 @@ __all__ = [
     "call_all",
     "call_on",
     "each",
+    "go_through",
     "refuse_stop",
     "wait",
 ]
@@ -70,20 +71,36 @@ def call_on(
         settle: Decides about failed calls.
         awaits: Whether the function is ``async``.
     """
-    while True:
+
+    def go_on() -> None:
         calls.context.follow(results)
+        if awaits:
+            run_watched(drive(calls, records, results), results)
+        elif calls.is_keyed:
+            call_each(calls, records, results)
+        else:
+            results.extend(map(calls.methods, records, repeat(calls.context)))  # type: ignore[arg-type]  # not keyed: a function
+            refuse_stop(results, calls.values)
+
+    go_through(go_on, results, settle, lambda index: calls.single(index, calls.context))
+
+
+def go_through(
+    go_on: Callable[[], None], results: list[Any], settle: Settle,
+    again: Callable[[int], Callable[[], Any]],
+) -> None:  # fmt: skip
+    """Go through a batch to its end, also behind calls that fail, of which ``settle`` decides.
+
+    ``go_on`` calls for the records behind those of the results, and adds to these; ``again``
+    returns the call of a number by itself.
+    """
+    while True:
         try:
-            if awaits:
-                run_watched(drive(calls, records, results), results)
-            elif calls.is_keyed:
-                call_each(calls, records, results)
-            else:
-                results.extend(map(calls.methods, records, repeat(calls.context)))  # type: ignore[arg-type]  # not keyed: a function
-                refuse_stop(results, calls.values)
+            go_on()
             return
         except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
             index = len(results)
-            results.append(run(settle(error, index, calls.single(index, calls.context))))
+            results.append(run(settle(error, index, again(index))))
 
 
 def refuse_stop(results: Sequence[Any], values: Sequence[Any]) -> None:
@@ -102,18 +119,16 @@ def each(
     """Return ``function(value)`` for each value, DROPPED where the policy left it out."""
     results: list[Any] = []
     records = iter(values)
-    while True:
-        try:
-            if awaits:
-                run_watched(_await_each(function, records, results), results)
-            else:
-                # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
-                results.extend(map(function, records))
-                refuse_stop(results, values)
-            break
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            again = partial(function, values[len(results)])
-            results.append(run(policy.settle(error, len(results), again)))
+
+    def go_on() -> None:
+        if awaits:
+            run_watched(_await_each(function, records, results), results)
+        else:
+            # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
+            results.extend(map(function, records))
+            refuse_stop(results, values)
+
+    go_through(go_on, results, policy.settle, lambda index: partial(function, values[index]))
     if any(hasattr(kind, "__await__") for kind in set(map(type, results))):
         return _awaited(function, values, results, policy)
     return results
@@ -125,16 +140,14 @@ def _awaited(
     """Wait for results of a plain function that turned out to be awaitable."""
     waiting = deque(results)
     finished: list[Any] = []
-    try:
+
+    def go_on() -> None:
         while waiting:
             result = waiting.popleft()
-            try:
-                finished.append(
-                    run_watched(wait(result)) if inspect.isawaitable(result) else result
-                )
-            except Exception as error:  # noqa: BLE001  # the boundary to user code
-                index = len(finished)
-                finished.append(run(policy.settle(error, index, partial(function, values[index]))))
+            finished.append(run_watched(wait(result)) if inspect.isawaitable(result) else result)
+
+    try:
+        go_through(go_on, finished, policy.settle, lambda index: partial(function, values[index]))
     finally:
         for result in waiting:
             if inspect.iscoroutine(result):
