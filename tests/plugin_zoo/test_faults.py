@@ -2,6 +2,7 @@
 
 import pytest
 
+from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
     MISSING_DEPENDENCY,
@@ -16,7 +17,6 @@ from bicycle_runtime.extraction.errors import (
     SDK_MISMATCH,
     ExtractionError,
 )
-from bicycle_runtime.extraction.process import ExtractionLimits
 from bicycle_sdk.errors import GraphError, ParameterError, PluginDefinitionError
 from tests.plugin_zoo.zoo import at_import, in_builder, whole
 from tests.raising import raises

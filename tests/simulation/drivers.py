@@ -14,8 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.identity import ProcessIdentity, this_process
 from bicycle_runtime.base.ids import attempt_id
+from bicycle_runtime.base.process_identity import ProcessIdentity, this_process
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop

@@ -17,7 +17,7 @@ EXCEPTIONS: dict[str, set[str]] = {
     "hidden_input": {
         "plugin_sdk/src/bicycle_sdk/contexts.py: time.time_ns",
         # A child process inherits the environment; and nobody may pickle it, whatever it holds.
-        "runtime/src/bicycle_runtime/extraction/process.py: os.environ",
+        "runtime/src/bicycle_runtime/extraction/child_process.py: os.environ",
         "runtime/src/bicycle_runtime/extraction/pickling.py: os.environ",
         # Functions ask for secrets where they run, and the SDK has no runtime to ask.
         "plugin_sdk/src/bicycle_sdk/secrets.py: os.environ",

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bicycle_runtime.base.identity import this_process
+from bicycle_runtime.base.process_identity import this_process
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import OUTPUT_HELD, OUTPUT_TAKEN_OVER
 from bicycle_runtime.connectors.files.ownership import OutputClaim, OutputOwner

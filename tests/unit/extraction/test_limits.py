@@ -4,7 +4,7 @@ import pytest
 
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.options import from_mapping
-from bicycle_runtime.extraction.process import ExtractionLimits
+from bicycle_runtime.extraction.child_process import ExtractionLimits
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock, SystemClock
-from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_process
+from bicycle_runtime.base.process_identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError

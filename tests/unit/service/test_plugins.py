@@ -6,13 +6,13 @@ import subprocess
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.errors import (
     ENVIRONMENT_CONFLICT,
     PLUGIN_RAISED,
     PLUGIN_TIMED_OUT,
 )
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.extraction.process import ExtractionLimits
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin

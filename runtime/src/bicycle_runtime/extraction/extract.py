@@ -16,6 +16,7 @@ from typing import Any
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.processes import signal_name
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
+from bicycle_runtime.extraction.child_process import ChildOutcome, ExtractionLimits, run_child
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import (
     CHILD_NOT_STARTED,
@@ -26,7 +27,6 @@ from bicycle_runtime.extraction.errors import (
     RESULT_UNREADABLE,
     ExtractionError,
 )
-from bicycle_runtime.extraction.process import ChildOutcome, ExtractionLimits, run_child
 from bicycle_runtime.extraction.tracebacks import dump_locations, location_lines, user_location
 from bicycle_runtime.extraction.wire import PHASE_PREFIX, PIPE_LOST_EXIT_CODE, decode_body
 from bicycle_sdk.errors import BicycleError

@@ -22,9 +22,9 @@ from typing import Literal, Protocol
 from zlib import crc32
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.process_identity import ProcessIdentity, is_surely_gone, this_process
 from bicycle_runtime.base.storage import (
     LocalStorage,
     ObjectExistsError,

@@ -37,10 +37,10 @@ from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
+from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.owners import Owners, Quota
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
-from bicycle_runtime.service.users.sessions import Sessions
 from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob

@@ -8,8 +8,8 @@ import pytest
 from bicycle_runtime.base.clock import ManualClock, SystemClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.faults import InjectedFault
-from bicycle_runtime.base.identity import ProcessIdentity
 from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.process_identity import ProcessIdentity
 from bicycle_runtime.base.storage import LocalStorage, open_storage
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
@@ -21,7 +21,7 @@ from bicycle_runtime.jobs.savepoints.commands import (
     open_origin,
     restore_savepoint,
 )
-from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
+from bicycle_runtime.jobs.savepoints.taking import RunningSavepoints
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,

@@ -20,7 +20,7 @@ from typing import Any
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.functions.process import ProcessOperator
 from bicycle_runtime.operators.tasks.program import Program
-from bicycle_runtime.operators.user_calls.frames import is_ours
+from bicycle_runtime.operators.user_calls.stack_frames import is_ours
 
 __all__ = ["DebuggerLeft", "EpochDebugger"]
 

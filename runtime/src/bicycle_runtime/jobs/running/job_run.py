@@ -26,7 +26,7 @@ from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.storage_outages import StorageOutages
-from bicycle_runtime.jobs.savepoints.running import RunningSavepoints
+from bicycle_runtime.jobs.savepoints.taking import RunningSavepoints
 from bicycle_runtime.jobs.savepoints.trust import signer
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.error_reports import plain_error

@@ -11,8 +11,8 @@ from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
 from bicycle_runtime.operators.spec import ChainSpec
+from bicycle_runtime.operators.tasks.record_copies import Copy
 from bicycle_runtime.operators.tasks.routing import Router
-from bicycle_runtime.operators.tasks.sharing import Copy
 from bicycle_runtime.operators.user_calls.last_position import enter_operator
 
 __all__ = ["Chain"]

@@ -54,19 +54,19 @@ from bicycle_runtime.operators.spec import (
 )
 from bicycle_runtime.operators.tasks.chain import Chain
 from bicycle_runtime.operators.tasks.closing import close_all
+from bicycle_runtime.operators.tasks.record_copies import (
+    Copy,
+    copied_edges,
+    copied_inputs,
+    copier,
+    is_separating,
+)
 from bicycle_runtime.operators.tasks.routing import (
     DirectRouter,
     FeedbackRouter,
     Router,
     ShuffleBlock,
     ShuffleRouter,
-)
-from bicycle_runtime.operators.tasks.sharing import (
-    Copy,
-    copied_edges,
-    copied_inputs,
-    copier,
-    is_separating,
 )
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook

@@ -17,7 +17,7 @@ from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.operators.batch import Batch, Origin
 from bicycle_runtime.operators.spec import RouteSpec
-from bicycle_runtime.operators.tasks.sharing import Copy
+from bicycle_runtime.operators.tasks.record_copies import Copy
 from bicycle_runtime.records.blobs import (
     BYTE_GROUPS_MAX,
     BlockKind,

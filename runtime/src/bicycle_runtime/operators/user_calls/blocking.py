@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.operators.user_calls.frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours, without_loop
 
 __all__ = ["LOOP_WATCH", "Blocking", "LoopWatch"]
 

@@ -26,8 +26,8 @@ from bicycle_runtime.operators.errors import (
 )
 from bicycle_runtime.operators.metrics.operator_counts import FailureCount, add_failure
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
-from bicycle_runtime.operators.user_calls.frames import blamed, is_ours, without_loop
 from bicycle_runtime.operators.user_calls.last_position import enter_operator
+from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours, without_loop
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.contexts import WATERMARK_MAX

@@ -25,6 +25,7 @@ import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file, sync_folder
+from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import check_plugin
 from bicycle_runtime.extraction.packing import (
@@ -34,7 +35,6 @@ from bicycle_runtime.extraction.packing import (
     require_no_conflict,
 )
 from bicycle_runtime.extraction.plugin_env import own_environment
-from bicycle_runtime.extraction.process import ExtractionLimits
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobState

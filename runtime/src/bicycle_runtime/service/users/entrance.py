@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from http.cookies import CookieError, SimpleCookie
 
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED, TOKEN_REFUSED
+from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity, Role
-from bicycle_runtime.service.users.sessions import Sessions
 from bicycle_runtime.service.users.tokens import Tokens
 
 __all__ = ["Entrance", "cookie_name", "is_open", "require_somebody"]

@@ -9,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 
 from bicycle_runtime.service.users.entrance import cookie_name
 from bicycle_runtime.service.users.errors import TOKEN_REFUSED
-from bicycle_runtime.service.users.sessions import SESSION_MS
+from bicycle_runtime.service.users.logins import SESSION_MS
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 

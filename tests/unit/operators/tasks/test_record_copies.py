@@ -7,7 +7,7 @@ import pytest
 
 from bicycle_runtime.engine.planning.stages import plan_stages
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
-from bicycle_runtime.operators.tasks.sharing import (
+from bicycle_runtime.operators.tasks.record_copies import (
     copied_edges,
     copied_inputs,
     copier,
