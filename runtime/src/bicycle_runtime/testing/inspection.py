@@ -167,7 +167,7 @@ def windows_of(
 ) -> dict[Any, dict[int, Any]]:
     """Return, by key, what is held from which time on: the result so far, or the records.
 
-    Of sliding windows these are the strips that windows share; of sessions and of windows with a
+    Of sliding windows these are the slices that windows share; of sessions and of windows with a
     trigger each window by its start; 0 stands for all time.
     """
     payloads = setup.bundle.payloads
