@@ -38,7 +38,6 @@ STAND_ALONE = frozenset(
         "connectors.sockets.journal",
         "extraction.loading",
         "formats.errors",
-        "jobs.inspection.class_shapes",
         "jobs.running.restarting",
         "jobs.running.storage_outages",
         "jobs.running.summary",

@@ -1,8 +1,9 @@
 """The child process of ``reports``: loads a bundle's functions and types, and describes them.
 
 Run as ``python -m bicycle_runtime.jobs.inspection.child PARALLELISM`` with the bundle on standard
-input; 0 keeps the graph's parallelism. One JSON object goes to what was standard output at the
-start; whatever user code prints goes to standard error.
+input; 0 keeps the graph's parallelism. With ``classes`` for that it describes the classes whose
+names, as a JSON list, are on standard input. One JSON object goes to what was standard output at
+the start; whatever user code prints goes to standard error.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attribute
 from bicycle_runtime.state.memory.undoing import is_frozen_attribute
 from bicycle_runtime.state.undo import ATOMIC
 from bicycle_runtime.state.values.codecs import ValueCodec
+from bicycle_runtime.state.values.pickled import shapes_here
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import KeyedProcessFunction, ProcessFunction, RichAsyncFunction
 from bicycle_sdk.graph import Inputs, OperatorKind, StateShape
@@ -56,11 +58,13 @@ def main(arguments: list[str]) -> int:
     """Answer one request.
 
     Args:
-        arguments: The parallelism, 0 for the graph's.
+        arguments: The parallelism, 0 for the graph's, or ``classes``.
 
     Returns:
         0; a job that cannot run is an answer too.
     """
+    if arguments == ["classes"]:
+        return answer(lambda names: shapes_here(msgspec.json.decode(names)))
     return answer(partial(_described, parallelism=int(arguments[0]) or None))
 
 

@@ -6,8 +6,11 @@ load: a child process does, and sends plain data home. What follows from that da
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+import msgspec
 
 # Errors that the child answers with are known by their classes here, too.
 import bicycle_runtime.operators.errors  # noqa: F401  # registers them
@@ -19,6 +22,7 @@ from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
 from bicycle_runtime.layouts.state import UNTYPED
 from bicycle_runtime.operators.columnar import NO_WINDOW
 from bicycle_runtime.state.values.schema_changes import names_classes
+from bicycle_runtime.state.values.schemas import Schema
 from bicycle_sdk.graph import JobGraph
 
 __all__ = [
@@ -28,6 +32,7 @@ __all__ = [
     "JobReport",
     "StateReport",
     "Warned",
+    "class_shapes",
     "inspect_job",
     "report_of",
     "require_guarantee",
@@ -198,14 +203,30 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
         INSPECTION_FAILED: the child process gave no answer.
         BicycleError: the job cannot run: options of connectors, rules of the graph.
     """
-    width = str(parallelism or 0)
-    try:
-        data = ask_child(_MODULE, width, given=bundle.to_bytes(), timeout_s=_TIMEOUT_S)
-    except NoAnswerError as error:
-        raise INSPECTION_FAILED(plugin=bundle.plugin, detail=str(error)) from None
+    data = _ask(str(parallelism or 0), given=bundle.to_bytes(), plugin=bundle.plugin)
     if "error" in data:
         raise error_from_json(data["error"])
     return report_of(bundle, data)
+
+
+def class_shapes(names: Collection[str]) -> dict[str, Schema]:
+    """Return how classes of a plugin look, by name; those that are gone are left out.
+
+    Objects of them lie in state as pickles. The child process imports their modules.
+
+    Raises:
+        INSPECTION_FAILED: the child process gave no answer.
+    """
+    given = msgspec.json.encode(sorted(names))
+    return _ask("classes", given=given, plugin=", ".join(sorted(names)))
+
+
+def _ask(request: str, *, given: bytes, plugin: str) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = ask_child(_MODULE, request, given=given, timeout_s=_TIMEOUT_S)
+    except NoAnswerError as error:
+        raise INSPECTION_FAILED(plugin=plugin, detail=str(error)) from None
+    return found
 
 
 def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:

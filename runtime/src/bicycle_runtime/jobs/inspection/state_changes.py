@@ -16,8 +16,7 @@ from bicycle_runtime.engine.resuming.restoring import lost_operators
 from bicycle_runtime.engine.resuming.state_metadata import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.errors import STATE_WOULD_BE_LOST
-from bicycle_runtime.jobs.inspection.class_shapes import class_shapes
-from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport
+from bicycle_runtime.jobs.inspection.reports import JobReport, StateReport, class_shapes
 from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.operators.tasks.declared_states import DeclaredOperator
 from bicycle_runtime.recovery.adoption import Origin
