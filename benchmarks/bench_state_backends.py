@@ -74,7 +74,7 @@ class Accesses:
                     values.put(key, start)
                 elif access == "get and put":
                     values.put(key, values.get(key) + 1)
-            self._tables.trim()
+            self._tables.space.trim()
         if access == "scan":
             map_count = len(self._keys) // MAP_ENTRIES
             found = sum(

@@ -59,7 +59,7 @@ class Subtask:
                 entries = groups[group] = {}
             entries[key] = entries.get(key, 0) + 1
             touched[group, key] = None
-        self.tables.trim()
+        self.tables.space.trim()
         return self.store.commit(sealed, epoch=number, attempt="a", is_interval_over=is_over)
 
     def read(self, sealed: RangeState, key: int) -> int:

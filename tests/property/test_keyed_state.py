@@ -241,7 +241,7 @@ class Subtask:
         return CompositeTable(self.keyed, self.timers, self.broadcast)
 
     def handle(self, name):
-        self.tables.trim()
+        self.tables.space.trim()
         return make_handle(STATES[name], self.keyed.entries_of(STATES[name]), self.scope)
 
 

@@ -165,9 +165,9 @@ def test_a_value_that_was_changed_in_place_is_sealed(tmp_path):
     def write(function):
         function(0).lists["ada"].append(2)
         for numbers in function(0).lists.values():
-            worker.tables.trim()
+            worker.tables.space.trim()
             numbers.append(3)
-            worker.tables.trim()
+            worker.tables.space.trim()
 
     sealed = worker.epoch(sealed, 2, write)
     worker.store.close()
@@ -206,7 +206,7 @@ def test_memory_is_bounded_by_the_cache_and_the_epoch(tmp_path):
         for index in range(200):
             assert counts[f"{number}-{index}"] == index
             if index % 10 == 0:
-                worker.tables.trim()
+                worker.tables.space.trim()
                 most = max(most, counts.clean_count() + counts.warm_count())
 
     assert len(counts) == 4_000

@@ -54,10 +54,10 @@ class EpochDebugger(pdb.Pdb):
     def adapt(self, program: Program) -> None:
         """Get ready to stop in the functions of a program."""
         for operator in program.operators():
-            operator.policy.on_failure = partial(self._look_back, operator.spec.uid)
+            operator.policy.on_failure = partial(self._look_back, operator.uid)
             if isinstance(operator, ProcessOperator):
                 operator.settings = replace(operator.settings, timeout_ms=None)
-            if self._stops_at_call and self._operator in (None, operator.spec.uid):
+            if self._stops_at_call and self._operator in (None, operator.uid):
                 self._arm(operator)
         if self._places and not self._is_tracing:
             self._is_tracing = True
@@ -100,7 +100,7 @@ class EpochDebugger(pdb.Pdb):
         for code in set(_codes_of(operator)):
             place = (code.co_filename, code.co_firstlineno)
             if place not in self._places and not self.set_break(*place, funcname=code.co_name):
-                self._places[place] = operator.spec.uid
+                self._places[place] = operator.uid
 
     def _look_back(self, uid: str, error: Exception) -> None:
         self._tell(f"operator {uid!r} failed: {type(error).__name__}: {error}")

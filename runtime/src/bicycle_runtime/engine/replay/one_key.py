@@ -52,7 +52,7 @@ def narrow_to(program: Program, setup: JobSetup, keys: Sequence[Any]) -> None:
 
 
 def _is_behind_combining(setup: JobSetup, operator: Operator) -> bool:
-    inputs = setup.graph.inputs_of(operator.spec.uid)
+    inputs = setup.graph.inputs_of(operator.uid)
     return any(setup.graph.vertex(edge.source_id).descriptor.packs_records for edge in inputs)
 
 

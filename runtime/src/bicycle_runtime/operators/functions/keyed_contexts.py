@@ -96,7 +96,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Get ready for the calls of the next batch."""
         self._keys = None
         self._has_twins = False
-        self.tables.trim()
+        self.tables.space.trim()
 
     def select_keys_by(self, selector: Callable[[Any], Any] | None) -> None:
         """Take keys from the records of another input, from the next batch on."""

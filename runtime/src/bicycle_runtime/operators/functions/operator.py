@@ -68,6 +68,7 @@ class Operator(ABC):
 
     def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:
         self.spec = spec
+        self.uid = spec.uid
         self.policy = policy
         self.context = context
         self.records_in = 0
@@ -95,12 +96,12 @@ class Operator(ABC):
         self._metrics_before = self.context.metrics.snapshot()
         self.context.processing_time = time.now_ms
         self.context.random.seed(
-            f"{time.seed}/{self.spec.uid}/{self.context.task_info.subtask_index}/{time.epoch}"
+            f"{time.seed}/{self.uid}/{self.context.task_info.subtask_index}/{time.epoch}"
         )
 
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
-        enter_operator(self.spec.uid)
+        enter_operator(self.uid)
         if self.select is not None:
             batch = self.select(batch)
             if not batch.values:
@@ -142,7 +143,7 @@ class Operator(ABC):
         try:
             resolve(function.close)
         except Exception as error:
-            error.add_note(f"in close() of operator {self.spec.uid!r}")
+            error.add_note(f"in close() of operator {self.uid!r}")
             raise
 
 

@@ -69,7 +69,7 @@ class ReduceOperator(Operator, Stateful):
     def apply(self, batch: Batch) -> Batch:
         values, groups = batch.values, batch.groups
         assert groups is not None
-        self._tables.trim()
+        self._tables.space.trim()
         failed = self.policy.failed
         keys = list(map(self._key_of, values))
         results: list[Any] = []

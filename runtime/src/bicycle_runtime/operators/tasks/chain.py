@@ -117,7 +117,7 @@ class Chain:
 def _fired(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
     """Yield what an operator fires; while it does so, it is the one at work."""
     while True:
-        enter_operator(operator.spec.uid)
+        enter_operator(operator.uid)
         operator.context.batch = None
         started = perf_counter_ns()
         batch = next(fired, None)

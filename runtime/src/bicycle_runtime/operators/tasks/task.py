@@ -209,10 +209,10 @@ class _Task:
 
     def _begin_operators(self, moment: EpochTime) -> None:
         for operator in self._program.operators():
-            enter_operator(operator.spec.uid)
+            enter_operator(operator.uid)
             operator.begin_epoch(moment)
             if isinstance(operator, Stateful):
-                operator.restore(self._order.states[operator.spec.uid])
+                operator.restore(self._order.states[operator.uid])
             previous = self._previous(operator)
             operator.context.watermark = previous
             if isinstance(operator, Timed):
@@ -220,7 +220,7 @@ class _Task:
                     Advance(watermark=previous, previous=previous, now_ms=self._epoch.now_ms)
                 )
             if isinstance(operator, SinkOperator):
-                operator.task = self._writer_task(operator.spec.uid)
+                operator.task = self._writer_task(operator.uid)
 
     def _process(self, mine: list[tuple[RecordBlob, memoryview]]) -> Iterator[None]:
         """Feed everything that this task reads; pause after each batch, so blocks can leave."""
@@ -257,7 +257,7 @@ class _Task:
             if isinstance(operator, GeneratorOperator) and operator.keeper is not None:
                 shards = operator.keeper.shards(clock_ms)
                 if shards:
-                    self._report.times[operator.spec.uid] = shards
+                    self._report.times[operator.uid] = shards
         self._times = joined_times(self._times, self._report.times)
         known = joined_times(self._epoch.time.times, self._times)
         watermarks: dict[tuple[str, ...], int] = {}
@@ -286,7 +286,7 @@ class _Task:
         return max(watermark, time.floor_ms) if above else watermark
 
     def _previous(self, operator: Operator) -> int:
-        return self._epoch.time.watermarks.get(operator.spec.uid, WATERMARK_MIN)
+        return self._epoch.time.watermarks.get(operator.uid, WATERMARK_MIN)
 
     def _read(self, uid: str, part: Slice) -> Iterator[None]:
         chain = next(
@@ -346,23 +346,23 @@ class _Task:
     def _write(self) -> None:
         epoch, report = self._epoch.epoch, self._report
         for operator in self._program.operators():
-            enter_operator(operator.spec.uid)
+            enter_operator(operator.uid)
             operator.policy.check_rate()
             if isinstance(operator, Stateful):
                 started = time.perf_counter_ns()
-                report.states[operator.spec.uid] = operator.commit(
+                report.states[operator.uid] = operator.commit(
                     epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
                 )
                 operator.busy_ns += time.perf_counter_ns() - started
                 self._note_states(operator)
             if isinstance(operator, SinkOperator):
-                report.staged[operator.spec.uid] = operator.finish()
+                report.staged[operator.uid] = operator.finish()
             if isinstance(operator, Timed):
-                self._note_waiting(operator.spec.uid, operator)
+                self._note_waiting(operator.uid, operator)
             if isinstance(operator, KeyByOperator) and (sample := operator.sample()) is not None:
-                report.keys[operator.spec.uid] = sample
-            blocking = LOOP_WATCH.take(operator.spec.uid)
-            report.counts[operator.spec.uid] = OperatorCounts(
+                report.keys[operator.uid] = sample
+            blocking = LOOP_WATCH.take(operator.uid)
+            report.counts[operator.uid] = OperatorCounts(
                 records_in=operator.records_in,
                 records_out=operator.records_out,
                 failed=operator.policy.failed,
@@ -397,7 +397,7 @@ class _Task:
     def _note_states(self, operator: Operator) -> None:
         context = operator.context
         if isinstance(context, KeyedContext) and (asked := context.registry.asked()):
-            self._report.state_metadata[operator.spec.uid] = asked
+            self._report.state_metadata[operator.uid] = asked
 
     def _note_waiting(self, uid: str, operator: Timed) -> None:
         for waiting, until_ms in (

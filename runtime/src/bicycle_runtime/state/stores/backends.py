@@ -82,10 +82,6 @@ class Tables:
         """
         return StateStore(operator, storage, new_table, registry=self.registry, space=self.space)
 
-    def trim(self) -> None:
-        """Keep the bound on what is in memory. Called between batches."""
-        self.space.trim()
-
 
 def tables_for(
     settings: StateSettings, *, job_url: str, registry: SchemaRegistry | None = None
