@@ -30,6 +30,7 @@ STAND_ALONE = frozenset(
         "cli.stream_files",
         "cli.up",
         "connectors.builtin",
+        "connectors.files.csv_rows",
         "connectors.kafka.consuming",
         "connectors.http.errors",
         "connectors.lakes.errors",
