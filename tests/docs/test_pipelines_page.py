@@ -1,8 +1,8 @@
 """Every pipeline of the page is whole: it is checked, built, and run where its input ends."""
 
 import json
-import re
 
+import duckdb
 import pytest
 
 from bicycle_runtime.pipelines.building import build_pipeline
@@ -11,10 +11,9 @@ from bicycle_runtime.pipelines.nodes import check_pipeline
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
 from bicycle_sdk import StreamEnvironment
-from tests.docs.scripts import ROOT
+from tests.docs.pipeline_blocks import pipelines_in, readme_pipeline
 
-PAGE = (ROOT / "docs/how-to/pipelines.md").read_text("utf-8")
-BLOCKS = re.findall(r"^```(toml|yaml)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+BLOCKS = pipelines_in("docs/how-to/pipelines.md")
 CLICKS = [
     {"at": 0, "page": "/", "user": "ada", "status": 200},
     {"at": 61_000, "page": "/cart", "user": "ada", "status": 200},
@@ -45,3 +44,23 @@ def test_a_pipeline_of_the_page_runs(notation, text, tmp_path, monkeypatch):
         assert harness.results(sink)
     for outcome in run_pipeline_tests(pipeline) if pipeline.tests else ():
         assert outcome.is_good
+
+
+def test_the_pipeline_of_the_readme_counts_exactly_through_crashes(tmp_path):
+    text = readme_pipeline()
+    assert len(text.splitlines()) <= 25
+    text = text.replace('"lake"', f'"{tmp_path}/lake"')
+    env = StreamEnvironment()
+    build_pipeline(env, check_pipeline(read_document(text, file="page", notation="toml")))
+
+    with Harness(env, scripted=["source"], real_sinks=["sink"], parallelism=2) as harness:
+        for minute in range(6):
+            if minute % 2:
+                harness.fail_at(("after_seal", "half_published", "before_seal")[minute // 2])
+            harness.push([{"page": f"/{n % 7}", "at": 60_000 * minute + n} for n in range(100)])
+            harness.run_epoch()
+        harness.end()
+        harness.run()
+
+    query = f"select sum(count), count(*) from '{tmp_path}/lake/**/*.parquet'"
+    assert duckdb.sql(query).fetchall() == [(600, 42)]

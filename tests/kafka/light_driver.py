@@ -78,6 +78,7 @@ class LightSite:
         root: Folder of its own.
         params: Parameters of the plugin.
         plugin: Its name, and the job's.
+        bundle: Its job, where it is no plugin that is installed.
     """
 
     root: Path
@@ -88,7 +89,7 @@ class LightSite:
 
     def __post_init__(self) -> None:
         (self.root / "lives").mkdir(parents=True)
-        self.bundle = extract(discover().find(self.plugin), self.params).to_bytes()
+        self.bundle = self.bundle or extract(discover().find(self.plugin), self.params).to_bytes()
 
     @property
     def storage(self) -> Path:

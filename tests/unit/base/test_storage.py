@@ -26,6 +26,8 @@ def test_what_a_killed_writer_left_is_no_object_and_can_be_discarded(storage: Lo
     writing.__enter__().write(b"ha")  # Nobody ever leaves the context: the writer was killed.
 
     assert storage.list("staged") == ["staged/out/1/whole"]
+    (left,) = [name for name in _tree(storage) if name.startswith("staged/out/2/")]
+    assert left.endswith(".tmp")  # Readers of `**/*.parquet` take names with dots, too.
     assert storage.discard_unfinished("staged") == 1
     assert _tree(storage) == ["staged", "staged/out", "staged/out/1", "staged/out/1/whole"]
     assert storage.discard_unfinished("staged") == 0

@@ -59,7 +59,7 @@ def test_a_staged_file_is_removed_only_when_the_published_one_is_durable(place, 
     assert str(out.parent) in synced  # It was made just now.
     if "removed staged/one" in synced:  # Else it was renamed, and nothing was removed.
         before = synced[: synced.index("removed staged/one")]
-        assert before[-2:] == [str(out / ".tmp-part"), str(out)]
+        assert before[-2:] == [str(out / ".tmp-part.tmp"), str(out)]
 
 
 def test_what_a_crash_left_published_is_made_durable_before_its_origin_goes(place, synced):

@@ -51,7 +51,7 @@ __all__ = [
     "storage_error",
 ]
 
-_UNFINISHED = ".tmp-"
+_UNFINISHED = ".tmp-"  # Such a name also ends in .tmp: readers look for `*.parquet`, dots or not.
 _FOLDER_ATTEMPTS = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _AWAY = (  # As file systems of other machines say it.
@@ -256,7 +256,7 @@ class LocalStorage:
 
     def _temporary(self, target: Path) -> Path:
         return target.with_name(
-            f"{_UNFINISHED}{os.getpid()}-{id(self):x}-{os.urandom(4).hex()}-{target.name}"
+            f"{_UNFINISHED}{os.getpid()}-{id(self):x}-{os.urandom(4).hex()}-{target.name}.tmp"
         )
 
     def _sync(self, stream: BinaryIO) -> None:
@@ -376,7 +376,7 @@ def publish_file(storage: Storage, path: str, target: Path) -> None:
             except OSError as error:
                 if error.errno != errno.EXDEV:
                     raise
-        temporary = target.with_name(f".tmp-{target.name}")
+        temporary = target.with_name(f".tmp-{target.name}.tmp")
         with storage.open_read(path) as source, temporary.open("wb") as sink:
             shutil.copyfileobj(source, sink, 1 << 20)
             sink.flush()

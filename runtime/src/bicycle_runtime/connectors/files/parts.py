@@ -245,7 +245,7 @@ def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
 
 
 def _join(plan: PartPlan, storage: Storage, target: Path) -> None:
-    temporary = target.with_name(f".tmp-{target.name}")
+    temporary = target.with_name(f".tmp-{target.name}.tmp")
     with temporary.open("wb") as part:
         for data in _content(plan, storage):
             part.write(data)
