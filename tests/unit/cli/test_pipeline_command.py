@@ -71,3 +71,42 @@ def test_the_schema_is_printed(shell):
 def test_a_name_that_is_no_pipeline_is_refused(shell):
     assert "is no FILE.toml" in shell.run("pipeline", "check", "clicks.py").stderr
     assert "is no FILE.toml" in shell.run("run", "--config", "clicks.py").stderr
+
+
+def test_graph_and_plan_take_a_pipeline_and_tell_which_way_each_operator_goes(
+    shell, file, tmp_path
+):
+    file = (tmp_path / file).rename(tmp_path / "visits.toml").name
+    graph = shell.run("graph", file)
+    assert graph.exit_code == 0, graph.output
+    assert "source -> time -> key" in graph.output
+
+    plan = shell.run("plan", file)
+    assert plan.exit_code == 0, plan.output
+    assert "guarantee: exactly-once end to end" in plan.output
+    ways = dict(line.strip().split(": ", 1) for line in works_on(plan.output))
+    assert ways == {
+        "source": "columns",
+        "time": "columns",
+        "key": "columns",
+        "window-combine": "columns",
+        "window": "columns",
+        "window-rows": "records, because it takes the results of a window as records",
+        "sink": "records, because it takes the results of a window as records",
+    }
+
+
+def test_plan_says_why_a_pipeline_goes_record_by_record(shell, file, tmp_path):
+    text = GOOD.replace('agg = "count"', 'agg = "distinct"\nagg_field = "user"')
+    file = (tmp_path / file).rename(tmp_path / "users.toml").name
+    (tmp_path / file).write_text(text)
+
+    ways = works_on(shell.run("plan", file).output)
+
+    assert any("window-combine: records" in line and "aggregate" in line for line in ways)
+
+
+def works_on(plan):
+    lines = plan.splitlines()
+    start = lines.index("works on:") + 1
+    return [line for line in lines[start : start + 7] if line.startswith("  ")]
