@@ -26,6 +26,11 @@ from tests.contract.our_sources import (
     TextCase,
     ZstdCase,
 )
+from tests.contract.stream_file_cases import (
+    BoundedStreamFileCase,
+    GrowingStreamFileCase,
+    StreamFileSinkCase,
+)
 from tests.contract.table_cases import (
     ParquetFoldersCase,
     ParquetOnePartPerFewRowsCase,
@@ -34,8 +39,8 @@ from tests.contract.table_cases import (
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
-# Their suites are in tests/lakes, tests/kafka and tests/postgres.
-ELSEWHERE = {"delta", "iceberg", "kafka", "postgres"}
+# Their suites are in tests/lakes and in the folders of the servers.
+ELSEWHERE = {"delta", "iceberg", "kafka", "postgres", "redis"}
 
 
 class TestCollection(SourceSuite):
@@ -76,6 +81,18 @@ class TestParquetFiles(SourceSuite):
 
 class TestSocketSource(SourceSuite):
     case_type = SocketSourceCase
+
+
+class TestGrowingStreamFile(SourceSuite):
+    case_type = GrowingStreamFileCase
+
+
+class TestStreamFile(SourceSuite):
+    case_type = BoundedStreamFileCase
+
+
+class TestStreamFileSink(SinkSuite):
+    case_type = StreamFileSinkCase
 
 
 class TestCollect(SinkSuite):
@@ -147,6 +164,9 @@ class TestExtension(ExtensionSuite):
         TestCsvFile,
         TestParquetFiles,
         TestSocketSource,
+        TestGrowingStreamFile,
+        TestStreamFile,
+        TestStreamFileSink,
         TestCollect,
         TestConsole,
         TestJsonlFileSink,

@@ -29,6 +29,7 @@ CODE_RANGES = {
     "bicycle_runtime.connectors.postgres": "28",
     "bicycle_runtime.connectors.http": "31",
     "bicycle_runtime.connectors.lakes": "30",
+    "bicycle_runtime.connectors.streams": "26",
     "bicycle_runtime.engine": "18",
     "bicycle_runtime.jobs": "19",
     "bicycle_runtime.testing": "21",

@@ -1,4 +1,4 @@
-"""Sources from one text."""
+"""Sources and sinks from one text."""
 
 from dataclasses import dataclass
 
@@ -13,6 +13,7 @@ from bicycle_sdk.connectors import (
     socket_source,
     text_file_source,
 )
+from bicycle_sdk.sinks.addresses import sink_from_uri
 from bicycle_sdk.uris import source_from_uri
 
 
@@ -75,7 +76,7 @@ def test_an_environment_reads_from_a_uri():
     ("uri", "part"),
     [
         ("in.txt", "scheme"),
-        ("redis://a/b", "redis"),
+        ("pigeon://a/b", "pigeon"),
         ("file://host/in.txt", "host"),
         ("file:", "path"),
         ("file:in.dat", "format"),
@@ -105,3 +106,54 @@ def test_what_names_no_source_is_refused_with_the_part_that_is_wrong(uri, part):
 def test_lines_cannot_be_read_as_a_type():
     with pytest.raises(StreamDefinitionError):
         source_from_uri("file:in.txt", Order)
+
+
+@pytest.mark.parametrize(
+    ("uri", "record_type", "word", "properties", "given"),
+    [
+        ("redis://h/a,b", None, "redis", {}, str),
+        ("rediss://h:1/a", bytes, "redis", {"value_format": "bytes"}, bytes),
+        ("redis://h/a", Order, "redis", {"value_format": "json"}, Order),
+        ("file://a.ss/a?format=csv", Order, "stream_file", {"value_format": "csv"}, Order),
+        (
+            "redis://h/a?start=latest&bounded=true&group=g&db=2&message_field=m&username=u",
+            None, "redis",
+            {"start": "latest", "bounded": True, "group": "g", "db": 2, "message_field": "m",
+             "username": "u"}, str,
+        ),
+        (
+            "redis://h/a?password_env=SECRET", None, "redis",
+            {"password": {"secret": {"env": "SECRET"}}}, str,
+        ),
+    ],
+)  # fmt: skip
+def test_streams_are_named_by_their_address(uri, record_type, word, properties, given):
+    source = source_from_uri(uri, record_type)
+
+    assert (source.connector_type, source.output_type) == (word, given)
+    address = uri.partition("?")[0]
+    assert source.properties == {"address": address, **properties}
+
+
+def test_a_sink_is_named_by_the_address_of_its_stream():
+    redis = sink_from_uri("redis://h/a?format=json&max_length=9")
+    file = sink_from_uri("file:///tmp/out.ss/a")
+    assert sink_from_uri("file:out.ss/a").properties == {"address": "file://out.ss/a"}
+
+    assert (redis.connector_type, redis.properties) == (
+        "redis",
+        {"address": "redis://h/a", "value_format": "json", "max_length": 9},
+    )
+    assert (file.connector_type, file.properties) == (
+        "stream_file",
+        {"address": "file:///tmp/out.ss/a"},
+    )
+
+
+@pytest.mark.parametrize(
+    "uri", ["file:out.jsonl", "pigeon://roof/a", "redis://h/a?group=g", "redis://h/a?db=two"]
+)
+def test_what_names_no_sink_is_told(uri):
+    with pytest.raises(StreamDefinitionError) as caught:
+        sink_from_uri(uri)
+    assert caught.value.facts["call"] in ("to_uri", "from_uri")

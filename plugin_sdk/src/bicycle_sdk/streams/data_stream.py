@@ -292,6 +292,21 @@ class DataStream(Connecting[T]):
         self._connect_to(vertex)
         return SinkStream(vertex)
 
+    def to_uri(self, uri: str) -> SinkStream:
+        """Send the records to the stream that one text names, such as a parameter of the plugin.
+
+        Args:
+            uri: ``redis://host:6379/orders?format=json`` or ``file://./events.ss/orders``; without
+                a format records are texts.
+
+        Raises:
+            StreamDefinitionError: the URI names no sink, or an option that it does not have.
+        """
+        # Slow on the start path: urllib is needed by this call only.
+        from bicycle_sdk.sinks.addresses import sink_from_uri
+
+        return self.sink_to(sink_from_uri(uri))
+
     def print(self) -> SinkStream:
         """Show each record on the console as ``[SINK] <record>``."""
         return self.sink_to(connectors.console_sink())

@@ -7,7 +7,13 @@ from bicycle_runtime.connectors.hooks import connector_hook
 __all__ = ["EXTRAS", "bicycle_sinks", "bicycle_sources"]
 
 # Connector word -> the extra of bicycle-runtime that brings its library.
-EXTRAS = {"delta": "delta", "http": "http", "iceberg": "iceberg", "postgres": "postgres"}
+EXTRAS = {
+    "delta": "delta",
+    "http": "http",
+    "iceberg": "iceberg",
+    "postgres": "postgres",
+    "redis": "redis",
+}
 _ROOM = "bicycle_runtime.connectors"
 
 
@@ -23,6 +29,8 @@ def bicycle_sources() -> dict[str, str]:
         "parquet": f"{_ROOM}.files.source:ParquetFileSource",
         "socket": f"{_ROOM}.sockets.source:SocketSource",
         "kafka": f"{_ROOM}.kafka.source:KafkaSource",
+        "redis": f"{_ROOM}.streams.redis:RedisStreamSource",
+        "stream_file": f"{_ROOM}.streams.files:StreamFileSource",
     }
 
 
@@ -42,4 +50,6 @@ def bicycle_sinks() -> dict[str, str]:
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",
         "kafka": f"{_ROOM}.kafka.sink:KafkaSink",
+        "redis": f"{_ROOM}.streams.redis:RedisStreamSink",
+        "stream_file": f"{_ROOM}.streams.files:StreamFileSink",
     }

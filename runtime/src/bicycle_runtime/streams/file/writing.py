@@ -255,6 +255,12 @@ class FileWriter:
             self._is_closed = True
             os.close(self._descriptor)
 
+    def abandon(self) -> None:
+        """Close the file without what was taken and not written out."""
+        if not self._is_closed:
+            self._is_closed = True
+            os.close(self._descriptor)
+
     def _append(self, data: bytes) -> None:
         """Add bytes of a message, with a beacon wherever the interval asks for one."""
         while len(data) >= self._room:

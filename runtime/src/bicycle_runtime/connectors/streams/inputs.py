@@ -1,0 +1,72 @@
+"""What a source asks of a backend: how far each shard has come, and a range of its messages.
+
+Shards are named as keys of Redis are: ``orders``, and ``orders:1`` for shard 1. Positions are
+sequences. A server that is away raises ``AwayError``: at once on the driver, later on workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.messages import Message
+
+__all__ = ["AwayError", "Cut", "StreamInput", "cut_of", "shard_name", "stream_in"]
+
+
+class AwayError(Exception):
+    """The backend cannot be asked now; never leaves this package."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Where ranges of messages end, and how many each of them has."""
+
+    ends: tuple[int, ...]
+    counts: tuple[int, ...]
+
+
+class StreamInput(Protocol):
+    """One backend; picklable, and opened when it is first asked."""
+
+    def ends(self) -> Mapping[str, int]:
+        """Return for each shard the sequence behind its last message; raise AwayError."""
+
+    def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
+        """Divide messages from ``start`` on; ``size``: at most so many records and bytes."""
+
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
+        """Yield the messages of a range, in order; AwayError when a server stays away."""
+
+    def keep(self, positions: Mapping[str, int]) -> None:
+        """Tell others how far was read, where the backend has a place for that."""
+
+    def close(self) -> None:
+        """Close what was opened."""
+
+
+def shard_name(key: str, shard_id: int) -> str:
+    """Return the name of a shard.
+
+    Example:
+        >>> shard_name("orders", 0), shard_name("orders", 2), stream_in("orders:2")
+        ('orders', 'orders:2', (StreamKey('orders'), 2))
+    """
+    return f"{key}:{shard_id}" if shard_id else str(key)
+
+
+def stream_in(shard: str) -> tuple[StreamKey, int]:
+    """Return key and number of a shard."""
+    key, _, number = shard.partition(":")
+    return StreamKey(key), int(number or 0)
+
+
+def cut_of(found: list[int], parts: int) -> Cut:
+    """Divide the sequences of messages into parts of about the same count."""
+    places = sorted({len(found) * part // parts for part in range(1, parts + 1)} - {0})
+    ends = tuple(found[place - 1] + 1 for place in places)
+    counts = tuple(after - before for before, after in zip([0, *places], places, strict=False))
+    return Cut(ends, counts)

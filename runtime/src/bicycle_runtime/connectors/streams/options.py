@@ -1,0 +1,77 @@
+"""Options of streams in jobs, declared once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bicycle_runtime.base.options import option
+
+__all__ = [
+    "RedisSinkOptions",
+    "RedisSourceOptions",
+    "StreamSinkOptions",
+    "StreamSourceOptions",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSourceOptions:
+    """Which streams are read, from where on, and how."""
+
+    address: str = option(doc="redis://host:port/KEY,KEY or file://PATH.ss/KEY,KEY.")
+    value_format: str = option("string", doc="The format of payloads.")
+    value_format_options: object = option(None, doc="Options of the format.")
+    start: Literal["earliest", "latest"] = option(
+        "earliest", doc="Where the first run begins; later ones go on where the last one sealed."
+    )
+    bounded: bool = option(
+        default=False, doc="End with the messages that are there when the job first starts."
+    )
+    on_data_loss: Literal["fail", "continue"] = option(
+        "fail", doc="What to do when messages that an epoch was to read are gone."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSinkOptions:
+    """Which stream is written, and how long to wait for it."""
+
+    address: str = option(doc="redis://host:port/KEY or file://PATH.ss/KEY.")
+    value_format: str = option("string", doc="The format of payloads.")
+    value_format_options: object = option(None, doc="Options of the format.")
+    publish_timeout_ms: int = option(
+        900_000, low=1_000, high=86_400_000,
+        doc="A server that is away for longer ends the job; its output is kept.",
+    )  # fmt: skip
+    on_rewind: Literal["fail", "publish_again"] = option(
+        "fail",
+        doc="What to do when an older epoch was restored than was written: fail, or write again.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSourceOptions(StreamSourceOptions):
+    """Which streams of Redis are read, and how the server is reached."""
+
+    password: object = option(None, doc="A reference to the password of the server.")
+    username: str = option("", doc="Who we are, where the server has users.")
+    db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
+    message_field: str = option("msg", doc="The field of an entry of Redis with the payload.")
+    group: str = option("", doc="A group of Redis whose position tells others what was read.")
+    retry_timeout_ms: int = option(
+        60_000, low=1_000, high=3_600_000, doc="How long a task waits for a server that is away."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSinkOptions(StreamSinkOptions):
+    """Which stream of Redis is written, and how the server is reached."""
+
+    password: object = option(None, doc="A reference to the password of the server.")
+    username: str = option("", doc="Who we are, where the server has users.")
+    db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
+    message_field: str = option("msg", doc="The field of an entry of Redis with the payload.")
+    max_length: int | None = option(
+        None, low=1, doc="About how many messages a stream of Redis keeps; all of them if unset."
+    )

@@ -1,0 +1,357 @@
+"""Streams of Redis as sources and sinks of jobs; an epoch is one transaction with its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis import Redis
+from redis.backoff import ExponentialBackoff
+from redis.exceptions import (
+    ConnectionError,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+    WatchError,
+)
+from redis.retry import Retry
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.connectors.streams.addressing import address_error, url_of
+from bicycle_runtime.connectors.streams.inputs import AwayError, Cut, StreamInput, cut_of
+from bicycle_runtime.connectors.streams.options import (
+    RedisSinkOptions,
+    RedisSourceOptions,
+    StreamSinkOptions,
+    StreamSourceOptions,
+)
+from bicycle_runtime.connectors.streams.sink import StreamSink
+from bicycle_runtime.connectors.streams.source import StreamSource
+from bicycle_runtime.connectors.streams.targets import Target, TargetAwayError, TargetRefusesError
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
+from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
+from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["RedisStreamSink", "RedisStreamSource"]
+
+_LOST = (ConnectionError, TimeoutError, OSError)
+_PROTOCOLS = ("redis", "rediss")
+_PORT = 6379
+_BATCH = 1_000
+_CUT_MAX = 50_000
+_PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0
+_SCAN_EACH = 20  # So many polls pass between two looks for new shards.
+# The ids of entries from one on, up to a number of them and of their bytes.
+_IDS = """
+local found, bytes, left = {}, 0, tonumber(ARGV[4])
+for _, entry in ipairs(redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[2], 'COUNT', ARGV[3])) do
+  for _, text in ipairs(entry[2]) do left = left - #text end
+  if left < 0 and #found > 0 then break end
+  found[#found + 1] = entry[1]
+end
+return found
+"""
+
+
+class RedisStreamSource(StreamSource):
+    """Reads streams of a server, with all their shards."""
+
+    options_class = RedisSourceOptions
+
+    def make_input(self, options: StreamSourceOptions) -> StreamInput:
+        """Return what is read."""
+        assert isinstance(options, RedisSourceOptions), "as options_class says"
+        url = url_of(self.spec, options.address, _PROTOCOLS)
+        return RedisInput(
+            _place_of(self.spec, url, options),
+            url.stream_keys,
+            options.message_field,
+            options.group,
+            options.retry_timeout_ms,
+        )
+
+
+class RedisStreamSink(StreamSink):
+    """Writes one stream of a server."""
+
+    options_class = RedisSinkOptions
+
+    def make_target(self, options: StreamSinkOptions) -> Target:
+        """Return what is written."""
+        assert isinstance(options, RedisSinkOptions), "as options_class says"
+        url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
+        return RedisTarget(
+            _place_of(self.spec, url, options),
+            url.stream_key,
+            message_field=options.message_field,
+            max_length=options.max_length,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisPlace:
+    """How a server is reached; picklable, and without the password itself."""
+
+    host: str
+    port: int
+    has_tls: bool
+    db: int
+    username: str
+    secret: Secret | None
+
+    def client(self, *, wait_ms: int) -> Any:
+        """Return a client that waits so long for a server that is away."""
+        retries = int(wait_ms / 1_000 / _PAUSE_MAX_S) + 5 if wait_ms else 0
+        client: Any = Redis(
+            host=self.host,
+            port=self.port,
+            db=self.db,
+            username=self.username or None,
+            password=None if self.secret is None else self.secret.reveal(),
+            ssl=self.has_tls,
+            protocol=2,
+            socket_connect_timeout=5,
+            socket_timeout=30,
+            retry=Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries),
+            retry_on_error=[ConnectionError, TimeoutError],
+        )
+        client.response_callbacks = {}  # Answers come as they are.
+        return client
+
+
+@dataclass(slots=True)
+class RedisInput:
+    """Streams of a Redis server."""
+
+    place: RedisPlace
+    keys: tuple[StreamKey, ...]
+    message_field: str
+    group: str
+    wait_ms: int
+    _client: Any = None
+    _names: set[bytes] = field(default_factory=set)
+    _polls: int = 0
+
+    def __getstate__(self) -> Any:
+        return (self.place, self.keys, self.message_field, self.group, self.wait_ms)
+
+    def __setstate__(self, state: Any) -> None:
+        self.place, self.keys, self.message_field, self.group, self.wait_ms = state
+        self._client, self._names, self._polls = None, set(), 0
+
+    def ends(self) -> Mapping[str, int]:
+        try:
+            if self._polls % _SCAN_EACH == 0:
+                self._names = {key.encode() for key in self.keys} | set(self._shards())
+            self._polls += 1
+            return {
+                name.decode(): end
+                for name in sorted(self._names)
+                if (end := self._end_of(name)) is not None
+            }
+        except _LOST as error:
+            self.close()
+            raise AwayError(str(error)) from None
+
+    def _shards(self) -> Iterator[bytes]:
+        for key in self.keys:
+            cursor = 0
+            while True:
+                cursor, names = self._call(
+                    "SCAN", cursor, "MATCH", f"{key}:*", "COUNT", 1_000, "TYPE", "stream"
+                )
+                yield from (name for name in names if shard_of(name, key) is not None)
+                if not (cursor := int(cursor)):
+                    break
+
+    def _end_of(self, name: bytes) -> int | None:
+        try:
+            info = self._call("XINFO", "STREAM", name)
+        except ResponseError:
+            return None  # It does not exist.
+        last_id = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
+        return sequence_of(last_id)[1] + 1
+
+    def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
+        count = min(size[0], _CUT_MAX)
+        try:
+            ids = self._call("EVAL", _IDS, 1, shard, id_of(start), id_of(end - 1), count, size[1])
+        except _LOST:
+            self.close()
+            return Cut((), ())
+        return cut_of([sequence_of(entry_id)[1] for entry_id in ids], parts)
+
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
+        name = shard.encode()
+        [key] = [key for key in self.keys if shard_of(name, key) is not None]
+        shard_id = shard_of(name, key) or 0
+        while start < end:
+            try:
+                entries = self._call(
+                    "XRANGE", name, id_of(start), id_of(end - 1), "COUNT", _BATCH, waits=True
+                )
+            except _LOST as error:
+                self.close()
+                raise AwayError(str(error)) from None
+            if not entries:
+                return
+            yield [self._message(key, shard_id, *entry) for entry in entries]
+            start = sequence_of(entries[-1][0])[1] + 1
+
+    def _message(
+        self, key: StreamKey, shard_id: int, entry_id: bytes, fields: list[bytes]
+    ) -> Message | StreamError:
+        address = f"{self.place.host}:{self.place.port}"
+        try:
+            time_ms, sequence = sequence_of(entry_id)
+        except ValueError:
+            return ID_UNUSABLE(address=address, key=key, id=entry_id.decode())
+        found = dict(zip(fields[::2], fields[1::2], strict=True))
+        if (payload := found.get(self.message_field.encode())) is not None:
+            return Message(key, shard_id, sequence, time_ms, payload)
+        names = ", ".join(repr(name.decode(errors="replace")) for name in found)
+        return FIELD_MISSING(
+            address=address, key=key, id=entry_id.decode(), field=self.message_field, found=names
+        )
+
+    def keep(self, positions: Mapping[str, int]) -> None:
+        """Move the group; it is made where it is missing, and a server that is away hears later."""
+        try:
+            for shard, position in positions.items() if self.group else ():
+                last_id = id_of(position - 1)
+                try:
+                    self._call("XGROUP", "SETID", shard, self.group, last_id)
+                except ResponseError:
+                    self._call("XGROUP", "CREATE", shard, self.group, last_id, "MKSTREAM")
+        except RedisError:
+            self.close()  # Whatever is wrong, the positions that count are in the manifest.
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _call(self, *words: Any, waits: bool = False) -> Any:
+        if self._client is None:
+            self._client = self.place.client(wait_ms=self.wait_ms if waits else 0)
+        return self._client.execute_command(*words)
+
+
+class RedisTarget:
+    """A stream of Redis; an epoch is one transaction that also sets its number.
+
+    Args:
+        place: The server.
+        key: The stream.
+        message_field: The field with the payload.
+        max_length: About how many messages are kept; None: all.
+    """
+
+    def __init__(
+        self, place: RedisPlace, key: StreamKey, *, message_field: str, max_length: int | None
+    ) -> None:
+        self._place = place
+        self._key = key
+        self._field = message_field
+        self._trim = () if max_length is None else ("MAXLEN", "~", max_length)
+        self._client: Any = None
+
+    def open(self, now_ms: int) -> None:
+        """Nothing has to be there: the first message makes the stream."""
+        self.check()
+
+    def check(self) -> None:
+        """Look whether the server answers, and the key is a stream if it exists."""
+        kind = self._asked("TYPE", self._key)
+        if kind not in (b"stream", b"none"):
+            raise TargetRefusesError(f"the key {self._key!r} is a {kind.decode()}")
+
+    def written(self, run: str) -> int | None:
+        found = self._asked("GET", _marker_name(run))
+        return None if found is None else int(found)
+
+    def _asked(self, *words: Any) -> Any:
+        with self._errors():
+            return self._opened().execute_command(*words)
+
+    def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
+        """Write an epoch.
+
+        1. The number is watched, and tells whether the epoch is written.
+        2. The messages and the number are put into one transaction.
+        3. The server takes all of it, or nothing where the number has changed.
+        """
+        self.check()
+        with self._errors(), self._opened().pipeline(transaction=True) as pipeline:
+            # 1. The number is watched, and tells whether the epoch is written.
+            fault_point("transaction_begun")
+            marker = _marker_name(run)
+            pipeline.watch(marker)
+            found = pipeline.execute_command("GET", marker)
+            if found is not None and int(found) >= epoch:
+                return
+            # 2. The messages and the number are put into one transaction.
+            pipeline.multi()
+            for payload in payloads:
+                pipeline.execute_command("XADD", self._key, *self._trim, "*", self._field, payload)
+            fault_point("transaction_produced")
+            pipeline.execute_command("SET", marker, epoch)
+            fault_point("transaction_marked")
+            # 3. The server takes all of it, or nothing where the number has changed.
+            pipeline.execute()
+        fault_point("transaction_committed")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Close the connection after an error, and say what it means."""
+        try:
+            yield
+        except (*_LOST, WatchError) as error:
+            self.close()
+            raise TargetAwayError(str(error)) from None
+        except RedisError as error:
+            self.close()
+            raise TargetRefusesError(str(error)) from None
+
+    def _opened(self) -> Any:
+        if self._client is None:
+            self._client = self._place.client(wait_ms=0)
+        return self._client
+
+    def close(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _marker_name(run: str) -> str:
+    return f"bicycle:epoch:{run}"
+
+
+def _place_of(
+    spec: ConnectorSpec, url: StreamUrl, options: RedisSourceOptions | RedisSinkOptions
+) -> RedisPlace:
+    """Return how a server of Redis is reached."""
+    host, _, port = url.streamer.node.rpartition(":")
+    if not host:
+        host, port = url.streamer.node, str(_PORT)
+    if not port.isdecimal():
+        raise address_error(spec, options.address, f"the port is {port!r}")
+    secret = None
+    if isinstance(options.password, dict):
+        [[kind, name]] = options.password["secret"].items()
+        secret = Secret(kind, name)
+    return RedisPlace(
+        host=host.strip("[]"),
+        port=int(port),
+        has_tls=url.streamer.protocol == "rediss",
+        db=options.db,
+        username=options.username,
+        secret=secret,
+    )

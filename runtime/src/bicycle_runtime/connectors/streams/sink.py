@@ -1,0 +1,226 @@
+"""The sink of streams: tasks stage payloads, and publishing writes an epoch with its number.
+
+The number is written with the messages, in one transaction or behind them, and is looked at first:
+an epoch is written once, however often it is published. A job that goes on elsewhere begins a run
+of its own, so that two jobs of one savepoint never take each other's epochs for theirs.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from struct import Struct
+from typing import Any
+
+from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.settings import codec_for, read_options
+from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
+from bicycle_runtime.connectors.streams.errors import (
+    STREAM_FILE_CHANGED,
+    STREAMS_AHEAD,
+    STREAMS_REFUSED,
+    STREAMS_UNREACHABLE,
+)
+from bicycle_runtime.connectors.streams.options import StreamSinkOptions
+from bicycle_runtime.connectors.streams.targets import (
+    ChangedError,
+    Target,
+    TargetAwayError,
+    TargetRefusesError,
+)
+from bicycle_runtime.contract import (
+    ChecksBeforeStart,
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    InterruptiblePublication,
+    Sink,
+    StagedFile,
+    StagedPublication,
+    WriterTask,
+)
+from bicycle_runtime.formats.contract import Codec
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["StreamSink"]
+
+_SIZE = Struct(">I")
+
+
+class StreamSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
+    """Writes records as messages of one stream; a subclass knows the backend."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class: type[StreamSinkOptions]
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = options = read_options(self.options_class, spec)
+        self._codec = codec_for(
+            spec,
+            "value",
+            options.value_format,
+            record_type=spec.record_type,
+            options=options.value_format_options,
+        )
+        self._target = self.make_target(options)
+        self._is_stopping = threading.Event()
+        self._patience = Patience(
+            vertex=spec.vertex_id,
+            timeout_ms=options.publish_timeout_ms,
+            is_stopping=self._is_stopping,
+            is_away=lambda error: isinstance(error, TargetAwayError),
+            given_up=self._unreachable,
+        )
+        self._run = ""
+
+    @abstractmethod
+    def make_target(self, options: StreamSinkOptions) -> Target:
+        """Return what is written, without opening it."""
+
+    def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Look at the backend and at what it has of this job; make nothing.
+
+        Raises:
+            STREAMS_UNREACHABLE: the backend cannot be used.
+            STREAMS_AHEAD: the job begins behind what was written.
+        """
+        try:
+            self._target.check()
+            self._check_history(state)
+        except (TargetAwayError, TargetRefusesError) as error:
+            raise self._unreachable(0, error) from None
+
+    def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
+        """Make what is missing, and take the run over or begin one.
+
+        Raises:
+            STREAMS_UNREACHABLE: the backend cannot be used.
+            STREAMS_AHEAD: the job begins behind what was written.
+        """
+        self._services = services
+        self._place = place_of(services)
+        try:
+            self._target.open(services.clock.now_ms())
+            is_again = self._check_history(state)
+        except (TargetAwayError, TargetRefusesError) as error:
+            raise self._unreachable(0, error) from None
+        is_same = goes_on(state, self._place) and not is_again
+        self._run = state["run"] if is_same else new_run()
+
+    def writer(self) -> PayloadWriterFactory:
+        """Return the factory of writers."""
+        return PayloadWriterFactory(self._codec)
+
+    def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
+        """Name the staged files, and whose epoch it is."""
+        return {
+            "epoch": epoch,
+            "run": self._run,
+            "place": self._place,
+            "address": self._options.address,
+            **super().prepare(epoch, staged, is_last=is_last),
+        }
+
+    def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
+        """Write the epoch, unless it is written; a server that is away is waited for.
+
+        Raises:
+            STREAMS_REFUSED: the backend does not take it.
+            STREAMS_UNREACHABLE: the server was away for too long.
+            PublishInterruptedError: the job had to end meanwhile.
+        """
+        files = self.staged_files(state)
+        if not files:
+            return
+        self._patience.carry_out(
+            partial(self._write, epoch, state, files),
+            epoch=epoch,
+            target=self._options.address,
+            clock=self._services.clock,
+        )
+
+    def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
+        vertex, address = self.spec.vertex_id, self._options.address
+        try:
+            self._target.write(state["run"], epoch, self._payloads(files))
+        except TargetRefusesError as error:
+            raise STREAMS_REFUSED(
+                vertex=vertex, address=address, epoch=epoch, reason=str(error)
+            ) from None
+        except ChangedError:
+            written = self._target.written(state["run"])
+            raise STREAM_FILE_CHANGED(
+                vertex=vertex, path=address, written=written, epoch=epoch
+            ) from None
+
+    def _payloads(self, files: Sequence[StagedFile]) -> Iterator[bytes]:
+        for file in files:
+            rest = b""
+            for block in staged_blocks(self._services.storage, file):
+                rest += block
+                at = 0
+                while len(rest) - at >= _SIZE.size:
+                    [size] = _SIZE.unpack_from(rest, at)
+                    end = at + _SIZE.size + size
+                    if end > len(rest):
+                        break
+                    yield rest[at + _SIZE.size : end]
+                    at = end
+                rest = rest[at:]
+
+    def interrupt(self) -> None:
+        """Let a publication that waits for the server give up."""
+        self._is_stopping.set()
+
+    def stop(self) -> None:
+        """Close the backend."""
+        self._is_stopping.set()
+        self._target.close()
+
+    def _check_history(self, state: Mapping[str, Any]) -> bool:
+        """Return whether epochs are to be written again, as an older one was restored.
+
+        Raises:
+            STREAMS_AHEAD: so it is, and nobody allowed it.
+        """
+        if state.get("address") != self._options.address:
+            return False
+        written = self._target.written(state["run"])
+        if written is None or written <= state["epoch"]:
+            return False
+        if self._options.on_rewind == "publish_again":
+            return True
+        raise STREAMS_AHEAD(
+            vertex=self.spec.vertex_id,
+            address=self._options.address,
+            epoch=state["epoch"],
+            published=written,
+        )
+
+    def _unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
+        return STREAMS_UNREACHABLE(
+            vertex=self.spec.vertex_id,
+            address=self._options.address,
+            waited_ms=waited_ms,
+            reason=str(error),
+        )
+
+
+class PayloadWriterFactory:
+    """Opens writers; picklable."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    def open(self, task: WriterTask) -> StagedWriter:
+        """Return a writer for one subtask and epoch, which stages payloads with their sizes."""
+        return StagedWriter(task, "payloads", self._encode)
+
+    def _encode(self, values: Sequence[Any]) -> bytes:
+        encode = self._codec.encode
+        payloads = [encode(value) for value in values]
+        return b"".join(part for p in payloads for part in (_SIZE.pack(len(p)), p))

@@ -1,0 +1,264 @@
+"""The source of streams: ranges of sequences, planned on the driver and read by tasks.
+
+The manifest holds the next sequence of each shard, so that a restart reads on exactly there; no
+group of the backend is needed for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.settings import codec_for, read_options
+from bicycle_runtime.connectors.streams.errors import STREAMS_LOST, STREAMS_UNREACHABLE
+from bicycle_runtime.connectors.streams.inputs import AwayError, StreamInput
+from bicycle_runtime.connectors.streams.options import StreamSourceOptions
+from bicycle_runtime.contract import (
+    BadRecord,
+    Budget,
+    ConnectorSpec,
+    DriverServices,
+    FollowsPublication,
+    Guarantee,
+    Lag,
+    RereadsEarlierSlices,
+    Slice,
+    SnapshotsState,
+    Source,
+    SourceBatch,
+    SourceStatus,
+)
+from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.streams.messages import Message
+
+__all__ = ["StreamReader", "StreamSource"]
+
+_LOG = logging.getLogger(__name__)
+_POLL_MS = 50
+
+
+class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Source):
+    """Reads the streams of an address; a subclass knows the backend."""
+
+    guarantee = Guarantee.EXACTLY_ONCE
+    options_class: type[StreamSourceOptions]
+    gives_times = True
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        self._options = options = read_options(self.options_class, spec)
+        self._codec = codec_for(
+            spec,
+            "value",
+            options.value_format,
+            record_type=spec.record_type,
+            options=options.value_format_options,
+        )
+        self._input = self.make_input(options)
+        self._ends: Mapping[str, int] = {}
+        self._turn = 0
+
+    @abstractmethod
+    def make_input(self, options: StreamSourceOptions) -> StreamInput:
+        """Return what is read, without opening it."""
+
+    def start(
+        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
+    ) -> None:
+        """Go on behind what was sealed; the first run fixes where it begins, and may end."""
+        self._next = dict(offsets)
+        self._begins: dict[str, int] | None = state.get("begins")
+        self._limits: dict[str, int] | None = state.get("limits")
+        self._is_away = False
+
+    def poll(self) -> SourceStatus:
+        """See how far the shards have come."""
+        try:
+            found = self._input.ends()
+        except AwayError as error:
+            if not self._is_away:
+                self._is_away = True
+                log_event(
+                    _LOG, "streams_waiting", level=logging.WARNING,
+                    operator=self.spec.vertex_id, reason=str(error),
+                )  # fmt: skip
+            return self._status(is_reachable=False)
+        self._is_away = False
+        if self._begins is None:  # The first poll of the first run.
+            self._begins = dict(found) if self._options.start == "latest" else {}
+            self._limits = dict(found) if self._options.bounded else None
+        if self._limits is not None:
+            found = {shard: end for shard, end in self._limits.items() if shard in found}
+        self._ends = found
+        return self._status(is_reachable=True)
+
+    def _status(self, *, is_reachable: bool) -> SourceStatus:
+        waiting = {shard for shard, end in self._ends.items() if self._position(shard) < end}
+        is_finished = self._limits is not None and not waiting and is_reachable
+        return SourceStatus(
+            has_input=bool(waiting) and is_reachable,
+            is_finished=is_finished,
+            lag=Lag(record_count=None if waiting else 0),
+            next_poll_ms=_POLL_MS,
+            waiting_shards=frozenset(waiting),
+            is_bounded=self._limits is not None,
+            is_reachable=is_reachable,
+        )
+
+    def _position(self, shard: str) -> int:
+        begin = (self._begins or {}).get(shard, 0)
+        return self._next.get(shard, begin)
+
+    def plan(self, budget: Budget) -> list[Slice]:
+        """Divide what is there among the subtasks, shard by shard."""
+        return list(self._slices(budget))
+
+    def _slices(self, budget: Budget) -> Iterator[Slice]:
+        waiting = [
+            shard for shard, end in sorted(self._ends.items()) if self._position(shard) < end
+        ]
+        turn = self._turn % max(1, len(waiting))  # Another shard is the first each time.
+        records, size = budget.record_count, budget.byte_count // max(1, len(waiting))
+        for left, shard in zip(
+            range(len(waiting), 0, -1), waiting[turn:] + waiting[:turn], strict=True
+        ):
+            if not records:
+                return
+            start = self._position(shard)
+            share = (max(1, records // left), max(1, size))
+            parts = budget.parallelism
+            cut = self._input.cut(shard, start, self._ends[shard], size=share, parts=parts)
+            for begin, stop, count in zip((start, *cut.ends), cut.ends, cut.counts, strict=False):
+                yield Slice(shard=shard, start=begin, end=stop, details={"count": count})
+            records -= sum(cut.counts)
+
+    def sealed(self, ends: Mapping[str, int]) -> None:
+        """Move on."""
+        self._next.update(ends)
+        self._turn += 1
+
+    def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return where the first run began, and where a bounded one ends."""
+        return {"begins": self._begins, "limits": self._limits}
+
+    def published(self, offsets: Mapping[str, int]) -> None:
+        """Tell others how far was read."""
+        self._input.keep(offsets)
+
+    def reader(self) -> StreamReader:
+        """Return the reader."""
+        return self._reader(is_strict=self._options.on_data_loss == "fail")
+
+    def rereader(self, services: DriverServices) -> StreamReader:
+        """Return a reader that misses nothing silently."""
+        return self._reader(is_strict=True)
+
+    def _reader(self, *, is_strict: bool) -> StreamReader:
+        place = (self.spec.vertex_id, self._options.address)
+        return StreamReader(self._input, self._codec, place, is_strict=is_strict)
+
+    def stop(self) -> None:
+        """Close what was opened."""
+        self._input.close()
+
+    def describe(self, shard: str, offset: int) -> str:
+        """Name the message."""
+        return f"{self._options.address}: message {offset} of {shard}"
+
+
+class StreamReader:
+    """Reads ranges of sequences; ``Slice.details``: ``count``, how many messages there were.
+
+    Args:
+        source: The backend.
+        codec: Of the payloads.
+        place: Vertex and address, for errors.
+        is_strict: Whether a message that is gone is an error.
+    """
+
+    def __init__(
+        self, source: StreamInput, codec: Codec, place: tuple[str, str], *, is_strict: bool
+    ) -> None:
+        self._input = source
+        self._codec = codec
+        self._vertex, self._address = place
+        self._is_strict = is_strict
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of the range; the last batch is empty and ends where the range does.
+
+        Raises:
+            STREAMS_LOST: messages are gone that were there.
+            STREAMS_UNREACHABLE: the server stays away.
+        """
+        begun = SystemClock().monotonic()
+        count = 0
+        position = part.start
+        try:
+            for items in self._input.read(part.shard, part.start, part.end):
+                count += len(items)
+                messages = [item for item in items if isinstance(item, Message)]
+                batch = self._decoded(messages, position)
+                for item in items:
+                    if not isinstance(item, Message):
+                        raise item
+                position = batch.next_offset
+                yield batch
+        except AwayError as error:
+            waited_ms = round((SystemClock().monotonic() - begun) * 1_000)
+            raise STREAMS_UNREACHABLE(
+                vertex=self._vertex, address=self._address, waited_ms=waited_ms, reason=str(error)
+            ) from None
+        if count < part.details["count"]:
+            self._settle_loss(part, count)
+        yield SourceBatch(values=[], offsets=(), next_offset=part.end)
+
+    def _decoded(self, messages: list[Message], position: int) -> SourceBatch:
+        values, offsets, times, raws, failures = [], [], [], [], []
+        decode = self._codec.decode
+        for message in messages:
+            try:
+                value = decode(message.payload)
+            except Exception as error:  # noqa: BLE001 - a codec may raise anything.
+                failures.append(
+                    BadRecord(
+                        offset=message.sequence,
+                        raw=message.payload,
+                        reason=str(error),
+                        timestamp_ms=message.timestamp_ms,
+                    )
+                )
+                continue
+            values.append(value)
+            offsets.append(message.sequence)
+            times.append(message.timestamp_ms)
+            raws.append((None, message.payload))
+        return SourceBatch(
+            values=values,
+            offsets=offsets,
+            next_offset=messages[-1].sequence + 1 if messages else position,
+            failures=failures,
+            timestamps=times,
+            raws=raws,
+        )
+
+    def _settle_loss(self, part: Slice, found: int) -> None:
+        error = STREAMS_LOST(
+            address=self._address,
+            shard=part.shard,
+            start=part.start,
+            end=part.end,
+            expected=part.details["count"],
+            found=found,
+        )
+        if self._is_strict:
+            raise error
+        log_event(_LOG, "streams_lost", level=logging.WARNING, reason=error.summary)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        self._input.close()
