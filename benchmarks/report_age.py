@@ -38,6 +38,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "light-load": (_RUNTIME, _SDK),
     "open-windows": _OPERATORS,
     "parquet-sink": (f"{_RUNTIME}/connectors/files", f"{_RUNTIME}/connectors/tables"),
+    "pipeline": (*_FILES, f"{_RUNTIME}/expressions", f"{_RUNTIME}/pipelines"),
     "postgres-sink": (f"{_RUNTIME}/connectors/postgres", f"{_RUNTIME}/connectors/tables"),
     "rescale": _FILES,
     "restart": (_RUNTIME, _SDK),
