@@ -61,8 +61,16 @@ def renewed() -> dict[Path, str]:
 
 def report_age() -> ModuleType:
     """Return the module that knows the age of reports; it lies beside the benchmarks."""
-    file = BENCHMARKS.parents[1] / "benchmarks/report_age.py"
-    spec = importlib.util.spec_from_file_location("report_age", file)
+    return _loaded(BENCHMARKS.parents[1] / "benchmarks/report_age.py")
+
+
+def _beside(name: str) -> ModuleType:
+    """Return a module of this folder."""
+    return _loaded(Path(__file__).with_name(f"{name}.py"))
+
+
+def _loaded(file: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -295,6 +303,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "metrics": metrics_reference,
     "operators": operators_reference,
     "options": options_reference,
+    "pipelines": _beside("pipeline_keys").pipelines_reference,
     "routes": routes_reference,
     "sdk": sdk_reference,
     "states": states_reference,

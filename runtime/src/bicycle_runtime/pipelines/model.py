@@ -92,14 +92,20 @@ class Pipeline(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     name: Annotated[str | None, describe("Name of the job; else that of the file.")] = None
     description: Annotated[str, describe("One line for people.")] = ""
-    config: Settings = Settings()
+    config: Annotated[Settings, describe("Settings of the job.")] = Settings()
     on_error: OnError = None
-    source: Any = None
-    time: Time | None = None
-    steps: list[Any] = field(default_factory=list)
-    window: WindowSize | None = None
-    ops: Ops | None = None
-    sink: Any = None
-    vertices: list[Any] = field(default_factory=list)
-    edges: list[Edge] = field(default_factory=list)
-    test: list[Test] = field(default_factory=list)
+    source: Annotated[Any, describe("Where records come from; its kind says which.")] = None
+    time: Annotated[Time | None, describe("Event time.")] = None
+    steps: Annotated[list[Any], describe("Operators between source and window, in order.")] = field(
+        default_factory=list
+    )
+    window: Annotated[WindowSize | None, describe("Which records are computed together.")] = None
+    ops: Annotated[Ops | None, describe("What is computed.")] = None
+    sink: Annotated[Any, describe("Where results go; its kind says which.")] = None
+    vertices: Annotated[list[Any], describe("All operators, sources and sinks.")] = field(
+        default_factory=list
+    )
+    edges: Annotated[list[Edge], describe("Which vertex takes records of which.")] = field(
+        default_factory=list
+    )
+    test: Annotated[list[Test], describe("Tests of the pipeline.")] = field(default_factory=list)

@@ -1,0 +1,120 @@
+"""The tables of the page on the keys of pipelines: made of the structs that check a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import inspect
+
+from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
+from bicycle_runtime.pipelines.model import Edge, Ops, Pipeline, Settings, Test
+from bicycle_runtime.pipelines.nodes import Around
+from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, Aggregate, Time, WindowSize
+from bicycle_runtime.pipelines.values import ErrorRule
+
+__all__ = ["pipelines_reference"]
+
+_TABLES = (
+    ("The whole file", Pipeline),
+    ("`config`", Settings),
+    ("`on_error` as a table", ErrorRule),
+    ("Every source, sink, step and vertex", Around),
+    ("`time`", Time),
+    ("`window`", WindowSize),
+    ("`ops`", Ops),
+    ("`aggregates`", Aggregate),
+    ("`edges`", Edge),
+    ("`test`", Test),
+)
+_NAMES = {
+    inspect.AnyType: "anything",
+    inspect.BoolType: "true or false",
+    inspect.IntType: "a whole number",
+    inspect.FloatType: "a number",
+    inspect.StrType: "a text",
+    inspect.NoneType: "nothing",
+}
+
+
+def pipelines_reference() -> str:
+    """Return a table for each part of a pipeline."""
+    lines: list[str] = []
+    for title, kind in _TABLES:
+        lines += _table(f"## {title}", kind)
+    for title, kinds in (("Sources", SOURCES), ("Sinks", SINKS), ("Operators", OPERATORS)):
+        lines += [f"## {title}", ""]
+        for word, kind in kinds.items():
+            also = [f"`{other}`" for other, meant in ALIASES.items() if meant == word]
+            lines += _table(f"### {title[:-1]} `{word}`", kind, also=also)
+    return "\n".join(lines)
+
+
+def _table(heading: str, kind: type[msgspec.Struct], also: list[str] | None = None) -> list[str]:
+    text = " ".join((kind.__doc__ or "").split())
+    if also:
+        text += f" Also written {', '.join(also)}."
+    lines = [heading, "", text, ""]
+    rows = list(_rows(kind))
+    if not rows:
+        return lines
+    return [*lines, "| key | accepts | default | what it does |", "|---|---|---|---|", *rows, ""]
+
+
+def _rows(kind: type[msgspec.Struct]) -> Iterator[str]:
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    for field in info.fields:
+        cells = [_accepts(field.type), _default(field), _told(field.type)]
+        text = " | ".join(cell.replace("|", r"\|") for cell in cells)
+        yield f"| `{field.encode_name}` | {text} |"
+
+
+def _told(info: Any) -> str:
+    """Return the description of a key, wherever in its type it stands."""
+    if isinstance(info, inspect.Metadata):
+        extra = info.extra_json_schema or {}
+        return str(extra.get("description", "")) or _told(info.type)
+    if isinstance(info, inspect.UnionType):
+        return next((text for each in info.types if (text := _told(each))), "")
+    return "See below." if isinstance(info, inspect.StructType) else ""
+
+
+def _accepts(info: Any) -> str:
+    if isinstance(info, inspect.Metadata):
+        is_time = (info.extra or {}).get("kind") == "duration"
+        return "a time" if is_time else _accepts(info.type)
+    maker = _MAKERS.get(type(info))
+    return _NAMES[type(info)] if maker is None else maker(info)
+
+
+def _union(info: inspect.UnionType) -> str:
+    parts = [_accepts(each) for each in info.types if not isinstance(each, inspect.NoneType)]
+    return " or ".join(dict.fromkeys(parts))
+
+
+def _number(info: inspect.IntType | inspect.FloatType) -> str:
+    low, high = info.ge, info.le
+    bounds = "" if low is None else f", {low} or more" if high is None else f", {low} to {high}"
+    return _NAMES[type(info)] + bounds
+
+
+_MAKERS: dict[type, Callable[[Any], str]] = {
+    inspect.UnionType: _union,
+    inspect.LiteralType: lambda info: ", ".join(f"`{value}`" for value in info.values),
+    inspect.ListType: lambda info: f"a list, each {_accepts(info.item_type)}",
+    inspect.DictType: lambda info: f"a table, each {_accepts(info.value_type)}",
+    inspect.StructType: lambda _: "a table",
+    inspect.IntType: _number,
+    inspect.FloatType: _number,
+}
+
+
+def _default(field: inspect.Field) -> str:
+    if field.required:
+        return "required"
+    value = field.default
+    if value in (None, "", msgspec.NODEFAULT) or isinstance(value, msgspec.Struct):
+        return "-"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
