@@ -1,6 +1,8 @@
 """A pipeline is a job like any other: submitted, looked at, saved, restored with another text."""
 
 import json
+import socket
+import urllib.request
 
 import pytest
 
@@ -87,3 +89,26 @@ def test_a_pipeline_is_submitted_saved_edited_and_its_dead_letters_replayed(bicy
     assert done["state"] == "FINISHED"
     # What the savepoint holds goes on under the same ids, and with it two records of the window.
     assert counts_in(tmp_path / "out") == [(0, "a", 2), (60_000, "b", 1)]
+
+
+def test_a_run_tells_its_figures_at_a_port(bicycle, tmp_path):
+    file = tmp_path / "clicks.toml"
+    file.write_text(TEXT.format(folder=tmp_path, follow="true"))
+    append(tmp_path, {"at": 0, "page": "A", "ms": 10})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    process = bicycle.start("run", "-c", str(file), "--name", "told", "--http-port", str(port))
+
+    def told():
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+                return 'pulse_operator_records_total{job="told"' in answer.read().decode()
+        except OSError:  # It is not there yet.
+            return False
+
+    try:
+        until(told, "the figures of the operators")
+    finally:
+        process.terminate()
+        _, stderr = process.communicate()
+    assert process.returncode == 0, stderr

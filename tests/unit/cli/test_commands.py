@@ -58,7 +58,7 @@ def test_every_declared_option_has_a_flag(command):
     declared = {info.flag for cls in (JobOptions, EngineOptions) for info in describe(cls)}
 
     service = {"--wheel", "--lock", "--service", "--token-file", "--tls-ca"}
-    own = service if command is submit_command else set()
+    own = service if command is submit_command else {"--http-port"}
     shared = {"file", "-c", "--config", "--set", "--params", "--conf", "--json", "--debug"}
 
     assert declared | shared | own == names(command)

@@ -88,6 +88,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2302, 2302, USAGE),
     (2303, 2303, STATE),
     (2313, 2314, ENVIRONMENT),
+    (2316, 2316, ENVIRONMENT),
     (2323, 2325, USAGE),
     (2501, 2501, USAGE),
     (2502, 2502, ENVIRONMENT),

@@ -39,6 +39,10 @@ SECTIONS = {
     "Serve jobs": {
         "up": ("up", "Serve the jobs of this machine behind one port"),
         "down": ("up", "End the service; jobs go on"),
+        "serve": (
+            "serve",
+            "Serve the figures of this machine's jobs to Prometheus",
+        ),
         "token": ("token", "Make, list and revoke tokens: who may use the service"),
     },
     "Streams": {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,21 @@ def _check_pipeline(job: str) -> None:
     ),
 )
 @_job_flags
+@click.option(
+    "--http-port",
+    type=click.IntRange(0, 65_535),
+    default=0,
+    show_default=True,
+    help="Serve figures for Prometheus at /metrics of this port of 127.0.0.1; 0: do not.",
+)
 @answers
 def run_command(
-    *, params: dict[str, str], spark: dict[str, str], as_json: bool, **given: Any
+    *,
+    params: dict[str, str],
+    spark: dict[str, str],
+    http_port: int,
+    as_json: bool,
+    **given: Any,
 ) -> None:
     """Run a job in the foreground.
 
@@ -100,7 +113,22 @@ def run_command(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.foreground import run_in_foreground
 
-    run_in_foreground(_request(params, spark, given), home(), as_json=as_json)
+    request = _request(params, spark, given)
+    with _figures(http_port):
+        run_in_foreground(request, home(), as_json=as_json)
+
+
+def _figures(port: int) -> AbstractContextManager[object]:
+    """Serve figures while inside, where a port is given."""
+    if not port:
+        return nullcontext()
+    # Slow to import, and needed with a port only.
+    from bicycle_runtime.base.clock import SystemClock
+
+    # As above.
+    from bicycle_runtime.service.metrics.endpoint import serving_metrics
+
+    return serving_metrics(home(), port=port, clock=SystemClock())
 
 
 @click.command(

@@ -12,6 +12,14 @@ SERVICE_RUNNING = BicycleError.row(
 )
 
 
+METRICS_PORT_TAKEN = BicycleError.row(
+    "BIC-2316",
+    "figures cannot be served at port {port} of 127.0.0.1: {reason}",
+    cause="Another process listens at the port for figures, or this one may not.",
+    fix="choose another port, or 0 for any that is free",
+)
+
+
 SERVICE_GONE = BicycleError.row(
     "BIC-2302",
     "no service runs for the home {home}",

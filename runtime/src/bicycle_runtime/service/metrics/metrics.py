@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 import msgspec
 
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics.durations import BOUNDS_US, Durations
 from bicycle_runtime.service.metrics.names import METRICS
-from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.fleet import FleetView
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
 
@@ -57,6 +58,14 @@ def job_samples(known: KnownJob, *, now_ms: int) -> list[MetricSample]:
     ]
 
 
+class HasView(Protocol):
+    """Who knows all jobs."""
+
+    @property
+    def view(self) -> FleetView:
+        """The newest snapshot."""
+
+
 class MetricsText:
     """Makes the text, and keeps that of each job while its status stays.
 
@@ -64,7 +73,7 @@ class MetricsText:
         fleet: The jobs.
     """
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: HasView) -> None:
         self._fleet = fleet
         self._kept: dict[str, tuple[JobStatus, str, dict[str, list[str]]]] = {}
 

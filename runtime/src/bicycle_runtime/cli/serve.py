@@ -1,0 +1,46 @@
+"""``bicycle serve``: figures for Prometheus, and nothing else."""
+
+from __future__ import annotations
+
+import click
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.up import home_option, service_home
+from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_runtime.service.metrics.endpoint import serving_metrics
+
+__all__ = ["serve_command"]
+
+_LOOK_MS = 60_000
+
+
+@click.command("serve", epilog=examples("bicycle serve", "bicycle serve --port 9898"))
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    default=9_898,
+    show_default=True,
+    help="Port of 127.0.0.1; 0 takes any that is free.",
+)
+@home_option
+@answers
+def serve_command(*, port: int, folder: str | None, as_json: bool) -> None:
+    """Serve the figures of this machine's jobs to Prometheus.
+
+    GET /metrics has those of all jobs of the home, also of `bicycle run`, until Ctrl-C or SIGTERM.
+    It needs no extra; `bicycle up` has the same figures and much more.
+    """
+    clock = SystemClock()
+    with (
+        StopRequest(clock=clock).on_signals() as stop,
+        serving_metrics(service_home(folder), port=port, clock=clock) as url,
+    ):
+        if as_json:
+            answer_json({"url": url})
+        else:
+            click.echo(url)
+        while not stop.wait(_LOOK_MS):
+            continue
