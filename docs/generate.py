@@ -243,6 +243,8 @@ SDK_MODULES = (
     "bicycle_sdk.kafka",
     "bicycle_sdk.formats",
     "bicycle_sdk.sinks",
+    "bicycle_sdk.sources",
+    "bicycle_sdk.lookups",
     "bicycle_sdk.secrets",
     "bicycle_sdk.plugin",
     "bicycle_sdk.testing",

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink against the conformance suite, on a real server that is killed meanwhile."""
+"""PostgreSQL against the conformance suite, on a real server that is killed meanwhile."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,17 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors import builtin
 from bicycle_runtime.testing.connectors import (
     CanBeUnwritable,
+    EndlessSourceCase,
     ExtensionSuite,
+    FeedsBadRecords,
     HasOutages,
     SinkCase,
     SinkSuite,
+    SourceCase,
+    SourceSuite,
 )
 from bicycle_sdk.sinks import postgres_sink
+from bicycle_sdk.sources import postgres_source
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
@@ -63,6 +68,50 @@ class PostgresCase(SinkCase, CanBeUnwritable, HasOutages):
         self.server.start()
 
 
+class PostgresSourceCase(SourceCase, FeedsBadRecords, HasOutages):
+    """Rows of one table, whose numbers have gaps."""
+
+    word = "postgres"
+    clock = SystemClock()
+    wait_s = 60.0
+    follow = False
+
+    def join(self, server, table):
+        self.server, self.table, self.count = server, table, 0
+        server.query(f"create table {table} (place bigint primary key, number int, text text)")
+        return self
+
+    def record(self, number):
+        return Reading(number, "x" * (number % 7))
+
+    def feed(self, numbers):
+        for number in numbers:
+            self.put(number, self.record(number).text)
+
+    def feed_bad(self):
+        place = self.put(-1, None)
+        return b'{"number":-1,"text":null,"place":%d}' % place
+
+    def put(self, number, text):
+        self.count += 3
+        self.server.query(f"insert into {self.table} values (%s, %s, %s)", self.count, number, text)
+        return self.count
+
+    def descriptor(self):
+        url = self.server.url
+        return postgres_source(url, self.table, "place", type=Reading, follow=self.follow)
+
+    def break_transport(self):
+        self.server.kill()
+
+    def repair_transport(self):
+        self.server.start()
+
+
+class FollowedPostgresCase(PostgresSourceCase, EndlessSourceCase):
+    follow = True
+
+
 class PostgresUpsertCase(PostgresCase):
     """Rows of distinct keys: in which order they are in the table does not matter."""
 
@@ -87,8 +136,28 @@ class TestPostgresUpserts(TestPostgresInserts):
     case_type = PostgresUpsertCase
 
 
+class TestPostgresRows(SourceSuite):
+    case_type = PostgresSourceCase
+
+    @pytest.fixture
+    def case(self, tmp_path, server, table):
+        case = self.case_type(tmp_path).join(server, table)
+        yield case
+        server.start()
+        case.close()
+
+
+class TestFollowedPostgresRows(TestPostgresRows):
+    case_type = FollowedPostgresCase
+
+
 class TestExtension(ExtensionSuite):
     extension = builtin
-    suites = (TestPostgresInserts, TestPostgresUpserts)
-    sources = ()
+    suites = (
+        TestPostgresInserts,
+        TestPostgresUpserts,
+        TestPostgresRows,
+        TestFollowedPostgresRows,
+    )
+    sources = {"postgres"}  # noqa: RUF012 - as the suite declares it.
     sinks = {"postgres"}  # noqa: RUF012 - as the suite declares it.

@@ -29,6 +29,7 @@ def bicycle_sources() -> dict[str, str]:
         "parquet": f"{_ROOM}.files.source:ParquetFileSource",
         "socket": f"{_ROOM}.sockets.source:SocketSource",
         "kafka": f"{_ROOM}.kafka.source:KafkaSource",
+        "postgres": f"{_ROOM}.postgres.source:PostgresSource",
         "redis": f"{_ROOM}.streams.redis:RedisStreamSource",
         "stream_file": f"{_ROOM}.streams.files:StreamFileSource",
     }

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Generator, Iterator
-from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
-from bicycle_runtime.connectors.files.decoding import in_field_order, with_event_times
 from bicycle_runtime.connectors.files.reader import located
-from bicycle_runtime.contract import BadRecord, Slice, SourceBatch
-from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
+from bicycle_runtime.connectors.rows import columns_for, records_of
+from bicycle_runtime.contract import Slice, SourceBatch
 
 __all__ = ["ParquetReader"]
 
 _BATCH_ROWS = 4_096
 _OPEN_FILES_MAX = 16
-_RAW_BYTES_MAX = 4_096
 
 
 class ParquetReader:
@@ -41,7 +36,7 @@ class ParquetReader:
 
     def _start(self) -> None:
         self._record_type, self._timestamp_field = self._settings
-        self._columns = _columns_of(self._record_type)
+        self._columns = columns_for(self._record_type)
         self._open: OrderedDict[str, _Rows] = OrderedDict()
 
     def __getstate__(self) -> tuple[Any, str]:
@@ -95,41 +90,13 @@ class ParquetReader:
             self._open.popitem(last=False)[1].close()
 
     def _batch(self, rows: list[dict[str, Any]], *, first: int) -> SourceBatch:
-        batch = self._converted(rows, first)
-        if self._timestamp_field:
-            batch = with_event_times(batch, b"", self._timestamp_field)
-        batch.failures = [
-            replace(failure, raw=_text(rows[failure.offset - first])) for failure in batch.failures
-        ]
-        return batch
-
-    def _converted(self, rows: list[dict[str, Any]], first: int) -> SourceBatch:
-        next_offset = first + len(rows)
-        numbers = range(first, next_offset)
-        if self._record_type in (None, dict, Any, dict[str, Any]):
-            return SourceBatch(values=rows, offsets=numbers, next_offset=next_offset)
-        shaped: list[Any] = rows
-        if is_named_tuple(self._record_type):
-            shaped = in_field_order(self._record_type, rows)
-        try:
-            # Which type it is, is known when it runs.
-            values = msgspec.convert(shaped, list[self._record_type])  # type: ignore[name-defined]
-            return SourceBatch(values=values, offsets=numbers, next_offset=next_offset)
-        except msgspec.ValidationError:
-            return self._converted_apart(shaped, first)
-
-    def _converted_apart(self, rows: list[Any], first: int) -> SourceBatch:
-        values: list[Any] = []
-        offsets: list[int] = []
-        failures: list[BadRecord] = []
-        for number, row in enumerate(rows, first):
-            try:
-                values.append(msgspec.convert(row, self._record_type))
-                offsets.append(number)
-            except msgspec.ValidationError as error:
-                failures.append(BadRecord(offset=number, raw=b"", reason=str(error)))
-        return SourceBatch(
-            values=values, offsets=offsets, next_offset=first + len(rows), failures=failures
+        end = first + len(rows)
+        return records_of(
+            rows,
+            self._record_type,
+            range(first, end),
+            end,
+            timestamp_field=self._timestamp_field,
         )
 
 
@@ -186,12 +153,6 @@ def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
     return [], 0
 
 
-def _columns_of(record_type: Any) -> list[str] | None:
-    """Return the columns that records of a type are made of; None for all."""
-    declared = fields_of(record_type)
-    return None if declared is None else list(declared.names)
-
-
 def _in_microseconds(batch: Any) -> Any:
     """Return a batch whose times Python can hold: it knows no nanoseconds, pandas writes them."""
     import pyarrow  # slow to import
@@ -201,8 +162,3 @@ def _in_microseconds(batch: Any) -> Any:
             times = batch.column(number).cast(pyarrow.timestamp("us", field.type.tz), safe=False)
             batch = batch.set_column(number, field.name, times)
     return batch
-
-
-def _text(row: dict[str, Any]) -> bytes:
-    """Return a row for people who look at dead letters."""
-    return msgspec.json.encode(row, enc_hook=str)[:_RAW_BYTES_MAX]

@@ -20,11 +20,11 @@ from bicycle_runtime.connectors.files.decoding import (
     field_decoder,
     json_decoder,
     long_line_batch,
-    with_event_times,
 )
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
 from bicycle_runtime.connectors.lines import text_decoder
+from bicycle_runtime.connectors.rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.operators.columnar.records import DictRecords
 from bicycle_runtime.records.rows import is_mapping

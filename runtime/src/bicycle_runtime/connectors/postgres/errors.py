@@ -17,6 +17,12 @@ POSTGRES_TABLE_UNSUITABLE = BicycleError.row(
     cause="The table is missing, or its columns, keys or rights do not fit the records.",
     fix="{hint}",
 )
+POSTGRES_SOURCE_UNSUITABLE = BicycleError.row(
+    "BIC-2804",
+    "vertex {vertex!r}: table {table!r} cannot be read: {problem}; nothing was read",
+    cause="The table is missing, or it has no column by which new rows can be told from old ones.",
+    fix="{hint}",
+)
 POSTGRES_REFUSED = BicycleError.row(
     "BIC-2802",
     "vertex {vertex!r}: table {table!r} refused epoch {epoch}: {reason}; nothing of it was "

@@ -7,7 +7,7 @@ from typing import Literal
 
 from bicycle_runtime.base.options import option
 
-__all__ = ["PostgresSinkOptions"]
+__all__ = ["PostgresSinkOptions", "PostgresSourceOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,4 +57,34 @@ class PostgresSinkOptions:
     on_rewind: Literal["fail", "publish_again"] = option(
         "fail",
         doc="What to do when an older epoch was restored than was written: fail, or write again.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresSourceOptions:
+    """Which rows of which table, in the order of which column."""
+
+    url: str = option(doc="postgresql://user@host:port/database, without a password.")
+    password: object = option(
+        None, doc="A reference to the password. Default: PGPASSWORD or the password file of libpq."
+    )
+    table: str = option(doc="Name of the table, or schema.table.")
+    column: str = option(
+        doc="Column of whole numbers, unique and never null, that grows with each new row: an "
+        "identity or a sequence that hands out one number at a time."
+    )
+    start_at: int = option(
+        0, low=0, high=1 << 62, doc="Rows with smaller numbers in the column are not read."
+    )
+    follow: bool = option(
+        default=False, doc="Wait for new rows; else the source ends with those of the start."
+    )
+    poll_ms: int = option(
+        1_000, low=10, high=3_600_000, doc="How long to wait before looking for new rows again."
+    )
+    timestamp_field: str = option(
+        "", doc="Field with the event time: a time with a zone, or ms since 1970."
+    )
+    connect_timeout_ms: int = option(
+        30_000, low=1_000, high=3_600_000, doc="A start fails when no server answers in this time."
     )

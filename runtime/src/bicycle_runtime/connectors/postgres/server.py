@@ -47,6 +47,7 @@ class PostgresServer:
         if "password" in self._facts:
             raise self._wrong("url", "it has a password in it, which would stand in the graph")
         self.name = ""
+        self.revealed: str | None = None
         self._connection: psycopg.Connection[Any] | None = None
 
     def connection(self) -> psycopg.Connection[Any]:
@@ -58,6 +59,12 @@ class PostgresServer:
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
         return self._connection
+
+    def reveal(self) -> str | None:
+        """Return the password, None where the library finds it; that of ``revealed`` first."""
+        if self.revealed is not None or self._secret is None:
+            return self.revealed
+        return self._secret.reveal()
 
     @contextmanager
     def opened(
@@ -116,7 +123,7 @@ class PostgresServer:
             keepalives_interval=5,
             keepalives_count=3,
             tcp_user_timeout=30_000,
-            password=None if self._secret is None else self._secret.reveal(),
+            password=self.reveal(),
         )
 
     def _wrong(self, name: str, problem: str) -> BicycleError:

@@ -1,0 +1,85 @@
+"""Look-ups of records in tables of a database, many in one question, with a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any, Generic, TypeVar
+
+from bicycle_sdk.contexts import Context
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.functions import AsyncIOBatchFunction
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["PostgresLookup"]
+
+T = TypeVar("T")
+# By name: it is there where the function runs, and the SDK asks for nothing.
+_HOME = "bicycle_runtime.connectors.postgres.lookup"
+
+
+class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], Generic[T]):
+    """Finds for each record the row of a PostgreSQL table with its key, for ``async_io_batches``.
+
+    Gives ``(record, row)``, with None in place of a row that is not there. Rows are kept, so a
+    change of the table may show ``cache_ms`` later, and another attempt of an epoch may find
+    another row: what an epoch found is what was sealed.
+
+    Args:
+        url: ``postgresql://user@host:port/database``, without a password.
+        table: Its name, or ``schema.table``.
+        key: Column that has each key once.
+        key_of: The key of a record.
+        columns: Columns of a row; None for all.
+        password: Where the password is, on the hosts of workers; None for what libpq finds.
+        cache_rows: So many keys are kept by each subtask, at most.
+        cache_ms: For so long; 0 keeps none.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        table: str,
+        *,
+        key: str,
+        key_of: Callable[[T], Any],
+        columns: Sequence[str] | None = None,
+        password: Secret | None = None,
+        cache_rows: int = 10_000,
+        cache_ms: int = 60_000,
+    ) -> None:
+        for name, value, low in (("cache_rows", cache_rows, 1), ("cache_ms", cache_ms, 0)):
+            if value < low:
+                raise StreamDefinitionError(
+                    call="PostgresLookup",
+                    problem=f"{name} is {value}, expected {low} or more",
+                    hint="give more",
+                )
+        self.url, self.table, self.key, self.key_of = url, table, key, key_of
+        self.columns = None if columns is None else tuple(columns)
+        self.password = password
+        self.cache_rows, self.cache_ms = cache_rows, cache_ms
+
+    def open(self, ctx: Context) -> None:  # noqa: ARG002 - as every function has it.
+        """Prepare the cache; the server is asked with the first record."""
+        self.found_in = import_module(_HOME).LookupTable(
+            self.url,
+            self.table,
+            self.key,
+            columns=self.columns,
+            password=None if self.password is None else self.password.reveal(),
+            cache_rows=self.cache_rows,
+            cache_ms=self.cache_ms,
+        )
+
+    async def async_invoke_batch(
+        self, values: list[T]
+    ) -> list[list[tuple[T, dict[str, Any] | None]]]:
+        """Ask for all keys that are not known, in one question."""
+        keys = [self.key_of(value) for value in values]
+        rows = await self.found_in.find(keys)
+        return [[(value, rows[key])] for value, key in zip(values, keys, strict=True)]
+
+    async def close(self) -> None:
+        """Close the session."""
+        await self.found_in.close()

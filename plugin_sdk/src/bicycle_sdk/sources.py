@@ -1,0 +1,52 @@
+"""Places where records come from beside those that ``StreamEnvironment`` has calls for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.errors import StreamDefinitionError
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["postgres_source"]
+
+
+def postgres_source(
+    url: str,
+    table: str,
+    column: str,
+    *,
+    type: Any = dict,
+    password: Secret | None = None,
+    follow: bool = False,
+    start_at: int | None = None,
+    timestamp_field: str | None = None,
+) -> SourceDescriptor[Any]:
+    """Rows of a table of PostgreSQL, in the order of a column that grows, each exactly once.
+
+    Args:
+        url: ``postgresql://user@host:port/database``, without a password.
+        table: Its name, or ``schema.table``. Rows are added, and neither changed nor deleted
+            before they are read.
+        column: Whole numbers, unique and never null, larger for each new row: an identity, say.
+        type: What a row becomes; columns are taken by name.
+        password: Where the password is; None for what libpq finds (PGPASSWORD, a password file).
+        follow: Wait for new rows; else the source ends with those of the start.
+        start_at: Rows with smaller numbers are not read.
+        timestamp_field: Field with the event time.
+    """
+    if start_at is not None and start_at < 0:
+        raise StreamDefinitionError(
+            call="postgres_source", problem=f"start_at is {start_at}", hint="give 0 or more"
+        )
+    properties: dict[str, Any] = {"url": url, "table": table, "column": column, "follow": follow}
+    if password is not None:
+        properties["password"] = password.to_json()
+    if start_at is not None:
+        properties["start_at"] = start_at
+    if timestamp_field is not None:
+        properties["timestamp_field"] = timestamp_field
+    output_type = dict[str, Any] if type is dict else type
+    return SourceDescriptor(
+        connector_type="postgres", properties=properties, output_type=output_type
+    )
