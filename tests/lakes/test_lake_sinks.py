@@ -354,6 +354,11 @@ def test_a_table_that_is_gone_keeps_the_output_sealed(delta):
     assert pairs(delta) == [(1, "a"), (2, "b")]
 
 
+def test_a_path_that_is_empty_is_refused(delta):
+    with raises(CONNECTOR_OPTION_WRONG):
+        delta.start(path=" ", **PLAIN)
+
+
 def test_a_catalogue_that_cannot_be_opened_is_an_error_at_the_start(iceberg):
     with raises(LAKE_UNREACHABLE) as caught:
         iceberg.start(catalog="sqlite:////no/such/folder/lake.db", **PLAIN)

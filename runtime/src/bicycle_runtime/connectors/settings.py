@@ -5,7 +5,9 @@ Beside properties the graph gives a connector payloads: here, the declared type 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 from bicycle_runtime.base.errors import (
@@ -22,7 +24,7 @@ from bicycle_runtime.formats.registry import make_codec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["codec_for", "read_options", "require_decodable", "secret_option"]
+__all__ = ["codec_for", "read_options", "require_decodable", "secret_option", "typed_path"]
 
 _T = TypeVar("_T")
 
@@ -140,3 +142,23 @@ def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | Non
         problem="it is no reference to a secret (it is not shown)",
         hint="give Secret.env('NAME') or Secret.file('PATH')",
     )
+
+
+def typed_path(spec: ConnectorSpec, text: str, *, name: str = "path") -> str:
+    """Return the path that an option means; ``name`` is that of the option.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: it is empty, as an unset variable of a shell leaves it.
+    """
+    if not text.strip():
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name=name,
+            problem="it is empty",
+            hint="give a path; '.' is the working directory",
+        )
+    if text.startswith("~"):
+        with contextlib.suppress(RuntimeError):  # There is no such user, so it is a name.
+            return str(Path(text).expanduser())
+    return text

@@ -25,7 +25,7 @@ from bicycle_runtime.base.files import make_folder
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, OUTPUT_UNWRITABLE
 from bicycle_runtime.connectors.files.csv_writer import CsvWriter, TimedCsvWriter, TimedJsonWriter
-from bicycle_runtime.connectors.files.options import MADE, FileSinkOptions, typed_path
+from bicycle_runtime.connectors.files.options import MADE, FileSinkOptions
 from bicycle_runtime.connectors.files.ownership import OutputClaim, new_run, run_of
 from bicycle_runtime.connectors.files.parts import (
     OpenPart,
@@ -36,7 +36,7 @@ from bicycle_runtime.connectors.files.parts import (
 )
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.open_age import OpenAge
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import (
     ChecksBeforeStart,

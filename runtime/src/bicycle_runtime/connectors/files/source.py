@@ -25,11 +25,11 @@ from bicycle_runtime.connectors.errors import (
 from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath
 from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor, open_at
-from bicycle_runtime.connectors.files.options import MADE, FileSourceOptions, typed_path
+from bicycle_runtime.connectors.files.options import MADE, FileSourceOptions
 from bicycle_runtime.connectors.files.parquet import ParquetReader
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader
 from bicycle_runtime.connectors.files.tracking import FileTable, TrackedFile
-from bicycle_runtime.connectors.settings import read_options, require_decodable
+from bicycle_runtime.connectors.settings import read_options, require_decodable, typed_path
 from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,

@@ -7,7 +7,7 @@ another one of it; ``deltalake`` does both.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow
@@ -30,7 +30,7 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     in_microseconds,
 )
-from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.contract import ConnectorSpec
 
 __all__ = ["DeltaSink", "DeltaSinkOptions"]
@@ -54,7 +54,8 @@ class DeltaSink(LakeSink):
     places = ("path",)
 
     def __init__(self, spec: ConnectorSpec) -> None:
-        super().__init__(spec, read_options(DeltaSinkOptions, spec))
+        options = read_options(DeltaSinkOptions, spec)
+        super().__init__(spec, replace(options, path=typed_path(spec, options.path)))
 
     def table_of(self, options: DeltaSinkOptions) -> LakeTable:
         """Return the way to a table."""

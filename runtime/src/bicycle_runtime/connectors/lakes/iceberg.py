@@ -8,7 +8,7 @@ again on another one, where the rows could already be.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow
@@ -35,7 +35,7 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     in_microseconds,
 )
-from bicycle_runtime.connectors.settings import read_options, secret_option
+from bicycle_runtime.connectors.settings import read_options, secret_option, typed_path
 from bicycle_runtime.connectors.tables.reading import in_groups
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.secrets import Secret
@@ -71,7 +71,10 @@ class IcebergSink(LakeSink):
 
     def __init__(self, spec: ConnectorSpec) -> None:
         self._spec = spec
-        super().__init__(spec, read_options(IcebergSinkOptions, spec))
+        options = read_options(IcebergSinkOptions, spec)
+        super().__init__(
+            spec, replace(options, warehouse=typed_path(spec, options.warehouse, name="warehouse"))
+        )
 
     def table_of(self, options: IcebergSinkOptions) -> LakeTable:
         """Return the way to a table.
