@@ -1,4 +1,4 @@
-"""The pipeline of the README between a real broker and Parquet, killed again and again."""
+"""The pipeline of the README between a real broker and a lake, killed again and again."""
 
 import json
 import random
@@ -7,6 +7,7 @@ from collections import Counter
 
 import duckdb
 import pytest
+from deltalake import DeltaTable
 
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.home import Home
@@ -46,20 +47,28 @@ def clicks(kafka_broker, topic):
     return name, expected
 
 
-def rows_in(folder):
-    if not list(folder.rglob("*.parquet")):
-        return []
-    query = f"select window_start_ms, key, count from '{folder}/**/*.parquet' where key <> 'end'"
-    return duckdb.sql(query).fetchall()
+def rows_in(folder, kind):
+    """Return what DuckDB reads: of all files, or of those that the table names."""
+    if kind == "parquet":
+        if not list(folder.rglob("part-*.parquet")):
+            return []
+        table = duckdb.read_parquet(f"{folder}/**/*.parquet")
+    else:
+        if not DeltaTable.is_deltatable(str(folder)):
+            return []
+        table = duckdb.from_arrow(DeltaTable(str(folder)).to_pyarrow_table())
+    return table.filter("key <> 'end'").project("window_start_ms, key, count").fetchall()
 
 
-def test_what_duckdb_reads_is_exact_after_five_kills(kafka_broker, clicks, tmp_path):
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_what_duckdb_reads_is_exact_after_five_kills(kafka_broker, clicks, tmp_path, kind):
     name, expected = clicks
     lake = tmp_path / "lake"
     text = readme_pipeline()
     for before, after in (
         ("localhost:9092", kafka_broker.client_settings()["bootstrap.servers"]),
         ('topic = "clicks"', f'topic = "{name}"'),
+        ('kind = "delta"', f'kind = "{kind}"'),
         ('out_dir = "lake"', f'out_dir = "{lake}"'),
         ('max_age = "1m"', 'max_age = "100ms"'),
     ):
@@ -76,12 +85,12 @@ def test_what_duckdb_reads_is_exact_after_five_kills(kafka_broker, clicks, tmp_p
             life = site.start(faults=f"{fault}=kill", records_max=1_500)
             assert life.wait() == -signal.SIGKILL, life.stderr
         life = site.start(records_max=1_500)
-        until(lambda: len(rows_in(lake)) >= len(expected), lambda: f"all rows: {life.stderr}")
+        until(lambda: len(rows_in(lake, kind)) >= len(expected), lambda: f"all rows: {life.stderr}")
         site.stop(life)
     finally:
         site.kill_everything()
 
-    found = rows_in(lake)
+    found = rows_in(lake, kind)
     assert {(start, page): count for start, page, count in found} == expected
     assert len(found) == len(expected)
     assert sum(count for _, _, count in found) == MESSAGES

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.docs.pipeline_blocks import readme_pipeline
 from tests.unit.pipelines.test_problems import GOOD
 
 
@@ -110,3 +111,15 @@ def works_on(plan):
     lines = plan.splitlines()
     start = lines.index("works on:") + 1
     return [line for line in lines[start : start + 7] if line.startswith("  ")]
+
+
+def test_the_pipeline_of_the_readme_folds_messages_of_kafka_on_columns(shell, tmp_path):
+    (tmp_path / "minutes.toml").write_text(readme_pipeline())
+
+    done = shell.run("plan", str(tmp_path / "minutes.toml"))
+
+    assert done.exit_code == 0, done.output
+    assert "guarantee: exactly-once end to end" in done.output
+    assert [line for line in works_on(done.output) if line.endswith(": columns")] == [
+        f"  {uid}: columns" for uid in ("source", "time", "key", "window-combine", "window")
+    ]

@@ -245,6 +245,12 @@ def test_an_empty_file_lacks_its_source():
 
 
 PARQUET = GOOD.replace('kind = "file"\nout_dir = "out"', 'kind = "parquet"\nout_dir = "out"')
+FILE = 'kind = "file"\nout_dir = "out"'
+COLUMNS = 'columns = { key = "string" }'
+DELTA = GOOD.replace(FILE, f'kind = "delta"\nout_dir = "out"\n{COLUMNS}')
+ICEBERG = GOOD.replace(FILE, f'kind = "iceberg"\ncatalog = "c"\nwarehouse = "w"\n{COLUMNS}')
+HTTP = GOOD.replace(FILE, 'kind = "http"\nurl = "http://h"')
+CONSOLE = GOOD.replace(FILE, 'kind = "console"')
 POSTGRES = GOOD.replace(
     'kind = "file"\nout_dir = "out"',
     'kind = "postgres"\nurl = "postgresql://u@h/d"\ntable = "t"\ncolumns = { key = "string" }',
@@ -268,6 +274,14 @@ POSTGRES = GOOD.replace(
         (POSTGRES, 'password = "hunter2"', "sink.password is a secret; give where it is"),
         (POSTGRES, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
         (POSTGRES, 'delete_field = "gone"', "sink.keys must be set: delete_field deletes by key"),
+        (DELTA, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
+        (DELTA, 'partition_by = ["x"]', "sink.partition_by[0] is x, which is no column"),
+        (DELTA, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),
+        (ICEBERG, 'table = "clicks"', "sink.table is clicks; expected namespace.table"),
+        (ICEBERG, 'table = "a.b"\ncatalog_password = "hunter2"', "is a secret; give where it is"),
+        (HTTP, 'secret_headers = { Authorization = "hunter2" }', "is a secret; give where it is"),
+        (HTTP, 'body = "object"\nbatch_records = 2', "a body that is an object has one record"),
+        (CONSOLE, "rows = 3", "sink.rows is for the format table"),
         (KAFKA_SINK, 'properties = { "sasl.password" = "hunter2" }', "is a secret; give where"),
     ],
 )

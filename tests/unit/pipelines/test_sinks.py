@@ -101,3 +101,100 @@ def test_every_key_of_postgres_reaches_the_graph():
             "on_rewind": "publish_again",
         },
     )
+
+
+def test_every_key_of_delta_reaches_the_graph():
+    found = properties(
+        """
+        kind = "delta"
+        out_dir = "lake/clicks"
+        columns = { page = "string", count = "int" }
+        keys = ["page"]
+        partition_by = ["page"]
+        time_field = "at"
+        compression = "zstd"
+        max_rows = 10
+        max_bytes = 1000
+        max_age = "5m"
+        on_rewind = "publish_again"
+        """
+    )
+
+    assert found == (
+        "delta",
+        {
+            "path": "lake/clicks",
+            "mode": "upsert",
+            "keys": ["page"],
+            "columns": {"page": "str", "count": "int"},
+            "partition_by": ["page"],
+            "timestamp_field": "at",
+            "compression": "zstd",
+            "roll_rows": 10,
+            "roll_bytes": 1_000,
+            "roll_ms": 300_000,
+            "on_rewind": "publish_again",
+        },
+    )
+
+
+def test_every_key_of_iceberg_reaches_the_graph():
+    kind, found = properties(
+        """
+        kind = "iceberg"
+        catalog = "postgresql://lake@db/lake"
+        catalog_name = "main"
+        catalog_password = "file:/run/secret"
+        warehouse = "lake"
+        table = "shop.clicks"
+        columns = { page = "string" }
+        """
+    )
+
+    assert kind == "iceberg"
+    assert (found["catalog"], found["catalog_name"]) == ("postgresql://lake@db/lake", "main")
+    assert found["catalog_password"] == Secret.file("/run/secret").to_json()
+    assert (found["warehouse"], found["table"]) == ("lake", "shop.clicks")
+    assert found["columns"] == {"page": "str"}
+
+
+def test_every_key_of_http_reaches_the_graph():
+    found = properties(
+        """
+        kind = "http"
+        url = "https://api.example/clicks"
+        method = "PUT"
+        headers = { Accept = "application/json" }
+        secret_headers = { Authorization = "env:API_TOKEN" }
+        body = "keyed"
+        batch_records = 7
+        idempotent = true
+        on_refused = "fail"
+        timeout = "3s"
+        """
+    )
+
+    assert found == (
+        "http",
+        {
+            "url": "https://api.example/clicks",
+            "headers": {
+                "Accept": "application/json",
+                "Authorization": Secret.env("API_TOKEN").to_json(),
+            },
+            "body": "keyed",
+            "batch_records": 7,
+            "idempotent": True,
+            "on_refused": "fail",
+            "method": "PUT",
+            "request_timeout_ms": 3_000,
+        },
+    )
+
+
+def test_the_console_shows_lines_or_tables():
+    assert properties('kind = "console"') == ("console", {})
+    table = 'kind = "console"\nformat = "table"\nrows = 5\ncolumns = { page = "string" }'
+    assert properties(table) == (
+        "console", {"format": "table", "columns": {"page": "str"}, "rows": 5},
+    )  # fmt: skip

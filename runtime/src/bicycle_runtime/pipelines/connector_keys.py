@@ -24,9 +24,12 @@ __all__ = [
     "SOURCES",
     "CollectionSource",
     "ConsoleSink",
+    "DeltaSink",
     "FileSink",
     "FileSource",
     "GeneratorSource",
+    "HttpSink",
+    "IcebergSink",
     "KafkaSink",
     "KafkaSource",
     "ParquetSink",
@@ -211,6 +214,77 @@ class PostgresSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     ] = "fail"
 
 
+class _LakeTable(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What tables of lakes have in common."""
+
+    columns: Annotated[
+        dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
+    ]
+    keys: Annotated[
+        list[Text], describe("Columns that identify a row, which a record replaces; else it adds.")
+    ] = field(default_factory=list)
+    partition_by: Annotated[
+        list[Text], describe("Columns by which a table that is made is put into folders.")
+    ] = field(default_factory=list)
+    time_field: Annotated[
+        str | None, describe("Column that gets the event time, beside those of the fields.")
+    ] = None
+    max_rows: Annotated[Positive | None, describe("Rows are committed when so many wait.")] = None
+    max_bytes: Annotated[Positive | None, describe("They are committed at about this size.")] = None
+    max_age: Annotated[Duration | None, describe("They are committed so long after the first.")] = (
+        None
+    )
+    on_rewind: Annotated[
+        Literal["fail", "publish_again"],
+        describe("When an older epoch was restored than was written."),
+    ] = "fail"
+
+
+class DeltaSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of a Delta table, which is made where it is missing."""
+
+    out_dir: Annotated[Text, describe("Directory of the table, or a URL.")]
+    compression: Annotated[
+        Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")
+    ] = "snappy"
+
+
+class IcebergSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of an Iceberg table, which is made where it is missing."""
+
+    catalog: Annotated[
+        Text, describe("sqlite:////data/lake.db, or postgresql://user@host:port/database.")
+    ]
+    warehouse: Annotated[Text, describe("Directory or URL below which new tables lie.")]
+    table: Annotated[Text, describe("namespace.table.")]
+    catalog_name: Annotated[str | None, describe("Name within the database.")] = None
+    catalog_password: Annotated[str | None, describe("Where it is: env:NAME or file:PATH.")] = None
+
+
+class HttpSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Requests to a server, with records as JSON."""
+
+    url: Annotated[Text, describe("http://… or https://…, without a password.")]
+    method: Annotated[Literal["POST", "PUT"], describe("Method of the requests.")] = "POST"
+    headers: Annotated[dict[str, str], describe("More headers.")] = field(default_factory=dict)
+    secret_headers: Annotated[
+        dict[str, str], describe("Headers with secrets: env:NAME or file:PATH.")
+    ] = field(default_factory=dict)
+    body: Annotated[
+        Literal["array", "object", "keyed"],
+        describe("An array of records, one record, or an array of {key, record}."),
+    ] = "array"
+    batch_records: Annotated[Positive | None, describe("Records in a request, at most.")] = None
+    idempotent: Annotated[
+        bool, describe("The server drops a request whose Idempotency-Key it has seen.")
+    ] = False
+    on_refused: Annotated[
+        Literal["keep", "fail"],
+        describe("Keep a record that the server refuses beside the checkpoint, or end the job."),
+    ] = "keep"
+    timeout: Annotated[Duration | None, describe("How long an answer may take.")] = None
+
+
 class SocketSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Lines for every client of a TCP server."""
 
@@ -220,7 +294,13 @@ class SocketSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class ConsoleSink(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A line for each record on the console."""
+    """The console: a line for each record, or a table for each epoch."""
+
+    format: Annotated[Literal["lines", "table"], describe("How records are shown.")] = "lines"
+    columns: Annotated[
+        dict[str, ColumnWord] | None, describe("Types of the columns of a table.")
+    ] = None
+    rows: Annotated[Positive | None, describe("Rows of an epoch that a table shows.")] = None
 
 
 SOURCES: Mapping[str, type[Struct]] = {
@@ -232,6 +312,9 @@ SOURCES: Mapping[str, type[Struct]] = {
 }
 SINKS: Mapping[str, type[Struct]] = {
     "file": FileSink,
+    "delta": DeltaSink,
+    "http": HttpSink,
+    "iceberg": IcebergSink,
     "kafka": KafkaSink,
     "parquet": ParquetSink,
     "postgres": PostgresSink,

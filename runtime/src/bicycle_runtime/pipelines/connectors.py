@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from bicycle_runtime.pipelines.connector_keys import (
     CollectionSource,
     ConsoleSink,
+    DeltaSink,
     FileSink,
     FileSource,
     GeneratorSource,
+    HttpSink,
+    IcebergSink,
     KafkaSink,
     KafkaSource,
     ParquetSink,
@@ -25,7 +28,19 @@ from bicycle_sdk.connectors import SinkDescriptor, SourceDescriptor
 from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder, KafkaSourceBuilder
 from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.secrets import Secret
-from bicycle_sdk.sinks import Folders, by_date, by_field, parquet_sink, postgres_sink
+from bicycle_sdk.sinks import (
+    Folders,
+    IcebergCatalog,
+    Rolling,
+    by_date,
+    by_field,
+    console_table_sink,
+    delta_sink,
+    http_sink,
+    iceberg_sink,
+    parquet_sink,
+    postgres_sink,
+)
 
 __all__ = ["sink_of", "source_of"]
 
@@ -64,22 +79,9 @@ def sink_of(spec: Any, *, is_timed: bool) -> SinkDescriptor[Any]:
         spec: The keys.
         is_timed: Whether its records have an event time.
     """
-    match spec:
-        case FileSink():
-            return _file_sink(spec)
-        case KafkaSink():
-            return _kafka_sink(spec)
-        case ParquetSink():
-            return _parquet_sink(spec, is_timed=is_timed)
-        case PostgresSink():
-            return _postgres_sink(spec)
-        case SocketSink():
-            return connectors.socket_sink(
-                host=spec.host, port=spec.port, clients_max=spec.clients_max
-            )
-        case ConsoleSink():
-            return connectors.console_sink()
-    raise AssertionError(spec)
+    if isinstance(spec, ParquetSink):
+        return _parquet_sink(spec, is_timed=is_timed)
+    return _SINKS[type(spec)](spec)
 
 
 def _file_source(spec: FileSource, *, reads_time: bool) -> SourceDescriptor[Any]:
@@ -167,6 +169,46 @@ def _folders(spec: ParquetSink, *, is_timed: bool) -> Folders | None:
     return None
 
 
+def _lake_sink(spec: DeltaSink | IcebergSink) -> SinkDescriptor[Any]:
+    age_ms = None if spec.max_age is None else duration_ms(spec.max_age)
+    shared: dict[str, Any] = {
+        "keys": spec.keys,
+        "columns": _columns(spec.columns),
+        "partition_by": spec.partition_by,
+        "timestamp_field": spec.time_field,
+        "rolling": Rolling(rows=spec.max_rows, size_bytes=spec.max_bytes, age_ms=age_ms),
+        "on_rewind": spec.on_rewind,
+    }
+    if isinstance(spec, DeltaSink):
+        return delta_sink(spec.out_dir, compression=spec.compression, **shared)
+    password = None if spec.catalog_password is None else Secret.parse(spec.catalog_password)
+    catalog = IcebergCatalog(
+        address=spec.catalog, warehouse=spec.warehouse, password=password, name=spec.catalog_name
+    )
+    return iceberg_sink(catalog, spec.table, **shared)
+
+
+def _http_sink(spec: HttpSink) -> SinkDescriptor[Any]:
+    secrets = {name: Secret.parse(text) for name, text in spec.secret_headers.items()}
+    return http_sink(
+        spec.url,
+        headers={**spec.headers, **secrets} or None,
+        body=spec.body,
+        batch_records=spec.batch_records,
+        idempotent=spec.idempotent,
+        on_refused=spec.on_refused,
+        method=spec.method,
+        request_timeout_ms=None if spec.timeout is None else duration_ms(spec.timeout),
+    )
+
+
+def _console_sink(spec: ConsoleSink) -> SinkDescriptor[Any]:
+    if spec.format == "lines":
+        return connectors.console_sink()
+    columns = None if spec.columns is None else _columns(spec.columns)
+    return console_table_sink(columns=columns, rows=spec.rows)
+
+
 def _postgres_sink(spec: PostgresSink) -> SinkDescriptor[Any]:
     return postgres_sink(
         spec.url,
@@ -190,3 +232,19 @@ def _properties(given: Mapping[str, Scalar]) -> dict[str, Scalar | Secret]:
         name: Secret.parse(str(value)) if is_secret_property(name) else value
         for name, value in given.items()
     }
+
+
+def _socket_sink(spec: SocketSink) -> SinkDescriptor[Any]:
+    return connectors.socket_sink(host=spec.host, port=spec.port, clients_max=spec.clients_max)
+
+
+_SINKS: Mapping[type, Callable[[Any], SinkDescriptor[Any]]] = {
+    ConsoleSink: _console_sink,
+    DeltaSink: _lake_sink,
+    FileSink: _file_sink,
+    HttpSink: _http_sink,
+    IcebergSink: _lake_sink,
+    KafkaSink: _kafka_sink,
+    PostgresSink: _postgres_sink,
+    SocketSink: _socket_sink,
+}

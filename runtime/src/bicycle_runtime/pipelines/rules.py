@@ -8,6 +8,10 @@ from typing import Any
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
 from bicycle_runtime.pipelines.checking import Checks, label_of, likely
 from bicycle_runtime.pipelines.connector_keys import (
+    ConsoleSink,
+    DeltaSink,
+    HttpSink,
+    IcebergSink,
     KafkaSink,
     KafkaSource,
     ParquetSink,
@@ -156,6 +160,12 @@ def _sink(checks: Checks, spec: Any, path: KeyPath) -> None:
             _parquet(checks, spec, path)
         case PostgresSink():
             _postgres(checks, spec, path)
+        case DeltaSink() | IcebergSink():
+            _lake(checks, spec, path)
+        case HttpSink():
+            _http(checks, spec, path)
+        case ConsoleSink():
+            _console(checks, spec, path)
         case KafkaSink():
             _secrets(checks, spec.properties, (*path, "properties"))
 
@@ -185,18 +195,55 @@ def _parquet(checks: Checks, spec: ParquetSink, path: KeyPath) -> None:
         label = label_of((*path, "partition_format"))
         text = f"{label} is {date_format}; expected a format of dates such as %Y-%m-%d"
         checks.note((*path, "partition_format"), text)
+    _age(checks, spec, path)
+
+
+def _age(checks: Checks, spec: ParquetSink | DeltaSink | IcebergSink, path: KeyPath) -> None:
     if spec.max_age is not None and duration_ms(spec.max_age) < 1:
         label = label_of((*path, "max_age"))
         checks.note((*path, "max_age"), f"{label} is {spec.max_age}; expected 1ms or more")
 
 
+def _lake(checks: Checks, spec: DeltaSink | IcebergSink, path: KeyPath) -> None:
+    _age(checks, spec, path)
+    _known_columns(checks, spec, "keys", path)
+    _known_columns(checks, spec, "partition_by", path)
+    if not isinstance(spec, IcebergSink):
+        return
+    if spec.catalog_password is not None:
+        _secret(checks, spec.catalog_password, (*path, "catalog_password"))
+    if not all(spec.table.partition(".")):
+        label = label_of((*path, "table"))
+        checks.note((*path, "table"), f"{label} is {spec.table}; expected namespace.table")
+
+
+def _known_columns(checks: Checks, spec: Any, key: str, path: KeyPath) -> None:
+    for index, name in enumerate(getattr(spec, key)):
+        if name not in spec.columns:
+            label = label_of((*path, key, index))
+            checks.note((*path, key, index), f"{label} is {name}, which is no column")
+
+
+def _http(checks: Checks, spec: HttpSink, path: KeyPath) -> None:
+    for name, text in spec.secret_headers.items():
+        _secret(checks, text, (*path, "secret_headers", name))
+    if spec.body == "object" and spec.batch_records not in (None, 1):
+        label = label_of((*path, "batch_records"))
+        text = f"{label} is {spec.batch_records}; a body that is an object has one record"
+        checks.note((*path, "batch_records"), text)
+
+
+def _console(checks: Checks, spec: ConsoleSink, path: KeyPath) -> None:
+    for key in ("columns", "rows"):
+        if spec.format == "lines" and getattr(spec, key) is not None:
+            label = label_of((*path, key))
+            checks.note((*path, key), f"{label} is for the format table", at_key=True)
+
+
 def _postgres(checks: Checks, spec: PostgresSink, path: KeyPath) -> None:
     if spec.password is not None:
         _secret(checks, spec.password, (*path, "password"))
-    for index, key in enumerate(spec.keys):
-        if key not in spec.columns:
-            label = label_of((*path, "keys", index))
-            checks.note((*path, "keys", index), f"{label} is {key}, which is no column")
+    _known_columns(checks, spec, "keys", path)
     if spec.delete_field is not None and not spec.keys:
         label = label_of((*path, "keys"))
         checks.missing((*path, "keys"), f"{label} must be set: delete_field deletes by key")
