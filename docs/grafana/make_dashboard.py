@@ -23,6 +23,8 @@ PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
      (('sum by (phase) (rate(bicycle_epoch_phase_seconds_sum{job=~"$job"}[5m]))'
        ' / sum by (phase) (rate(bicycle_epoch_phase_seconds_count{job=~"$job"}[5m]))',
        "{{phase}}"),)),
+    ("Share of the time in epochs", "percentunit",
+     (('bicycle_job_load_ratio{job=~"$job"}', "{{job}}"),)),
     ("Busy share of operators", "percentunit",
      (('bicycle_operator_busy_ratio{job=~"$job"}', "{{job}} {{operator}}"),)),
     ("Time per record, 99 %", "s",
@@ -36,6 +38,8 @@ PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
      (('bicycle_operator_state_bytes{job=~"$job"}', "{{job}} {{operator}}"),)),
     ("Growth of the state", "Bps",
      (('bicycle_job_state_growth_bytes_per_second{job=~"$job"}', "{{job}}"),)),
+    ("Growth of the state by operator", "Bps",
+     (('bicycle_operator_state_growth_bytes_per_second{job=~"$job"}', "{{job}} {{operator}}"),)),
     ("Failed and late records", "ops",
      (('sum by (job) (rate(bicycle_operator_errors_total{job=~"$job"}[5m]))', "{{job}} failed"),
       ('sum by (job) (rate(bicycle_operator_late_total{job=~"$job"}[5m]))', "{{job}} late"))),

@@ -133,6 +133,9 @@ def test_charts_are_drawn_of_samples(opened, url):
     page.goto(f"{url}/metrics-explorer?job=clicks")
     page.wait_for_selector("[data-chart=lag_records][data-drawn] canvas")
     assert page.locator("section:has([data-chart=lag_bytes])").is_hidden()  # It tells none.
+    page.select_option("[name=operator]", "parse")
+    page.wait_for_selector("[data-chart=busy_share][data-drawn] canvas")
+    assert "Metrics of parse of clicks" in page.inner_text("main")
 
 
 def test_edges_of_the_drawing_and_the_first_page_tell_the_pace_of_now(opened, fleet, url):

@@ -25,7 +25,6 @@ STAND_ALONE = frozenset(
         "cli.dev_cluster",
         "cli.foreground",
         "cli.live",
-        "cli.log_reading",
         "cli.refusing",
         "cli.stream_files",
         "connectors.builtin",

@@ -1,5 +1,7 @@
 """Figures for Prometheus: every name of the table, histograms, and what users count."""
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -9,6 +11,7 @@ from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS
 from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.paces import Paces
 from tests.unit.service.fleets import known
 
 ENDS = {"histogram": ("_bucket", "_sum", "_count"), "summary": ("_sum", "_count")}
@@ -31,17 +34,18 @@ def full_job(name="job"):
     operators = {
         "f": OperatorStatus(
             records_in=3, busy_ms=500.0, busy_share=0.25, times=times(0.3, 3, 30), metrics=metrics,
-            skew=1.5, watermark_ms=500, state_bytes=70,
+            skew=1.5, watermark_ms=500, state_bytes=70, state_growth=1.5,
         ),
         "out": OperatorStatus(records_in=3, times=times(7), bytes_out=900),
     }  # fmt: skip
-    return known(
+    job = known(
         name, operators=operators, lags={"f": {"0": ShardLag(records=3, waiting_ms=20)}},
         lag_records=3, watermark_ms=500, updated_ms=500, silent_sources={"f": 400},
         silent_storage_ms=300, guarantee=GuaranteeStatus(guarantee="at-least-once", weakest="out"),
         state_growth=-2.5, epoch_times=times(20, 2_000), phase_times={"run": times(20, 1_900)},
         waiting={"out": WaitingOutput(records=1, bytes=11)},
     )  # fmt: skip
+    return replace(job, paces=Paces(load=0.5))
 
 
 def samples_of(*jobs):
@@ -79,6 +83,7 @@ def test_the_names_of_the_service_are_those_of_its_table():
     figures.count_request(200, 0.1)
     figures.count_spans("sent", 1)
     figures.note_disk(free_bytes=5, total_bytes=9)
+    figures.note_slots([{"master": "local", "total": 4, "used": 1, "waiting_jobs": 0}])
     text = figures.text(look_ms=1.0, subscriber_count=0, operation_count=0)
     found = {s.name for f in text_string_to_metric_families(text) for s in f.samples}
 

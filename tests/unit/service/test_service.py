@@ -312,10 +312,14 @@ def test_samples_keep_an_hour_and_seven_days_and_show_gaps(tmp_path):
     with control, samples:
         history = History(control, samples)
         for at_s in (*range(30_000, 34_000, 5), *range(34_500, 35_100, 5)):
-            row = ("job", {**values, "records_per_second": float(at_s % 300)})
+            own = {"map": [at_s, 0, 0, 0, 0.5, None, 7]}
+            row = ("job", {**values, "records_per_second": float(at_s % 300)}, own)
             last = history.note_samples([row], at_s=at_s)
         last.result()
         fine, coarse = history.samples("job"), history.samples("job", tier="5m")
+        map_fine = history.operator_samples("job", "map")
+        map_coarse = history.operator_samples("job", "map", tier="5m")
+        nobody = history.operator_samples("job", "nobody")
 
     at_s = fine["at_s"]
     assert (at_s[-1], at_s == sorted(at_s)) == (35_095, True)
@@ -325,6 +329,11 @@ def test_samples_keep_an_hour_and_seven_days_and_show_gaps(tmp_path):
     assert set(fine["lag_records"]) == {None}
     assert coarse["at_s"][1:3] == [30_300, 30_600]
     assert coarse["records_per_second"][1] == 147.5
+    assert map_fine["at_s"] == at_s
+    assert map_fine["records_in"][-1] == map_fine["at_s"][-1]
+    assert map_fine["records_in"][at_s.index(34_000)] is None
+    assert map_coarse["records_in"][1:3] == [30_300, 30_600]
+    assert (set(map_coarse["busy_share"]), nobody["at_s"]) == ({0.5}, [])
 
 
 def test_a_slow_reader_gets_one_change_that_has_everything():
@@ -381,8 +390,8 @@ def test_samples_of_all_jobs_are_sums_but_for_the_age_of_the_lag(tmp_path):
         blank = {"lag_bytes": None, "state_bytes": 0, "errors": 0, "late": 0}
         one = {"records_per_second": 1.5, "lag_records": 3, "lag_ms": 9, **blank}
         other = {"records_per_second": 2.0, "lag_records": None, "lag_ms": 4, **blank}
-        history.note_samples([("a", one), ("b", other)], at_s=1_000).result(10)
-        history.note_samples([("b", other)], at_s=1_005).result(10)
+        history.note_samples([("a", one, {}), ("b", other, {})], at_s=1_000).result(10)
+        history.note_samples([("b", other, {})], at_s=1_005).result(10)
 
         found = history.samples(None)
 

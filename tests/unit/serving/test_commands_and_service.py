@@ -119,6 +119,31 @@ def test_an_error_has_the_same_code_message_fix_and_exit_code(commands, words, e
     assert code
 
 
+def test_a_savepoint_is_looked_into_and_removed_by_both(commands):
+    inspected, removed = [], []
+    for way in (True, False):
+        made = commands.run("savepoint", "create", "job", "--name", "other", by_service=True)
+        assert made.exit_code == 0, made.output
+        words = ("savepoint", "inspect", "one", "--job", "job", "--verify")
+        found = json.loads(commands.run(*words, by_service=way).stdout)
+        assert found["checkpoint"].pop("age_ms") > 0
+        inspected.append(found)
+        words = ("savepoint", "delete", "other", "--job", "job")
+        removed.append(json.loads(commands.run(*words, by_service=way).stdout))
+        text = CliRunner().invoke(
+            main, ["savepoint", "inspect", "one", "--job", "job"],
+            env={"BICYCLE_HOME": str(commands.files),
+                 "BICYCLE_SERVICE": commands.served.url if way else ""},
+        )  # fmt: skip
+        assert "savepoint one in " in text.output
+    code, told = commands.both("savepoint", "inspect", "other", "--job", "job")
+
+    assert inspected[0] == inspected[1]
+    assert inspected[0]["is_verified"]
+    assert removed[0] == removed[1]
+    assert (bool(code), told["code"]) == (True, "BIC-1530")
+
+
 def test_a_dead_letter_is_revealed_by_both_and_the_service_notes_who_looked(commands):
     _, listed = commands.both("dlq", "list", "job")
     letter = listed["items"][0]["id"]

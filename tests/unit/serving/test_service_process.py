@@ -86,25 +86,49 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
         ("/savepoints", shapes.SavepointList), ("/samples", shapes.SamplesAnswer),
     ):  # fmt: skip
         msgspec.convert(served.get(f"/api/v1/jobs/job{path}"), shape)
+    operators = served.get("/api/v1/jobs/job")["status"]["operators"]
+    for operator in operators:
+        found = served.get(f"/api/v1/jobs/job/samples/{operator}?tier=5m")
+        msgspec.convert(found, shapes.OperatorSamples)
+    unknown = served.ask("GET", "/api/v1/jobs/job/samples/nobody")
     graph = served.get("/api/v1/jobs/job/graph")
     epochs = served.get("/api/v1/jobs/job/epochs?limit=1")
 
     saved = served.post("/api/v1/jobs/job/savepoints", {"name": "first"})
+    inspected = served.get("/api/v1/jobs/job/savepoints/first?verify=true")
     suspended = served.post("/api/v1/jobs/job/suspend", {"name": "last"})
     until(lambda: served.states("job")[-1] == "SUSPENDED", "the state")
     refused = served.ask("POST", "/api/v1/jobs/job/rescale", {"parallelism": 2})
+    page = served.ask("GET", "/jobs/job/savepoints")[2].decode()
+    question = served.ask("GET", "/jobs/job/actions/delete_savepoint?savepoint=first")[2].decode()
+    code, _headers, removal = served.ask("DELETE", "/api/v1/jobs/job/savepoints/first")
+    removed = served.get(f"/api/v1/operations/{json.loads(removal)['id']}?wait=60")
+    gone = [
+        served.ask(method, f"/api/v1/jobs/job/savepoints/{name}")[0]
+        for method in ("GET", "DELETE")
+        for name in ("first", "No%20Name")
+    ]
 
+    msgspec.convert(inspected, shapes.SavepointReport)
+    assert (inspected["name"], inspected["is_verified"]) == ("first", True)
+    assert inspected["checkpoint"]["epoch"] == inspected["epoch"] == saved["result"]["epoch"]
+    assert "actions/delete_savepoint?savepoint=last" in page
+    assert "cannot be brought back" in question
+    assert (code, removed["state"]) == (202, "done")
+    assert gone == [404, 422, 404, 422], gone
+    assert (bool(operators), unknown[0]) == (True, 400)
     assert [v["records_in"] for v in graph["vertices"] if v["is_sink"]] == [3]
     assert {e["source"] for e in graph["edges"]} <= {v["id"] for v in graph["vertices"]}
     assert len(epochs["items"]) == 1
     assert (saved["state"], saved["result"]["name"]) == ("done", "first")
     assert (suspended["state"], suspended["result"]["state"]) == ("done", "STOPPED")
     names = {each["name"] for each in served.get("/api/v1/jobs/job/savepoints")["items"]}
-    assert names == {"first", "last"}
+    assert names == {"last"}
     assert served.states("job")[-2:] == ["STOPPING", "SUSPENDED"]
     assert refused[0] == 409
     actions = [each["action"] for each in served.get("/api/v1/audit")["items"]]
-    assert actions == ["savepoint", "suspend", "POST"]  # The last one was refused.
+    assert actions[:3] == ["savepoint", "suspend", "POST"]  # That one was refused.
+    assert actions[3:] == ["delete_savepoint", "DELETE", "DELETE"]
 
 
 def test_the_death_of_a_job_is_shown_and_a_cancel_ends_one(served, light_job, tmp_path):

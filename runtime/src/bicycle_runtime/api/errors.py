@@ -91,6 +91,7 @@ _ANSWERS = {
     1520: 409,  # No epoch is sealed yet.
     1521: 404,
     1522: 404,  # The epoch was collected meanwhile.
+    1530: 404,
     1901: 409,  # The job runs.
     1902: 404,
     1930: 404,

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
+from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.service.metrics.metrics import MetricSample
 from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.plugins.store import UploadedPlugin
@@ -367,6 +368,21 @@ class SamplesAnswer(_Shape, frozen=True, kw_only=True):
     late: list[float | None]
 
 
+class OperatorSamples(_Shape, frozen=True, kw_only=True):
+    """Columns over time of one operator, the oldest first; counts are of the run, null is a gap."""
+
+    tier: str
+    step_s: int
+    at_s: list[int]
+    records_in: list[int | None]
+    records_out: list[int | None]
+    failed: list[int | None]
+    late: list[int | None]
+    busy_share: list[float | None]
+    record_p99_ms: list[float | None]
+    state_bytes: list[int | None]
+
+
 class EventList(_Shape, frozen=True, kw_only=True):
     """Events, the oldest first."""
 
@@ -433,6 +449,20 @@ class WorkerList(_Shape, frozen=True, kw_only=True):
     """The processes of the jobs that have not ended, those with most memory first."""
 
     items: list[Worker]
+
+
+class SavepointQuery(_Shape, frozen=True, kw_only=True):
+    """``verify`` reads every file and compares checksums."""
+
+    verify: bool = False
+
+
+class SavepointReport(Savepoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a savepoint says of itself, and the epoch in it."""
+
+    url: str
+    is_verified: bool
+    checkpoint: dict[str, Any]
 
 
 class LetterQuery(_Shape, frozen=True, kw_only=True):

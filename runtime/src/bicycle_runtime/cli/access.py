@@ -83,6 +83,12 @@ class JobAccess(Protocol):
     def savepoints(self, job: str | None) -> list[dict[str, Any]]:
         """Return the savepoints of a job, or of all."""
 
+    def savepoint(self, job: str, name: str, *, is_thorough: bool) -> dict[str, Any]:
+        """Return what is in a savepoint of a job; ``is_thorough`` compares checksums as well."""
+
+    def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
+        """Remove a savepoint of a job, and return where it was."""
+
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]
     ) -> Rescaled:  # fmt: skip
@@ -159,6 +165,19 @@ class LocalJobs:
 
         return [entry.to_json() for entry in known_savepoints(self._home, job)]
 
+    def savepoint(self, job: str, name: str, *, is_thorough: bool) -> dict[str, Any]:
+        # Slow to import, and needed for this alone.
+        from bicycle_runtime.jobs.savepoints.commands import savepoint_of, savepoint_report
+
+        storage = savepoint_of(self._home, job, name)
+        return savepoint_report(storage, is_thorough=is_thorough, now_ms=self._clock.now_ms())
+
+    def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
+        # Slow to import, and needed for this alone.
+        from bicycle_runtime.jobs.savepoints.commands import remove_savepoint
+
+        return remove_savepoint(self._home, job, name)
+
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]
     ) -> Rescaled:  # fmt: skip
@@ -234,6 +253,14 @@ class RemoteJobs:
         path = "/savepoints" if job is None else job_path(job, "savepoints")
         found: list[dict[str, Any]] = self._remote.get(path)["items"]
         return found
+
+    def savepoint(self, job: str, name: str, *, is_thorough: bool) -> dict[str, Any]:
+        path = job_path(job, "savepoints", name)
+        found: dict[str, Any] = self._remote.get(path, verify=str(is_thorough).lower())
+        return found
+
+    def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
+        return self._remote.removal(job_path(job, "savepoints", name))
 
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]

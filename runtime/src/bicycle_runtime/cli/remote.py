@@ -81,6 +81,15 @@ class Remote:
         body = json.dumps(facts or {}).encode()
         return self._over(self._asked("POST", path, body=body, kind=_JSON))
 
+    def removal(self, path: str) -> dict[str, Any]:
+        """Ask for the removal of what is at a path, and return the result when it is over.
+
+        Raises:
+            SERVICE_UNREACHABLE: see ``get``.
+            BicycleError: the service refuses, or the removal failed.
+        """
+        return self._over(self._asked("DELETE", path))
+
     def upload(self, *, wheel: Path, lock: Path | None) -> dict[str, Any]:
         """Send a wheel, and return what the service says of the plugin.
 

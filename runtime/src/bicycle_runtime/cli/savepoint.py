@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.quantities import parse_duration_ms
@@ -23,7 +24,6 @@ from bicycle_runtime.cli.rendering import (
 )
 
 if TYPE_CHECKING:
-    from bicycle_runtime.base.storage import Storage
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.layouts.savepoint import Savepoint
 
@@ -32,6 +32,8 @@ __all__ = ["savepoint_command", "savepoint_options"]
 _HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size", "files")
 _SPARE_COLUMNS = ("files", "records", "plugin")
 _TIMEOUT = "10m"
+
+_JOB_HELP = "URL is the name of a savepoint beside the checkpoints of this job."
 
 
 @click.group("savepoint", cls=CommandGroup, invoke_without_command=True)
@@ -143,12 +145,15 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
     "inspect",
     epilog=examples(
         "bicycle savepoint inspect savepoints/before-upgrade --verify",
+        "bicycle savepoint inspect before-upgrade --job wordcount",
     ),
 )
 @click.argument("url", shell_complete=savepoint_places)
+@click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)
 @click.option("--verify", is_flag=True, help="Read every file and compare checksums.")
+@service_options
 @answers
-def inspect_command(*, url: str, verify: bool, as_json: bool) -> None:
+def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -> None:
     """Show what is in a savepoint.
 
     That is who made it, offsets, operators and their sizes. `bicycle state` with the savepoint as
@@ -156,35 +161,35 @@ def inspect_command(*, url: str, verify: bool, as_json: bool) -> None:
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage import open_storage
-    from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
-    from bicycle_runtime.jobs.savepoints.commands import inspect_savepoint, plain_savepoint
+    from bicycle_runtime.jobs.checkpoints.reports import EpochReport
+    from bicycle_runtime.jobs.savepoints.commands import savepoint_report
+    from bicycle_runtime.layouts.savepoint import Savepoint
 
-    storage = open_storage(url)
-    savepoint = inspect_savepoint(storage, is_thorough=verify)
-    [report] = report_checkpoints(storage, now_ms=SystemClock().now_ms(), epoch=savepoint.epoch)
-    if as_json:
-        answer_json(
-            {
-                "url": storage.url,
-                **plain_savepoint(savepoint),
-                "is_verified": verify,
-                "checkpoint": report.to_json(),
-            }
-        )
+    if job is not None:
+        plain = reached_jobs().savepoint(job, url, is_thorough=verify)
     else:
-        lines = _savepoint_lines(savepoint, storage, is_verified=verify)
-        show_text("\n".join([*lines, *details(report)]))
+        now_ms = SystemClock().now_ms()
+        plain = savepoint_report(open_storage(url), is_thorough=verify, now_ms=now_ms)
+    if as_json:
+        answer_json(plain)
+    else:
+        savepoint = msgspec.convert(plain, Savepoint)
+        lines = _savepoint_lines(savepoint, str(plain["url"]), is_verified=verify)
+        show_text("\n".join([*lines, *details(msgspec.convert(plain["checkpoint"], EpochReport))]))
 
 
 @savepoint_command.command(
     "delete",
     epilog=examples(
         "bicycle savepoint delete savepoints/before-upgrade",
+        "bicycle savepoint delete before-upgrade --job wordcount",
     ),
 )
 @click.argument("url", shell_complete=savepoint_places)
+@click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)
+@service_options
 @answers
-def delete_command(*, url: str, as_json: bool) -> None:
+def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
     """Remove a savepoint, or what is left of an unfinished one.
 
     Nothing but a savepoint is removed; jobs that began with it have copies of their own.
@@ -193,12 +198,16 @@ def delete_command(*, url: str, as_json: bool) -> None:
     from bicycle_runtime.base.storage import open_storage
     from bicycle_runtime.recovery.savepoints import delete_savepoint
 
-    storage = open_storage(url)
-    delete_savepoint(storage)
-    if as_json:
-        answer_json({"url": storage.url})
+    if job is not None:
+        removed = reached_jobs().delete_savepoint(job, url)
     else:
-        click.echo(f"removed {storage.url}")
+        storage = open_storage(url)
+        delete_savepoint(storage)
+        removed = {"url": storage.url}
+    if as_json:
+        answer_json(removed)
+    else:
+        click.echo(f"removed {removed['url']}")
 
 
 @savepoint_command.command(
@@ -272,11 +281,11 @@ def _row(entry: SavepointEntry) -> tuple[str, ...]:
     )
 
 
-def _savepoint_lines(savepoint: Savepoint, storage: Storage, *, is_verified: bool) -> list[str]:
+def _savepoint_lines(savepoint: Savepoint, url: str, *, is_verified: bool) -> list[str]:
     plugin = f"{savepoint.plugin} {savepoint.plugin_version}".strip()
     whole = ", all of them whole" if is_verified else ""
     return [
-        f"savepoint {savepoint.name} in {storage.url}",
+        f"savepoint {savepoint.name} in {url}",
         f"  job          {savepoint.job}, plugin {plugin or 'unknown'}",
         f"  created      {_time(savepoint.created_ms)}",
         f"  size         {byte_text(savepoint.byte_count)} in {savepoint.file_count} files{whole}",

@@ -97,7 +97,8 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     ``busy_share`` is the share of the time of its tasks that was spent in it in the last epochs.
     ``record_p50_ms`` and ``record_p99_ms`` are bounds that half and 99 % of the records of this run
     did not exceed, each with the mean of its batch. ``state_bytes`` is the size of its sealed
-    state, of what was written for it that counts.
+    state, of what was written for it that counts; ``state_growth`` is in bytes per second, over the
+    last minute.
     """
 
     parallelism: int | None = None
@@ -109,6 +110,7 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     record_p50_ms: float | None = None
     record_p99_ms: float | None = None
     state_bytes: int = 0
+    state_growth: float | None = None
 
 
 class GuaranteeStatus(msgspec.Struct, kw_only=True):

@@ -86,11 +86,12 @@ def test_an_operator_in_tasks_that_took_no_time_has_no_share(timings):
 def test_growth_is_that_of_the_last_minute_and_may_be_negative(clock, timings):
     status = status_of()
     for size in (10_000_000, 0, 600, 1_200, 1_800, 300):
-        timings.take(status, stats_of(state_bytes=size))
+        timings.take(status, stats_of(state_bytes=size, operator_bytes={"f": 2 * size}))
         clock.advance(30_000)
     timings.show(status)
 
     assert status.state_growth == -15.0  # 1,200 to 300 within the last minute
+    assert status.operators["f"].state_growth == -30.0
 
 
 def test_the_size_of_an_operator_without_records_is_shown(timings):

@@ -10,7 +10,16 @@ from starlette.responses import Response
 from bicycle_runtime.api.routing import Call, Handler, answer_json
 from bicycle_runtime.service.operations.operations import Operation
 
-__all__ = ["accepted", "asking", "job_operations", "operation", "operations", "submit", "withdraw"]
+__all__ = [
+    "accepted",
+    "asking",
+    "delete_savepoint",
+    "job_operations",
+    "operation",
+    "operations",
+    "submit",
+    "withdraw",
+]
 
 
 def asking(kind: str) -> Handler:
@@ -22,13 +31,22 @@ def asking(kind: str) -> Handler:
     return ask
 
 
+async def delete_savepoint(call: Call) -> Response:
+    """Begin the removal of a savepoint."""
+    facts = {"name": str(call.request.path_params["savepoint"])}
+    return await _ask(call, "delete_savepoint", call.job, facts)
+
+
 async def submit(call: Call) -> Response:
     """Begin the start of a job."""
     return await _ask(call, "submit", None)
 
 
-async def _ask(call: Call, kind: str, job: str | None) -> Response:
-    facts: dict[str, Any] = {} if call.body is None else msgspec.to_builtins(call.body)
+async def _ask(
+    call: Call, kind: str, job: str | None, facts: dict[str, Any] | None = None
+) -> Response:
+    if facts is None:
+        facts = {} if call.body is None else msgspec.to_builtins(call.body)
     asked = await call.service.slow(
         call.service.operations.ask,
         kind,

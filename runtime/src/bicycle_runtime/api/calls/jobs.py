@@ -12,7 +12,11 @@ from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.api.shapes import JobMetrics
 from bicycle_runtime.api.streams import event_stream, log_stream
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
-from bicycle_runtime.jobs.savepoints.commands import known_savepoints
+from bicycle_runtime.jobs.savepoints.commands import (
+    known_savepoints,
+    savepoint_of,
+    savepoint_report,
+)
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.metrics.metrics import job_samples
@@ -23,8 +27,8 @@ from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 __all__ = [
     "all_savepoints", "config", "epochs", "events", "exceptions", "graph", "job", "job_metrics",
-    "jobs", "logs", "metrics", "samples", "savepoints", "state_changes", "status", "statuses",
-    "tasks",
+    "jobs", "logs", "metrics", "operator_samples", "samples", "savepoint", "savepoints",
+    "state_changes", "status", "statuses", "tasks",
 ]  # fmt: skip
 
 
@@ -106,6 +110,18 @@ async def savepoints(call: Call) -> Response:
     return answer_json({"items": [entry.to_json() for entry in found]})
 
 
+async def savepoint(call: Call) -> Response:
+    """Answer with what is in a savepoint."""
+    name, home = str(call.request.path_params["savepoint"]), call.service.home
+    now_ms, is_thorough = call.service.clock.now_ms(), call.query.verify
+
+    def report() -> dict[str, Any]:
+        storage = savepoint_of(home, call.job, name)
+        return savepoint_report(storage, is_thorough=is_thorough, now_ms=now_ms)
+
+    return answer_json(redacted(await call.service.slow(report)))
+
+
 async def all_savepoints(call: Call) -> Response:
     """Answer with the savepoints of all jobs."""
     found = await call.service.slow(known_savepoints, call.service.home, None)
@@ -138,13 +154,28 @@ async def logs(call: Call) -> Response:
 async def samples(call: Call) -> Response:
     """Answer with the samples of a job."""
     await call.service.known(call.job)
-    tier = call.query.tier
+    read, tier = call.service.history.samples, _tier(call)
+    return answer_json(await call.service.slow(read, call.job, tier=tier))
+
+
+async def operator_samples(call: Call) -> Response:
+    """Answer with the samples of one operator; one that the job does not have is refused."""
+    known = await call.service.known(call.job)
+    operator = str(call.request.path_params["operator"])
+    if operator not in known.status.operators:
+        names = ", ".join(known.status.operators) or "none yet"
+        problem, hint = "there is no such operator", f"the job has {names}"
+        raise ListQueryError(name="operator", found=operator, problem=problem, hint=hint)
+    read, tier = call.service.history.operator_samples, _tier(call)
+    return answer_json(await call.service.slow(read, call.job, operator, tier=tier))
+
+
+def _tier(call: Call) -> str:
+    tier: str = call.query.tier
     if tier not in TIERS:
         problem, hint = "there is no such tier", f"use one of {', '.join(TIERS)}"
         raise ListQueryError(name="tier", found=tier, problem=problem, hint=hint)
-    return answer_json(
-        await call.service.slow(call.service.history.samples, call.job, tier=tier)
-    )  # fmt: skip
+    return tier
 
 
 async def state_changes(call: Call) -> Response:

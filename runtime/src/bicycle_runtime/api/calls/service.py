@@ -59,6 +59,7 @@ async def metrics(call: Call) -> Response:
     service = call.service
     disk = await service.slow(shutil.disk_usage, service.home.path)
     service.figures.note_disk(free_bytes=disk.free, total_bytes=disk.total)
+    service.figures.note_slots(await service.slow(service.slots))
     own = service.figures.text(
         look_ms=service.watcher.look_ms,
         subscriber_count=service.fleet.subscriber_count,

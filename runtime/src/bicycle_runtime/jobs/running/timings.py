@@ -34,7 +34,8 @@ class Timings:
         self._clock = clock
         self._epochs_ms: deque[float] = deque(maxlen=_EPOCHS_MAX)
         self._busy: dict[str, tuple[float, float]] = {}
-        self._sizes: deque[tuple[float, int]] = deque()
+        self._size = _Growth()
+        self._sizes: dict[str, _Growth] = {}
 
     def take(self, status: JobStatus, stats: EpochStats) -> None:
         """Add an epoch."""
@@ -50,9 +51,11 @@ class Timings:
             self._busy[uid] = (
                 busy_ms * fading + counts.busy_ms, task_ms * fading + counts.task_ms
             )  # fmt: skip
+        now_s = self._clock.monotonic()
         for uid, byte_count in stats.operator_bytes.items():
             status.operators.setdefault(uid, OperatorStatus()).state_bytes = byte_count
-        self._take_size(stats.state_bytes)
+            self._sizes.setdefault(uid, _Growth()).take(now_s, byte_count)
+        self._size.take(now_s, stats.state_bytes)
 
     def show(self, status: JobStatus) -> None:
         """Put into the status what follows from what was added up."""
@@ -65,17 +68,33 @@ class Timings:
             operator.busy_share = round(min(busy_ms / task_ms, 1.0), 3) if task_ms else None
             operator.record_p50_ms = operator.times.quantile_ms(0.5)
             operator.record_p99_ms = operator.times.quantile_ms(0.99)
-        if len(self._sizes) > 1:
-            (began_s, before), (ended_s, now) = self._sizes[0], self._sizes[-1]
-            status.state_growth = round((now - before) / (ended_s - began_s), 1)
+        status.state_growth = self._size.per_second(status.state_growth)
+        for uid, growth in self._sizes.items():
+            operator = status.operators[uid]
+            operator.state_growth = growth.per_second(operator.state_growth)
 
-    def _take_size(self, byte_count: int) -> None:
-        now_s, sizes = self._clock.monotonic(), self._sizes
+
+class _Growth:
+    """A size over the last minute."""
+
+    def __init__(self) -> None:
+        self._sizes: deque[tuple[float, int]] = deque()
+
+    def take(self, now_s: float, byte_count: int) -> None:
+        """Add a size; of those that come close together the first is enough."""
+        sizes = self._sizes
         if sizes and now_s - sizes[-1][0] < _GROWTH_STEP_S:
             return
         sizes.append((now_s, byte_count))
         while len(sizes) > 2 and now_s - sizes[1][0] >= _GROWTH_WINDOW_S:
             sizes.popleft()
+
+    def per_second(self, former: float | None) -> float | None:
+        """Return the growth, or what was known before while two sizes are not there."""
+        if len(self._sizes) < 2:
+            return former
+        (began_s, before), (ended_s, now) = self._sizes[0], self._sizes[-1]
+        return round((now - before) / (ended_s - began_s), 1)
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -16,6 +16,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
+from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
@@ -32,16 +33,23 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.layouts.paths import SAVEPOINTS
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied
+from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,
     EPOCH_UNPUBLISHED,
     LeaseHeldError,
     SavepointFormatError,
+    SavepointMissingError,
     SavepointUnfinishedError,
 )
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import Lease, LeaseKeeper
-from bicycle_runtime.recovery.savepoints import read_savepoint, verify_savepoint, write_savepoint
+from bicycle_runtime.recovery.savepoints import (
+    delete_savepoint,
+    read_savepoint,
+    verify_savepoint,
+    write_savepoint,
+)
 
 __all__ = [
     "SavepointEntry",
@@ -51,8 +59,10 @@ __all__ = [
     "known_savepoints",
     "list_savepoints",
     "open_origin",
-    "plain_savepoint",
+    "remove_savepoint",
     "restore_savepoint",
+    "savepoint_of",
+    "savepoint_report",
 ]
 
 _BEAT_MS = 1_000
@@ -155,10 +165,52 @@ def known_savepoints(home: Home, job: str | None) -> list[SavepointEntry]:
     return [entry for url in urls for entry in list_savepoints(open_storage(url), is_job=True)]
 
 
-def plain_savepoint(savepoint: Savepoint) -> dict[str, Any]:
-    """Return what a savepoint says of itself as plain data."""
+def savepoint_of(home: Home, job: str, name: str) -> Storage:
+    """Return where a savepoint beside the checkpoints of a job lies, or would lie.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        SavepointMissingError: the job has no checkpoint directory.
+        BicycleError: that is no name.
+    """
+    require_savepoint_name(name)
+    checkpoint = job_status(home, job).checkpoint
+    if not checkpoint:
+        raise SavepointMissingError(url=f"{job}/{SAVEPOINTS}/{name}")
+    return folder_of(open_storage(checkpoint), f"{SAVEPOINTS}/{name}")
+
+
+def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dict[str, Any]:
+    """Return what is in a savepoint as plain data: what it says of itself, and its epoch.
+
+    Args:
+        storage: The savepoint.
+        is_thorough: Read every file and compare checksums, too.
+        now_ms: What its age is counted to.
+
+    Raises:
+        BicycleError: see ``inspect_savepoint``.
+    """
+    savepoint = inspect_savepoint(storage, is_thorough=is_thorough)
+    [report] = report_checkpoints(storage, now_ms=now_ms, epoch=savepoint.epoch)
     plain: dict[str, Any] = msgspec.to_builtins(savepoint)
-    return plain
+    more = {"is_verified": is_thorough, "checkpoint": report.to_json()}
+    return {"url": storage.url, **plain, **more}
+
+
+def remove_savepoint(home: Home, job: str, name: str) -> dict[str, Any]:
+    """Remove a savepoint beside the checkpoints of a job, or what is left of an unfinished one.
+
+    Returns:
+        Its ``url``.
+
+    Raises:
+        SavepointMissingError: there is neither; nothing was removed.
+        BicycleError: see ``savepoint_of``.
+    """
+    storage = savepoint_of(home, job, name)
+    delete_savepoint(storage)
+    return {"url": storage.url}
 
 
 def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoint:

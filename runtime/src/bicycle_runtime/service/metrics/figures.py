@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 __all__ = ["ServiceFigures"]
@@ -44,6 +47,15 @@ class ServiceFigures:
             "bicycle_service_operations", "Operations that are not over.", registry=self._registry
         )
 
+        self._slots = Gauge(
+            "bicycle_service_slots", "Slots of a Spark master.", ("master", "state"),
+            registry=self._registry,
+        )  # fmt: skip
+        self._waiting = Gauge(
+            "bicycle_service_waiting_jobs", "Jobs that wait for slots.", ("master",),
+            registry=self._registry,
+        )  # fmt: skip
+
     def count_request(self, code: int, seconds: float) -> None:
         """Count one answer."""
         self._requests.labels(str(code)).observe(seconds)
@@ -60,6 +72,16 @@ class ServiceFigures:
         """Take note of the disk that the home is on."""
         self._disk_free.set(free_bytes)
         self._disk.set(total_bytes)
+
+    def note_slots(self, masters: Iterable[Mapping[str, Any]]) -> None:
+        """Take note of the slots of all masters, as ``Service.slots`` gives them."""
+        self._slots.clear()
+        self._waiting.clear()
+        for each in masters:
+            if each["total"] is not None:
+                self._slots.labels(each["master"], "total").set(each["total"])
+            self._slots.labels(each["master"], "used").set(each["used"])
+            self._waiting.labels(each["master"]).set(each["waiting_jobs"])
 
     def text(self, *, look_ms: float, subscriber_count: int, operation_count: int) -> str:
         """Return the exposition, with what is so now."""

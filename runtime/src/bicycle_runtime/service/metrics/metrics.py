@@ -132,7 +132,15 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
     for state in State:
         labels = {**job, "state": state.value}
         yield "bicycle_job_state", labels, float(state.value == summary.state)
+    info = {
+        "owner": summary.owner,
+        "plugin": summary.plugin,
+        "plugin_version": summary.plugin_version,
+    }
+    yield "bicycle_job_info", {**job, **info}, 1.0
     yield "bicycle_job_restarts_total", job, status.restart_count
+    if known.paces.load is not None and summary.end_time is None:
+        yield "bicycle_job_load_ratio", job, round(known.paces.load, 3)
     yield "bicycle_job_records_per_second", job, summary.records_per_second
     yield "bicycle_job_records_total", job, status.record_count
     yield "bicycle_job_epochs_total", job, status.epoch_count
@@ -171,6 +179,8 @@ def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> It
     yield "bicycle_operator_late_total", labels, operator.late
     yield "bicycle_operator_busy_seconds_total", labels, operator.busy_ms / 1_000
     yield "bicycle_operator_state_bytes", labels, operator.state_bytes
+    if operator.state_growth is not None:
+        yield "bicycle_operator_state_growth_bytes_per_second", labels, operator.state_growth
     yield "pulse_state_size", labels, operator.state_bytes
     if operator.busy_share is not None:
         yield "bicycle_operator_busy_ratio", labels, operator.busy_share

@@ -30,7 +30,12 @@ from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.savepoints.commands import create_savepoint, known_savepoints
+from bicycle_runtime.jobs.savepoints.commands import (
+    create_savepoint,
+    known_savepoints,
+    remove_savepoint,
+    savepoint_of,
+)
 from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.upgrading.stop_and_go import (
@@ -38,6 +43,7 @@ from bicycle_runtime.jobs.upgrading.stop_and_go import (
     require_no_upgrade,
     upgrade_job,
 )
+from bicycle_runtime.recovery.errors import SavepointMissingError
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 from bicycle_runtime.service.plugins.store import (
     InstallFacts,
@@ -50,6 +56,7 @@ from bicycle_runtime.service.plugins.store import (
 
 __all__ = [
     "KINDS",
+    "DeleteSavepointFacts",
     "Kind",
     "NoFacts",
     "RemoveFacts",
@@ -75,6 +82,12 @@ class SavepointFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     name: str | None = None
     to: str | None = None
     timeout_ms: int = _SAVEPOINT_TIMEOUT_MS
+
+
+class DeleteSavepointFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """``name`` of a savepoint beside the checkpoints of the job."""
+
+    name: str
 
 
 class RescaleFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -221,6 +234,26 @@ def _found_savepoint(
         if entry.name == facts.name and entry.problem is None:
             return {name: value for name, value in entry.to_json().items() if name != "problem"}
     return None
+
+
+def _check_deletion(
+    where: Surroundings, job: str, facts: DeleteSavepointFacts, _now_ms: int
+) -> DeleteSavepointFacts:  # fmt: skip
+    storage = savepoint_of(where.home, job, facts.name)
+    if not storage.list(""):
+        raise SavepointMissingError(url=storage.url)
+    return facts
+
+
+def _delete_savepoint(where: Surroundings, job: str, facts: DeleteSavepointFacts) -> Result:
+    return remove_savepoint(where.home, job, facts.name)
+
+
+def _found_deletion(
+    where: Surroundings, job: str, facts: DeleteSavepointFacts, _asked_ms: int
+) -> Result | None:
+    storage = savepoint_of(where.home, job, facts.name)
+    return None if storage.list("") else {"url": storage.url}
 
 
 def _suspend(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
@@ -432,6 +465,10 @@ KINDS: Mapping[str, Kind] = {
     "cancel": Kind(facts=NoFacts, settle=_as_given, meet=_cancel, is_repeated=True),
     "savepoint": Kind(
         facts=SavepointFacts, settle=_name_savepoint, meet=_savepoint, find=_found_savepoint
+    ),
+    "delete_savepoint": Kind(
+        facts=DeleteSavepointFacts, settle=_check_deletion, meet=_delete_savepoint,
+        find=_found_deletion,
     ),
     "suspend": Kind(
         facts=SavepointFacts, settle=_name_savepoint, meet=_suspend, needs_running=True

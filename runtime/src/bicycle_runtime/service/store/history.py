@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +15,7 @@ from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.schema import TIERS
 
 __all__ = [
+    "OPERATOR_SAMPLED",
     "SAMPLED",
     "AuditEntry",
     "Event",
@@ -30,6 +31,14 @@ _EVENTS_MAX = 10_000  # Of one job; older ones go.
 SAMPLED = (
     "records_per_second", "lag_records", "lag_bytes", "lag_ms", "state_bytes", "errors", "late",
 )  # fmt: skip
+# Of an operator in a sample, in this order: counts of the run, and what is so now.
+OPERATOR_SAMPLED = (
+    "records_in", "records_out", "failed", "late", "busy_share", "record_p99_ms", "state_bytes",
+)  # fmt: skip
+_OPERATOR_SAMPLES = (
+    "SELECT at_s, operators FROM samples JOIN job_numbers ON number = job_number"
+    " WHERE job = ? AND tier = ? ORDER BY at_s"
+)
 _SAMPLES = (
     f"SELECT at_s, {', '.join(SAMPLED)} FROM samples JOIN job_numbers"
     " ON number = job_number WHERE job = ? AND tier = ? ORDER BY at_s"
@@ -38,6 +47,9 @@ _SUMS = (f"{'max' if name == 'lag_ms' else 'sum'}({name}) AS {name}" for name in
 _ALL_SAMPLES = (
     f"SELECT at_s, {', '.join(_SUMS)} FROM samples WHERE tier = ? GROUP BY at_s ORDER BY at_s"
 )
+
+
+Operators = Mapping[str, Sequence[Any]]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,16 +237,40 @@ class History:
         return self._rows(sql, (job, limit), StateChange)
 
     def note_samples(
-        self, jobs: Iterable[tuple[str, Mapping[str, Any]]], *, at_s: int
+        self, jobs: Iterable[tuple[str, Mapping[str, Any], Operators]], *, at_s: int
     ) -> Future[None]:
         """Keep a sample of each job, and every five minutes the mean of those since the last.
 
         Args:
-            jobs: Ids, and values by the names in ``SAMPLED``.
+            jobs: Ids, values by the names in ``SAMPLED``, and those of operators by uid, in the
+                order of ``OPERATOR_SAMPLED``; of these the last stands for five minutes.
             at_s: When, a multiple of 5 s since 1970.
         """
-        rows = [(job, *(values[name] for name in SAMPLED)) for job, values in jobs]
+        rows = [
+            (job, *(values[name] for name in SAMPLED), msgspec.msgpack.encode(operators))
+            for job, values, operators in jobs
+        ]
         return self._samples.write(_samples_writer(rows, at_s))
+
+    def operator_samples(self, job: str, operator: str, *, tier: str = "5s") -> dict[str, Any]:
+        """Return columns over time of one operator, the oldest first; None in a column is a gap.
+
+        Args:
+            job: The job's id.
+            operator: Its uid, as a status calls it; of an unknown one the columns are empty.
+            tier: A word of ``TIERS``.
+        """
+        number = TIERS[tier][0]
+        rows = self._samples.read(
+            lambda connection: connection.execute(_OPERATOR_SAMPLES, (job, number)).fetchall()
+        )
+        found = []
+        for row in rows:
+            operators = msgspec.msgpack.decode(row["operators"]) if row["operators"] else {}
+            if operator in operators:
+                values = dict(zip(OPERATOR_SAMPLED, operators[operator], strict=True))
+                found.append({"at_s": row["at_s"], **values})
+        return _columns(found, OPERATOR_SAMPLED, tier)
 
     def samples(self, job: str | None, *, tier: str = "5s") -> dict[str, Any]:
         """Return columns over time, the oldest first; None in a column is a gap.
@@ -243,27 +279,35 @@ class History:
             job: The job's id; None for the sums of all jobs, and of ``lag_ms`` the greatest.
             tier: A word of ``TIERS``: an hour in steps of 5 s, or 7 days in steps of 5 minutes.
         """
-        number, step_s, _ = TIERS[tier]
+        number = TIERS[tier][0]
         sql, values = (_ALL_SAMPLES, (number,)) if job is None else (_SAMPLES, (job, number))
         rows = self._samples.read(lambda connection: connection.execute(sql, values).fetchall())
-        columns: dict[str, list[Any]] = {name: [] for name in ("at_s", *SAMPLED)}
-        last_s: int | None = None
-        oldest_s = 0 if not rows else rows[-1]["at_s"] - step_s * TIERS[tier][2]
-        for row in rows:
-            if row["at_s"] <= oldest_s:
-                continue
-            if last_s is not None and row["at_s"] - last_s > 2 * step_s:
-                columns["at_s"].append(last_s + step_s)
-                for name in SAMPLED:
-                    columns[name].append(None)
-            for name, column in columns.items():
-                column.append(row[name])
-            last_s = row["at_s"]
-        return {"tier": tier, "step_s": step_s, **columns}
+        return _columns(rows, SAMPLED, tier)
 
     def _rows(self, sql: str, values: tuple[Any, ...], kind: type[Any]) -> list[Any]:
         rows = self._control.read(lambda connection: connection.execute(sql, values).fetchall())
         return [kind(**_plain(row)) for row in rows]
+
+
+def _columns(
+    rows: Sequence[Mapping[str, Any] | sqlite3.Row], names: Sequence[str], tier: str
+) -> dict[str, Any]:
+    """Return the columns of rows in the order of time, with a gap where some are missing."""
+    _number, step_s, count = TIERS[tier]
+    columns: dict[str, list[Any]] = {name: [] for name in ("at_s", *names)}
+    last_s: int | None = None
+    oldest_s = 0 if not rows else rows[-1]["at_s"] - step_s * count
+    for row in rows:
+        if row["at_s"] <= oldest_s:
+            continue
+        if last_s is not None and row["at_s"] - last_s > 2 * step_s:
+            columns["at_s"].append(last_s + step_s)
+            for name in names:
+                columns[name].append(None)
+        for name, column in columns.items():
+            column.append(row[name])
+        last_s = row["at_s"]
+    return {"tier": tier, "step_s": step_s, **columns}
 
 
 def _plain(row: sqlite3.Row) -> dict[str, Any]:
@@ -304,23 +348,23 @@ def _samples_writer(rows: list[tuple[Any, ...]], at_s: int) -> Callable[[sqlite3
     is_coarse = at_s // fine_s * fine_s % coarse_s == 0
 
     def work(connection: sqlite3.Connection) -> None:
-        for job, *values in rows:
+        for job, *values, operators in rows:
             connection.execute("INSERT OR IGNORE INTO job_numbers (job) VALUES (?)", (job,))
             [number] = connection.execute(
                 "SELECT number FROM job_numbers WHERE job = ?", (job,)
             ).fetchone()
             connection.execute(
-                f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, {names})"
-                f" VALUES (?, ?, ?, ?, {marks})",
-                (number, fine, at_s // fine_s % fine_count, at_s, *values),
+                f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, operators,"
+                f" {names}) VALUES (?, ?, ?, ?, ?, {marks})",
+                (number, fine, at_s // fine_s % fine_count, at_s, operators, *values),
             )
             if is_coarse:
                 slot = at_s // coarse_s % coarse_count
                 connection.execute(
-                    f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, {names})"
-                    f" SELECT ?, ?, ?, ?, {means} FROM samples"
+                    f"INSERT OR REPLACE INTO samples (job_number, tier, slot, at_s, operators,"
+                    f" {names}) SELECT ?, ?, ?, ?, ?, {means} FROM samples"
                     " WHERE job_number = ? AND tier = ? AND at_s > ? AND at_s <= ?",
-                    (number, coarse, slot, at_s, number, fine, at_s - coarse_s, at_s),
+                    (number, coarse, slot, at_s, operators, number, fine, at_s - coarse_s, at_s),
                 )
 
     return work

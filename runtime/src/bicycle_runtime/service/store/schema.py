@@ -73,6 +73,9 @@ HISTORY: tuple[str, ...] = (
     """
     ALTER TABLE samples ADD COLUMN lag_bytes INTEGER;
     """,
+    """
+    ALTER TABLE samples ADD COLUMN operators BLOB;
+    """,
 )
 
 

@@ -25,7 +25,13 @@ from bicycle_runtime.jobs.control.job_queries import lost_error
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, JobStatus, RestartNote, read_status
-from bicycle_runtime.service.store.history import SAMPLED, History, KnownRow, Noted
+from bicycle_runtime.service.store.history import (
+    OPERATOR_SAMPLED,
+    SAMPLED,
+    History,
+    KnownRow,
+    Noted,
+)
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets
 from bicycle_runtime.service.watching.deaths import Deaths
@@ -295,8 +301,18 @@ class Watcher:
         if at_s == self._sampled_s:
             return
         self._sampled_s = at_s
-        running = [job.summary for job in jobs if job.summary.end_time is None]
-        rows = [(s.job_id, {name: getattr(s, name) for name in SAMPLED}) for s in running]
+        running = [job for job in jobs if job.summary.end_time is None]
+        rows = [
+            (
+                job.summary.job_id,
+                {name: getattr(job.summary, name) for name in SAMPLED},
+                {
+                    uid: [getattr(operator, name) for name in OPERATOR_SAMPLED]
+                    for uid, operator in job.status.operators.items()
+                },
+            )
+            for job in running
+        ]
         if rows:
             self._history.note_samples(rows, at_s=at_s)
 

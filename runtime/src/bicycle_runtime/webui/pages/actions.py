@@ -21,7 +21,8 @@ from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
-    "ACTIONS", "REPLAY", "Action", "action_do", "action_page", "bulk_stop_do", "bulk_stop_page",
+    "ACTIONS", "REMOVE_SAVEPOINT", "REPLAY", "Action", "action_do", "action_page", "bulk_stop_do",
+    "bulk_stop_page",
 ]  # fmt: skip
 
 _BULK_MAX = 500
@@ -47,6 +48,8 @@ class Action:
     def fits(self, job: KnownJob) -> bool:
         """Whether it can be asked of a job now."""
         state = State(job.summary.state)
+        if self.kind == "delete_savepoint":
+            return True
         if self.needs_running:
             return state is State.RUNNING
         if self.kind == "cancel":
@@ -63,7 +66,14 @@ ACTIONS = (
     Action(kind="cancel", title="Cancel", is_destructive=True),
 )
 REPLAY = Action(kind="replay_letters", title="Replay", needs_running=True)
-_BY_KIND: Mapping[str, Action] = {action.kind: action for action in (*ACTIONS, REPLAY)}
+REMOVE_SAVEPOINT = Action(kind="delete_savepoint", title="Delete savepoint", is_destructive=True)
+_BY_KIND: Mapping[str, Action] = {
+    action.kind: action for action in (*ACTIONS, REPLAY, REMOVE_SAVEPOINT)
+}
+
+
+# Where what was asked for is seen.
+_TABS = {REPLAY.kind: "/dead-letters", REMOVE_SAVEPOINT.kind: "/savepoints"}
 
 
 async def action_page(site: Site, request: Request) -> Response:
@@ -73,8 +83,14 @@ async def action_page(site: Site, request: Request) -> Response:
     action = _BY_KIND.get(request.path_params["kind"])
     if job is None or action is None or not action.fits(job):
         return RedirectResponse(f"/jobs/{request.path_params['job']}", status_code=303)
-    letter = request.query_params.get("letter", "")
-    facts = {"job": job.summary, "status": job.status, "action": action, "letter": letter}
+    words = request.query_params
+    facts = {
+        "job": job.summary,
+        "status": job.status,
+        "action": action,
+        "letter": words.get("letter", ""),
+        "savepoint": words.get("savepoint", ""),
+    }
     return site.page(request, "action.html", facts)
 
 
@@ -90,8 +106,7 @@ async def action_do(site: Site, request: Request) -> Response:
         await _ask(site, request, kind, job=name, facts=facts)
     except BicycleError as error:
         return site.refusal(request, error, status=409)
-    tab = "/dead-letters" if kind == REPLAY.kind else ""
-    return RedirectResponse(f"/jobs/{name}{tab}", status_code=303)
+    return RedirectResponse(f"/jobs/{name}{_TABS.get(kind, '')}", status_code=303)
 
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:
@@ -134,7 +149,7 @@ def _can_stop(job: KnownJob) -> bool:
 def _facts(kind: str, form: FormData) -> dict[str, Any]:
     """Return what a form says. What makes no sense is left as it is: the service refuses it."""
     name, width = str(form.get("name", "")).strip(), str(form.get("parallelism", "")).strip()
-    if kind in ("savepoint", "suspend") and name:
+    if kind in ("savepoint", "suspend", REMOVE_SAVEPOINT.kind) and name:
         return {"name": name}
     if kind == "rescale":
         return {"parallelism": int(width) if width.isdecimal() else width}

@@ -27,18 +27,33 @@ _CHARTS = (
     ("Failed records since the start of a run", "errors", "count", "--series-2"),
     ("Late records since the start of a run", "late", "count", "--series-2"),
 )
+# The same of one operator.
+_OPERATOR_CHARTS = (
+    ("Records in since the start of a run", "records_in", "count", "--series-1"),
+    ("Records out since the start of a run", "records_out", "count", "--series-1"),
+    ("Busy share of the time of its tasks", "busy_share", "share", "--series-2"),
+    ("Time per record, 99 %", "record_p99_ms", "duration", "--series-2"),
+    ("State size", "state_bytes", "bytes", "--series-1"),
+    ("Failed records since the start of a run", "failed", "count", "--series-2"),
+    ("Late records since the start of a run", "late", "count", "--series-2"),
+)
 
 
 async def metrics_page(site: Site, request: Request) -> Response:
     """Return charts of one job, or of the sums of all."""
-    job, tier = _asked(request)
+    job, operator, tier = _asked(request)
     view = site.service.fleet.view
-    if job is not None and view.get(job) is None:
+    known = view.get(job) if job is not None else None
+    if job is not None and known is None:
         request.path_params["job"] = job
         return missing_job(site, request)
+    operators = [] if known is None else list(known.status.operators)
+    operator = operator if operator in operators else None
     facts = {
-        "charts": _CHARTS,
+        "charts": _CHARTS if operator is None else _OPERATOR_CHARTS,
         "chosen": job,
+        "operator": operator,
+        "operators": operators,
         "tier": tier,
         "names": sorted(known.summary.job_id for known in view.jobs),
     }
@@ -47,13 +62,18 @@ async def metrics_page(site: Site, request: Request) -> Response:
 
 async def metrics_live(site: Site, request: Request) -> Response:
     """Return the stream of samples; a new one comes every five seconds."""
-    job, tier = _asked(request)
+    job, operator, tier = _asked(request)
     history = site.service.history
     sampled: list[int] | None = None
 
+    def read() -> dict[str, Any]:
+        if job is None or operator is None:
+            return history.samples(job, tier=tier)
+        return history.operator_samples(job, operator, tier=tier)
+
     async def render(_change: Change | None) -> Iterable[Message]:
         nonlocal sampled
-        samples = await site.service.slow(lambda: history.samples(job, tier=tier))
+        samples = await site.service.slow(read)
         if samples["at_s"][-1:] == sampled:
             return []
         sampled = samples["at_s"][-1:]
@@ -88,6 +108,8 @@ async def _workers(site: Site) -> dict[str, Any]:
     return {"workers": found, "masters": await site.service.slow(site.service.slots)}
 
 
-def _asked(request: Request) -> tuple[str | None, str]:
-    tier = "5m" if request.query_params.get("tier") == "5m" else "5s"
-    return request.query_params.get("job") or None, tier
+def _asked(request: Request) -> tuple[str | None, str | None, str]:
+    """Return job, operator and tier."""
+    words = request.query_params
+    tier = "5m" if words.get("tier") == "5m" else "5s"
+    return words.get("job") or None, words.get("operator") or None, tier

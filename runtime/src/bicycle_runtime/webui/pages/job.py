@@ -175,6 +175,7 @@ TABS = (
         read=_epochs,
         mark=lambda job: (job.summary.start_time, job.summary.epoch),
     ),
+    # Operations make and remove them; a page is read again at each.
     Tab(name="savepoints", title="Savepoints", key="s", read=_savepoints, mark=_run),
     Tab(name="exceptions", title="Exceptions", key="x", read=_exceptions, mark=_failures),
     Tab(name="dead-letters", title="Dead letters", key="d", read=_letters, mark=_letter_marks),

@@ -22,7 +22,8 @@
     return last - first > 86400 ? text.slice(5, 16).replace("T", " ") : text.slice(11, last - first > 600 ? 16 : 19);
   };
   const duration = (ms) => (ms < 1000 ? `${+ms.toFixed(0)} ms` : ms < 120000 ? `${+(ms / 1000).toFixed(1)} s` : `${+(ms / 60000).toFixed(1)} min`);
-  const formats = { count, bytes, duration };
+  const share = (value) => `${+(value * 100).toFixed(0)} %`;
+  const formats = { count, bytes, duration, share };
 
   const options = (box) => ({
     width: box.clientWidth,
