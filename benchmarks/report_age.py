@@ -43,6 +43,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "rescale": _FILES,
     "restart": (_RUNTIME, _SDK),
     "restore": _EPOCHS,
+    "sinks": tuple(f"{_RUNTIME}/connectors/{room}" for room in ("http", "lakes", "tables")),
     "startup": (_RUNTIME, _SDK),
     "state-backends": _EPOCHS,
     "state-bases": _EPOCHS,
