@@ -44,7 +44,6 @@ STAND_ALONE = frozenset(
         "pipelines.expression_checks",
         "pipelines.field_types",
         "pipelines.joins",
-        "pipelines.lookup_files",
         "pipelines.named_functions",
         "pipelines.toml_places",
         "service.metrics.names",

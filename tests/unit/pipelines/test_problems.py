@@ -109,6 +109,10 @@ def test_good_pipelines_have_no_problems(text):
         (step("operator = 'map'\nfunction = 'json:x'"), "module 'json' has no 'x'"),
         (step("operator = 'fliter'"), "did you mean 'filter'?"),
         (step("function = 'reverse'"), "operator must be set"),
+        (step("operator = 'http_call'\nurl = 'ftp://h/x'"), "expected http:// or https://"),
+        (step("operator = 'http_call'\nurl = 'http://{a}/x'"), "with a host, and fields behind it"),
+        (step("operator = 'http_call'\nurl = 'http://h/{a b}'"), "fields are written {name}"),
+        (step("operator = 'http_call'\nurl = 'http://h'\ntimeout = 0"), "is 0; expected 1ms"),
     ],
 )  # fmt: skip
 def test_each_problem_is_told_in_its_words(text, message):

@@ -7,8 +7,11 @@ an id that follows from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
+
+import msgspec
 
 from bicycle_runtime.pipelines.aggregates import aggregate_of, result_names
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
@@ -17,6 +20,7 @@ from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
 from bicycle_runtime.pipelines.connector_keys import FileSource, KafkaSource
 from bicycle_runtime.pipelines.connectors import sink_of, source_of
 from bicycle_runtime.pipelines.edges import Input
+from bicycle_runtime.pipelines.http_calls import CallServer
 from bicycle_runtime.pipelines.joins import joined
 from bicycle_runtime.pipelines.lookup_files import LookupInFile
 from bicycle_runtime.pipelines.named_functions import (
@@ -283,6 +287,18 @@ class _Building:
     def _enrich(self, node: Node) -> Any:
         return self._set(self._input(node).process(LookupInFile(node.spec)), node)
 
+    def _http_call(self, node: Node) -> Any:
+        spec, rule, stream = node.spec, node.on_error, self._input(node)
+        again = None
+        if isinstance(rule, ErrorRule) and rule.retries:
+            backoff = timedelta(milliseconds=duration_ms(rule.backoff))
+            again = retry(rule.retries, backoff=backoff)
+            rule = msgspec.structs.replace(rule, retries=0)
+        call = stream.async_io_ordered if spec.ordered else stream.async_io_unordered
+        limit = timedelta(milliseconds=duration_ms(spec.timeout))
+        called = call(CallServer(spec), timeout=limit, capacity=spec.capacity, retry=again)
+        return self._set(called, replace(node, on_error=rule))
+
     # --- by key ------------------------------------------------------------------------------
 
     def _key_by(self, node: Node) -> Any:
@@ -374,6 +390,7 @@ _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
     "union": _Building._union,
     "split": _Building._split,
     "enrich": _Building._enrich,
+    "http_call": _Building._http_call,
     "key_by": _Building._key_by,
     "dedup": _Building._dedup,
     "count": _Building._count,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from bicycle_runtime.pipelines.values import (
     AggregateWord,
@@ -26,6 +26,7 @@ __all__ = [
     "Enrich",
     "Filter",
     "FlatMap",
+    "HttpCall",
     "Join",
     "KeyBy",
     "Map",
@@ -224,6 +225,30 @@ class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     ] = "left"
 
 
+class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Completes records by what a server answers, with many requests in flight.
+
+    An answer other than 2xx, no JSON, or none in time is the failure of the record.
+    """
+
+    url: Annotated[
+        Text, describe("Address; {field} behind the host stands for the value of a field.")
+    ]
+    method: Annotated[Literal["GET", "POST"], describe("POST sends the record as JSON.")] = "GET"
+    headers: Annotated[dict[str, str], describe("More headers.")] = field(default_factory=dict)
+    secret_headers: Annotated[
+        dict[str, str], describe("Headers with secrets: env:NAME or file:PATH.")
+    ] = field(default_factory=dict)
+    result: Annotated[
+        str | None, describe("Field that gets the answer; else its fields are added.")
+    ] = None
+    timeout: Annotated[Duration, describe("How long an answer may take, tries included.")] = "10s"
+    capacity: Annotated[
+        int, Meta(ge=1, le=10_000, description="Requests in flight of each subtask.")
+    ] = 100
+    ordered: Annotated[bool, describe("Whether records keep their order.")] = True
+
+
 class Process(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Calls a function class of an installed plugin; without more, the one of its name."""
 
@@ -251,6 +276,7 @@ OPERATORS: Mapping[str, type[Struct]] = {
     "split": Split,
     "dedup": Dedup,
     "enrich": Enrich,
+    "http_call": HttpCall,
     "process": Process,
     "rate_limit": RateLimit,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from typing import Any
 
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
@@ -18,9 +19,11 @@ from bicycle_runtime.pipelines.connector_keys import (
     PostgresSink,
 )
 from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.pipelines.http_calls import fields_in_url
 from bicycle_runtime.pipelines.operator_keys import (
     Filter,
     FlatMap,
+    HttpCall,
     Join,
     KeyBy,
     Map,
@@ -154,6 +157,23 @@ def _join(checks: Checks, spec: Join, path: KeyPath) -> None:
         checks.note((*path, "how"), text)
 
 
+def _http_call(checks: Checks, spec: HttpCall, path: KeyPath) -> None:
+    try:
+        fields_in_url(spec.url)
+    except ValueError as error:
+        checks.note((*path, "url"), f"{label_of((*path, 'url'))} is {spec.url}; {error}")
+    for name, text in spec.secret_headers.items():
+        _secret(checks, text, (*path, "secret_headers", name))
+    if duration_ms(spec.timeout) < 1:
+        label = label_of((*path, "timeout"))
+        checks.note((*path, "timeout"), f"{label} is {spec.timeout}; expected 1ms or more")
+    if find_spec("httpx") is None:
+        text = (
+            "http_call needs a library that is not installed: pip install 'bicycle-runtime[http]'"
+        )
+        checks.note(path, text)
+
+
 def _sink(checks: Checks, spec: Any, path: KeyPath) -> None:
     match spec:
         case ParquetSink():
@@ -272,6 +292,7 @@ _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "window": _window,
     "reduce": _reduce,
     "join": _join,
+    "http_call": _http_call,
     "sink": _sink,
     "source": _source,
 }
