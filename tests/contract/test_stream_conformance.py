@@ -7,7 +7,8 @@ from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamS
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
-SERVERS = {"kafka", "redis", "rediss"}  # Their suites are in the folders of the servers.
+# Their suites are in the folders of servers, and in tests/unit/streams.
+ELSEWHERE = {"kafka", "redis", "rediss", "ws", "wss"}
 
 
 class FileCase(StreamCase):
@@ -50,4 +51,4 @@ class TestStdioUnderLoad(StreamLoadSuite):
 
 def test_every_backend_has_its_suite():
     suites = (TestFile, TestStdio)
-    assert {suite.case_type.word for suite in suites} | SERVERS == set(connecting._BACKENDS)
+    assert {suite.case_type.word for suite in suites} | ELSEWHERE == set(connecting._BACKENDS)

@@ -52,7 +52,6 @@ STAND_ALONE = frozenset(
         "service.watching.deaths",
         "serving.rpc",
         "serving.server",
-        "streams.delivering",
         "streams.file.consuming",
         "streams.file.positions",
         "streams.kafka.consuming",

@@ -25,9 +25,11 @@ _BACKENDS = {
     "redis": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "rediss": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "stdio": "bicycle_runtime.streams.stdio:StdioStreamer",
+    "ws": "bicycle_runtime.streams.websocket:WebSocketStreamer",
+    "wss": "bicycle_runtime.streams.websocket:WebSocketStreamer",
 }
 # Library -> the extra of the runtime that brings it.
-_EXTRAS = {"redis": "redis"}
+_EXTRAS = {"redis": "redis", "websockets": "websocket"}
 
 
 def connect(

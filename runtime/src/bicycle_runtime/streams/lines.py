@@ -6,17 +6,20 @@ Standard input and output and sockets speak lines, and so do commands that show 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from typing import NamedTuple
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import (
+    LINE_NOT_TEXT,
     LINE_UNREADABLE,
     PAYLOAD_NOT_A_LINE,
     StreamError,
 )
-from bicycle_runtime.streams.messages import MessageHeader, Timestamp
+from bicycle_runtime.streams.messages import Message, MessageHeader, Timestamp
 
-__all__ = ["BROADCAST", "LineHead", "format_line", "line_payload", "parse_line"]
+__all__ = ["BROADCAST", "LineDecoder", "LineHead", "format_line", "line_payload", "parse_line"]
 
 BROADCAST = StreamKey("broadcast")
 _HEAD = re.compile(r"\[([^\]]+)\]")
@@ -82,6 +85,34 @@ def line_payload(payload: bytes, backend: str) -> str:
     if "\n" in text or "\r" in text:
         raise PAYLOAD_NOT_A_LINE(backend=backend, reason="it has an end of line in it")
     return text
+
+
+class LineDecoder:
+    """Makes messages of lines, and numbers those that have no sequence.
+
+    Args:
+        address: Where lines come from, for messages of errors.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._now_ms = SystemClock().now_ms
+        self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
+
+    def decode(self, line: bytes) -> Message | StreamError:
+        """Return the message of a line, or what is wrong with it."""
+        try:
+            head, payload = parse_line(line.decode(), self._address)
+        except UnicodeDecodeError as error:
+            return LINE_NOT_TEXT(address=self._address, reason=str(error))
+        except StreamError as error:
+            return error
+        key = BROADCAST if head.stream_key is None else head.stream_key
+        shard_id = head.shard_id or 0
+        sequence = self._sequences[key, shard_id] if head.sequence is None else head.sequence
+        self._sequences[key, shard_id] = sequence + 1
+        time_ms = self._now_ms() if head.timestamp_ms is None else head.timestamp_ms
+        return Message(key, shard_id, sequence, time_ms, payload.encode())
 
 
 def _number(text: str) -> int:

@@ -8,30 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import option
-from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
+from bicycle_runtime.streams.addresses import StreamerUri
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.delivering import Hub, HubConsumer, QueuedSender
 from bicycle_runtime.streams.errors import (
-    LINE_NOT_TEXT,
     STREAMER_IN_USE,
     ConnectionLostError,
     StreamEndedError,
-    StreamError,
 )
-from bicycle_runtime.streams.lines import BROADCAST, format_line, line_payload, parse_line
+from bicycle_runtime.streams.lines import LineDecoder, format_line, line_payload
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.standard_input import batches_of_lines
 
-__all__ = ["LineDecoder", "StdioOptions", "StdioStreamer"]
+__all__ = ["StdioOptions", "StdioStreamer"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,34 +38,6 @@ class StdioOptions(StreamerOptions):
     loopback: bool = option(
         False, doc="Whether what is sent also comes back to consumers of this streamer."
     )
-
-
-class LineDecoder:
-    """Makes messages of lines, and numbers those that have no sequence.
-
-    Args:
-        address: Where lines come from, for messages of errors.
-    """
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self._now_ms = SystemClock().now_ms
-        self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
-
-    def decode(self, line: bytes) -> Message | StreamError:
-        """Return the message of a line, or what is wrong with it."""
-        try:
-            head, payload = parse_line(line.decode(), self._address)
-        except UnicodeDecodeError as error:
-            return LINE_NOT_TEXT(address=self._address, reason=str(error))
-        except StreamError as error:
-            return error
-        key = BROADCAST if head.stream_key is None else head.stream_key
-        shard_id = head.shard_id or 0
-        sequence = self._sequences[key, shard_id] if head.sequence is None else head.sequence
-        self._sequences[key, shard_id] = sequence + 1
-        time_ms = self._now_ms() if head.timestamp_ms is None else head.timestamp_ms
-        return Message(key, shard_id, sequence, time_ms, payload.encode())
 
 
 class StdioStreamer(Streamer):

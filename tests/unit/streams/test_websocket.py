@@ -1,0 +1,223 @@
+"""WebSockets: the suite through a server that gives all to all, and feeds that break and stall."""
+
+import asyncio
+import base64
+import hashlib
+import threading
+
+import pytest
+from websockets.asyncio.server import serve
+
+from bicycle_runtime.streams import (
+    ConnectionLostError,
+    StreamConnectError,
+    StreamEndedError,
+    connect,
+)
+from bicycle_runtime.testing.streams import (
+    LosesConnections,
+    StreamCase,
+    StreamLoadSuite,
+    StreamSuite,
+)
+
+pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
+
+QUICK = {"pause_ms": 1, "pause_max_ms": 20}
+
+
+class WebSocketCase(StreamCase, LosesConnections):
+    """A server in a thread of its own, which gives what each client sends to all of them."""
+
+    word = "ws"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.loop = asyncio.new_event_loop()
+        self.is_stopping = asyncio.Event()
+        is_ready = threading.Event()
+        self.thread = threading.Thread(
+            target=self.loop.run_until_complete, args=(self.serve(is_ready),)
+        )
+        self.thread.start()
+        assert is_ready.wait(30)
+
+    async def serve(self, is_ready):
+        options = {"listen": True, "broadcast": True}
+        async with connect("ws://127.0.0.1:0", options) as streamer:
+            self.streamer = streamer
+            is_ready.set()
+            await self.is_stopping.wait()
+
+    @property
+    def uri(self):
+        return f"ws://127.0.0.1:{self.streamer.port}"
+
+    @property
+    def options(self):
+        return QUICK
+
+    def break_connections(self):
+        async def abort():
+            for peer in list(self.streamer.peers):
+                peer.transport.abort()
+
+        asyncio.run_coroutine_threadsafe(abort(), self.loop).result()
+
+    def close(self):
+        self.loop.call_soon_threadsafe(self.is_stopping.set)
+        self.thread.join()
+        self.loop.close()
+
+
+class TestWebSocket(StreamSuite):
+    case_type = WebSocketCase
+
+
+@pytest.mark.extended
+class TestWebSocketUnderLoad(StreamLoadSuite):
+    case_type = WebSocketCase
+
+
+def run(scenario):
+    async def whole():
+        async with asyncio.timeout(60):
+            return await scenario()
+
+    return asyncio.run(whole())
+
+
+def test_a_feed_that_breaks_is_resumed_behind_the_last_message():
+    """The other side is told where we were; messages that it skips are counted."""
+    told = []
+
+    async def feed(peer):
+        told.append(await peer.recv())
+        for number in ([1, 2], [3, 6])[min(len(told) - 1, 1)]:
+            await peer.send(f'{{"seq": {number}}}')
+        if len(told) == 1:
+            peer.transport.abort()
+        await peer.wait_closed()
+
+    async def scenario():
+        async with serve(feed, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            words = {"subscribe": "prices from {sequence}", "sequence_field": "seq", **QUICK}
+            async with connect(f"ws://127.0.0.1:{port}", words) as streamer:
+                consumer = await streamer.create_consumer("prices")
+                found = [(await consumer.next()).sequence for _ in range(2)]
+                while streamer.connection_count < 2 or len(found) < 4:
+                    found.append((await consumer.next()).sequence)
+                return found, streamer.gap_count
+
+    found, gap_count = run(scenario)
+
+    assert (found, gap_count) == ([1, 2, 3, 6], 2)
+    assert told == ["prices from -1", "prices from 2"]
+
+
+async def shake_hands_and_be_silent(reader, writer):
+    """Speak as little WebSocket as a server can, and answer no ping."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    [key] = [line.split(": ")[1] for line in head.split("\r\n") if "websocket-key" in line.lower()]
+    digest = hashlib.sha1(f"{key}258EAFA5-E914-47DA-95CA-C5AB0DC85B11".encode()).digest()
+    accept = base64.b64encode(digest).decode()
+    writer.write(
+        "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        f"Sec-WebSocket-Accept: {accept}\r\n\r\n".encode()
+    )
+    await reader.read()
+    writer.close()
+
+
+def test_a_side_that_answers_no_ping_is_left_for_a_new_connection():
+    async def scenario():
+        async with await asyncio.start_server(shake_hands_and_be_silent, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            words = {"ping_interval_ms": 10, "ping_timeout_ms": 20, **QUICK}
+            async with connect(f"ws://127.0.0.1:{port}", words) as streamer:
+                while streamer.connection_count < 3:
+                    await asyncio.sleep(0.005)
+
+    run(scenario)
+
+
+def test_pauses_grow_and_differ_and_end():
+    async def scenario():
+        pauses = []
+        async with serve(lambda peer: peer.wait_closed(), "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            words = {"pause_ms": 1, "pause_max_ms": 8, "retry_timeout_ms": 60}
+            async with connect(f"ws://127.0.0.1:{port}", words) as streamer:
+                uniform = streamer._random.uniform
+
+                def noted(low, high):
+                    pauses.append(uniform(low, high))
+                    return pauses[-1]
+
+                streamer._random.uniform = noted
+                consumer = await streamer.create_consumer("a")
+                producer = await streamer.create_producer("a")
+                server.close()
+                with pytest.raises(ConnectionLostError):
+                    await consumer.next()
+                sent = producer.send("x")
+                with pytest.raises(ConnectionLostError):
+                    await sent
+                with pytest.raises(ConnectionLostError):
+                    await producer.end()
+        return pauses
+
+    pauses = run(scenario)
+
+    assert len(pauses) > 5
+    assert all(0.5 <= pause <= 1.0 for pause in pauses)
+    assert len(set(pauses)) == len(pauses)
+
+
+def test_a_server_gives_what_is_sent_to_who_is_there():
+    async def scenario():
+        async with connect("ws://127.0.0.1:0", {"listen": True}) as server:
+            producer = await server.create_producer("a")
+            await producer.send("nobody hears it")
+            async with connect(f"ws://127.0.0.1:{server.port}", QUICK) as client:
+                heard = await client.create_consumer("a")
+                said = await server.create_consumer("b")
+                while not server.peers:
+                    await asyncio.sleep(0.001)
+                await producer.send("to all")
+                await (await client.create_producer("b")).send("to the server")
+                found = (await heard.next()).as_str(), (await said.next()).as_str()
+            with pytest.raises(StreamEndedError):
+                await heard._fetch(1)
+        return found
+
+    assert run(scenario) == ("to all", "to the server")
+
+
+def test_a_frame_of_bytes_goes_to_everybody():
+    async def feed(peer):
+        await peer.send(b"\xff\x00")
+        await peer.wait_closed()
+
+    async def scenario():
+        async with serve(feed, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with connect(f"ws://127.0.0.1:{port}") as streamer:
+                message = await (await streamer.create_consumer("a")).next()
+                return message.stream_key, message.payload
+
+    assert run(scenario) == ("broadcast", b"\xff\x00")
+
+
+@pytest.mark.parametrize(
+    ("uri", "options"),
+    [("ws://127.0.0.1:1", {}), ("ws://127.0.0.1:x", {"listen": True}), ("ws://999.1.1.1:1", {})],
+)
+def test_a_place_that_is_none_is_told(uri, options):
+    async def scenario():
+        async with connect(uri, options):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(StreamConnectError):
+        run(scenario)
