@@ -174,6 +174,22 @@ def test_a_server_that_is_away_holds_the_source_up_and_ends_a_task(server, tmp_p
     assert source.poll().has_input
 
 
+def test_a_key_that_is_no_stream_is_no_empty_one(server, tmp_path, caplog):
+    with server.client as client:
+        client.set("in", "a text")
+    source = source_of(server)
+    source.start(services_in(tmp_path, clock=SystemClock()), {}, {})
+
+    with caplog.at_level("WARNING"):
+        status = source.poll()
+
+    assert (status.is_reachable, status.is_finished) == (False, False)
+    assert [record.getMessage() for record in caplog.records] == ["streams_waiting"]
+    with server.client as client:
+        client.delete("in")
+    assert source.poll().is_reachable
+
+
 @pytest.fixture
 def sink(server, tmp_path):
     runs = []

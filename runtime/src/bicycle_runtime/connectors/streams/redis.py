@@ -173,8 +173,10 @@ class RedisInput:
     def _end_of(self, name: bytes) -> int | None:
         try:
             info = self._call("XINFO", "STREAM", name)
-        except ResponseError:
-            return None  # It does not exist.
+        except ResponseError as error:
+            if "no such key" in str(error):
+                return None
+            raise AwayError(f"{name.decode()}: {error}") from None  # A right, or another kind.
         last_id = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
         return sequence_of(last_id)[1] + 1
 

@@ -230,7 +230,7 @@ class KafkaConsumer(Consumer):
         if not self._shares:
             self._next[stream] = message.sequence + 1
             return
-        given = self._given[stream]
+        given = self._given.setdefault(stream, {})
         given[message.sequence] = True
         for sequence in list(given):
             if not given[sequence]:
