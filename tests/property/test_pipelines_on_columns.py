@@ -3,11 +3,14 @@
 import csv
 import json
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
@@ -187,6 +190,11 @@ ROWS = st.lists(
 )
 
 
+def at_of(row, kind):
+    at = row["at"] if isinstance(row["at"], int) else 3_000
+    return at if kind is int else datetime.fromtimestamp(at / 1_000, UTC)
+
+
 def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumbling", key="t"):
     """Return the rows of results, and how many records were folded on columns."""
     with tempfile.TemporaryDirectory() as folder:
@@ -196,6 +204,9 @@ def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumb
                 writer = csv.DictWriter(out, ["at", "n", "t"])
                 writer.writeheader()
                 writer.writerows(rows)
+            elif notation == "parquet":
+                columns = {name: [row[name] for row in rows] for name in ("at", "n", "t")}
+                parquet.write_table(pyarrow.table(columns), path)
             else:
                 out.writelines(f"{json.dumps(row)}\n" for row in rows)
         text = PIPELINE.format(
@@ -211,16 +222,19 @@ def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumb
             return sorted(map(repr, harness.results("sink"))), folded
 
 
-@SETTINGS
+@settings(SETTINGS, max_examples=examples(30))
 @given(
     rows=ROWS,
-    notation=st.sampled_from(["jsonl", "csv"]),
+    notation=st.sampled_from(["jsonl", "csv", "parquet"]),
+    kind=st.sampled_from([int, datetime]),
     typed=st.sampled_from([("", ""), ("", TYPES), (STEPS, TYPES)]),
     window=st.sampled_from(["tumbling", "sliding", "session"]),
     key=st.sampled_from(["t", "n"]),
 )
-def test_a_pipeline_gives_the_same_both_ways(rows, notation, typed, window, key):
+def test_a_pipeline_gives_the_same_both_ways(rows, notation, kind, typed, window, key):
     given = {"notation": notation, "steps": typed[0], "fields": typed[1], "window": window}
+    if notation == "parquet":  # A column has one type.
+        rows = [{**row, "at": at_of(row, kind), "n": float(n)} for n, row in enumerate(rows)]
     columns, records = (outcome(rows, called=each, key=key, **given) for each in (False, True))
 
     assert columns[0] == records[0]
@@ -235,6 +249,8 @@ def test_a_pipeline_gives_the_same_both_ways(rows, notation, typed, window, key)
         ("jsonl", STEPS, TYPES),
         ("csv", "", TYPES),
         ("csv", STEPS, TYPES),
+        ("parquet", "", ""),
+        ("parquet", STEPS, TYPES),
     ],
 )
 def test_a_pipeline_without_functions_is_folded_on_columns(notation, steps, fields):

@@ -213,7 +213,7 @@ class _Building:
     def _reads_time(self, source: Node) -> bool:
         """Tell whether a source takes event times from its records itself.
 
-        Lines that go nowhere but to the operator of time need not: so it is told on columns.
+        Those that go nowhere but to the operator of time need not: so it is told on columns.
         """
         if not isinstance(source.spec, FileSource):
             return False
@@ -222,8 +222,7 @@ class _Building:
             for node in self._pipeline.nodes
             if any(each.node == source.id for each in node.inputs)
         ]
-        has_lines = source.spec.format in ("jsonl", "csv")
-        return not has_lines or any(node.operator != "time" for node in behind)
+        return any(node.operator != "time" for node in behind)
 
     # --- record by record --------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ _TYPES: Mapping[FieldType, Any] = {
     "int": int,
     "float": float,
     "bool": bool,
-    "timestamp": str | int,
+    "timestamp": Any,  # See _AsType: no type of msgspec is both a text and a time.
     "json": Any,
 }
 
@@ -62,7 +62,7 @@ _KINDS: Mapping[FieldType, frozenset[type]] = {
     "int": frozenset({int}),
     "float": frozenset({float}),
     "bool": frozenset({bool}),
-    "timestamp": frozenset({str, int}),
+    "timestamp": frozenset({str, int, datetime}),
 }
 
 
@@ -335,6 +335,8 @@ class _AsType:
         self.word = word
 
     def __call__(self, value: Any) -> Any:
+        if self.word == "timestamp" and type(value) not in _KINDS["timestamp"]:
+            raise TypeError(f"expected a time, got {type(value).__name__}")
         return msgspec.convert(value, _TYPES[self.word], strict=False)
 
 
@@ -344,10 +346,11 @@ class TypedRecord(HasExpression):
     A number may come as text, as in CSV. What does not fit is a bad record.
     """
 
-    __slots__ = ("_kind", "fields")
+    __slots__ = ("_kind", "_times", "fields")
 
     def __init__(self, fields: Mapping[str, FieldType]) -> None:
         self.fields = dict(fields)
+        self._times = [name for name, word in fields.items() if word == "timestamp"]
         self._kind: Any = None
 
     def __reduce__(self) -> Any:
@@ -360,6 +363,8 @@ class TypedRecord(HasExpression):
             made: Any = TypedDict
             self._kind = made("Record", types)
         found = msgspec.convert(record, self._kind, strict=False)
+        for name in self._times:
+            _AsType("timestamp")(found[name])
         return {name: found[name] for name in self.fields}
 
     def expression(self) -> Expression:

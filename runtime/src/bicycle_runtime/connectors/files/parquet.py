@@ -15,6 +15,8 @@ from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.connectors.files.reader import located
 from bicycle_runtime.connectors.rows import columns_for, records_of
 from bicycle_runtime.contract import Slice, SourceBatch
+from bicycle_runtime.operators.columnar.records import DictRecords
+from bicycle_runtime.records.rows import is_open_mapping
 
 __all__ = ["ParquetReader"]
 
@@ -38,6 +40,7 @@ class ParquetReader:
         self._record_type, self._timestamp_field = self._settings
         self._columns = columns_for(self._record_type)
         self._open: OrderedDict[str, _Rows] = OrderedDict()
+        self._gives_dicts = False
 
     def __getstate__(self) -> tuple[Any, str]:
         """Travel without open files."""
@@ -67,6 +70,12 @@ class ParquetReader:
         finally:
             self._put_away(part.shard, rows, is_kept=is_done)
 
+    def give_fields(self) -> bool:
+        """Give rows as ``FieldRecords`` from now on; tell whether their type allows it."""
+        # Event times that the source itself takes from rows are read out of these.
+        self._gives_dicts = not self._timestamp_field and is_open_mapping(self._record_type)
+        return self._gives_dicts
+
     def close(self) -> None:
         """Close the files that are kept open."""
         while self._open:
@@ -91,6 +100,8 @@ class ParquetReader:
 
     def _batch(self, rows: list[dict[str, Any]], *, first: int) -> SourceBatch:
         end = first + len(rows)
+        if self._gives_dicts:
+            return SourceBatch(values=DictRecords(rows), offsets=range(first, end), next_offset=end)
         return records_of(
             rows,
             self._record_type,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
 from typing import Any, Protocol
 
 from bicycle_runtime.operators.columnar.arrays import numpy
@@ -25,6 +26,7 @@ __all__ = ["Columns", "ComputedColumns", "HasExpression", "evaluate", "has_expre
 
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
+_TIMES = frozenset({datetime, date})
 _INT_MAX = (1 << 63) - 1
 _EXACT_MAX = 1 << 53  # ints up to here are floats
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
@@ -208,9 +210,12 @@ def _converted(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     found = evaluate(value, columns)
     if found.kinds <= kinds:
         return found
-    if function is None:
+    if function is None or not found.kinds <= _PLAIN | _TIMES:
         raise Refused
-    return _by_items(function, [found], columns.count)
+    try:
+        return Vector(columns.count, list(map(function, found.each())))
+    except Exception as error:  # Which record failed is found out one by one.
+        raise Refused from error
 
 
 def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
