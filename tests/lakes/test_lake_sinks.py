@@ -118,6 +118,14 @@ def test_the_event_time_and_the_payload_are_columns_where_records_have_none(delt
     assert (row["event_time"].timestamp(), row["payload"]) == (0.005, '{"ms":5}')
 
 
+def test_a_long_epoch_is_staged_in_one_file_however_few_rows_are_committed(lake):
+    run = lake.start(**PLAIN)
+    numbers = range(10_000)
+    [file] = run.stage(5, [[of(number, "a") for number in numbers]])
+
+    assert file.record_count == len(numbers)
+
+
 def test_small_epochs_are_one_commit(lake):
     run = lake.start(roll_rows=1_000, roll_ms=86_400_000, **PLAIN)
     for number in range(40):

@@ -1,4 +1,4 @@
-"""One job on Spark with all sinks of tables; its worker and its driver are killed, in turn."""
+"""One job on Spark from a table to all sinks of tables; workers and driver are killed in turn."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ TABLES = whole(
     from dataclasses import dataclass
 
     from bicycle_sdk import StreamEnvironment, bicycle_plugin
+    from bicycle_sdk.sources import postgres_source
     from bicycle_sdk.sinks import (
         IcebergCatalog, Rolling, by_field, delta_sink, iceberg_sink, parquet_sink, postgres_sink,
     )
@@ -41,19 +42,14 @@ TABLES = whole(
         database: str
 
 
-    def payment_of(line: str) -> Payment:
-        number, user = line.split(",")
-        return Payment(int(number), user, int(number) * 7)
-
-
     def same(payment: Payment) -> Payment:
         return payment
 
 
     @bicycle_plugin(name="tables", version="1.0")
     def job(env: StreamEnvironment, params: Params) -> None:
-        payments = env.read_text(params.input).map(payment_of).uid("payments")
-        payments = payments.rebalance()
+        rows = postgres_source(params.database, "incoming", "id", type=Payment)
+        payments = env.add_source(rows).uid("incoming").map(same).uid("payments")
         soon, out = Rolling(rows=300), params.output
         parquet = parquet_sink(f"{out}/parquet", folders=by_field("user"), roll_rows=20)
         payments.sink_to(parquet).uid("parquet")
@@ -84,8 +80,12 @@ def test_a_job_whose_driver_and_workers_are_killed_writes_all_tables_exactly(
     site.params["database"] = server.url
     install(site.plugins, TABLES)
     site.output.mkdir()
-    lines = [f"{number},user {number % USERS}" for number in range(COUNT)]
-    (site.input / "in.txt").write_text("".join(f"{line}\n" for line in lines))
+    server.query('create table incoming (id bigint primary key, "user" text, cents int)')
+    server.query(
+        "insert into incoming select n, 'user ' || n %% %s, n * 7 from generate_series(0, %s) n",
+        USERS,
+        COUNT - 1,
+    )
     words = ("--max-records-per-epoch", "250", "--parallelism", "2")
     for kill in KILLS:
         life = site.run(*words, faults=f"operator@2=kill,{kill}")

@@ -38,6 +38,7 @@ from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.reading import HeldReader
 from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
+from bicycle_runtime.connectors.tables.writer import TableWriterFactory
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -49,6 +50,7 @@ from bicycle_sdk.errors import BicycleError
 __all__ = ["LakeOptions", "LakeSink"]
 
 _NUMBER = "__number"
+_STAGED_MAX = 1 << 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,6 +141,10 @@ class LakeSink(InterruptiblePublication, ChecksBeforeStart, HeldTableSink):
         is_again = self._check_history(found, state)
         is_same = goes_on(state, self._place) and not is_again
         self._run = state["run"] if is_same else new_run()
+
+    def writer(self) -> TableWriterFactory:
+        """Return the factory of writers; a commit reads staged files, so they may be long."""
+        return replace(super().writer(), roll_rows=_STAGED_MAX, roll_bytes=_STAGED_MAX)
 
     def facts(self) -> dict[str, Any]:
         """Return what a commit needs: run, place and table, and by which keys."""
