@@ -70,6 +70,14 @@ class JobFolder:
         """Held while the status is written."""
         return self.path / "lock"
 
+    def turn_path(self, supervisor_pid: int) -> Path:
+        """What tells a driver that was started ahead, by its supervisor, that its turn has come."""
+        return self.path / f"turn-{supervisor_pid}"
+
+    def ready_path(self, supervisor_pid: int) -> Path:
+        """What such a driver leaves when it waits for its turn."""
+        return self.path / f"ready-{supervisor_pid}"
+
     def status(self) -> JobStatus | None:
         """Return the status as it was last written."""
         return read_status(self.status_path)

@@ -46,11 +46,29 @@ def running(site, **version):
     return first
 
 
-def upgrade(site, digest, *, token="t", options=SHORT, start=None, **more):
+def upgrade(site, digest, *, token="t", options=SHORT, start=None, prepare=None, **more):
     return upgrade_job(
         site.home, "job", site.request(digest, **more), options, token=token, clock=SystemClock(),
-        start=start or site.start,
+        start=start or site.start, prepare=prepare,
     )  # fmt: skip
+
+
+class Ahead:
+    """A start that was prepared; ``told`` is what became of it, and what the job did then."""
+
+    def __init__(self, site):
+        self.site, self.told = site, []
+
+    def wait(self):
+        self.told.append(("wait", self.site.status.state))
+        return True
+
+    def start(self, request):
+        self.told.append(("start", self.site.status.state))
+        return self.site.start(request)
+
+    def drop(self):
+        self.told.append(("drop", self.site.status.state))
 
 
 def counted(site, count):
@@ -77,6 +95,36 @@ def test_a_job_goes_on_with_another_version_where_it_stopped(site):
     assert report["plugin_version"] == "2.0"
     assert report["savepoint"].endswith("/upgrade-t")
     require_no_upgrade(site.home, "job")
+
+
+def test_what_takes_long_is_done_before_the_former_version_stops(site):
+    running(site)
+    ahead = Ahead(site)
+
+    upgrade(site, site.install("2.0"), prepare=lambda: ahead)
+
+    assert ahead.told == [
+        ("wait", JobState.RUNNING), ("start", JobState.STOPPED), ("drop", JobState.RUNNING),
+    ]  # fmt: skip
+    assert site.status.plugin_version == "2.0"
+
+
+@pytest.mark.extended
+def test_on_the_way_back_what_was_prepared_is_ended_before_the_former_version_starts(site):
+    running(site)
+    ahead, broken = Ahead(site), site.install("6.6", body="raise ValueError(line)")
+
+    def feed(request):
+        status = site.start(request)
+        site.feed("eve")
+        return status
+
+    ahead.start = feed
+    with raises(UPGRADE_FAILED):
+        upgrade(site, broken, prepare=lambda: ahead)
+
+    assert [word for word, _ in ahead.told] == ["wait", "drop"]
+    assert site.status.plugin_version == "1.0"
 
 
 @pytest.mark.extended

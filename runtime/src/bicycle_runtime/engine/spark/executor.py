@@ -143,6 +143,18 @@ class SparkExecutor:
             importlib.import_module("pyspark")
             importlib.import_module(WORKER_MODULE)
 
+    def warm(self) -> None:
+        """Start Java and connect to it, long before there is a job; again does nothing.
+
+        Raises:
+            SparkStartError: Spark does not come up.
+        """
+        self.boot()
+        if self._context is None:
+            assert self._starting is not None
+            self._java = self._starting.wait()
+            self._context = self._connect(self._java)
+
     def ship(self, shipment: Shipment) -> None:
         """Set what workers need of the plugin; before ``start``."""
         self._shipment = shipment
@@ -154,12 +166,8 @@ class SparkExecutor:
             SparkStartError: Spark does not come up, or a cluster has no executor for the job.
             HANDSHAKE_FAILED: plugin, driver and a host of the cluster do not fit together.
         """
-        self.boot()
-        assert self._starting is not None
-        is_first = self._context is None
-        if is_first:
-            self._java = self._starting.wait()
-            self._context = self._connect(self._java)
+        self.warm()
+        is_first = self._image is None
         self._parallelisms = image.plan.level_parallelism
         with self._spark_errors(self._epoch):
             if is_first or self._sent != self._shipment:

@@ -8,12 +8,20 @@ runs is the supervisor, and below that the driver (``running.submission``).
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
+from collections.abc import Callable
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
-from bicycle_runtime.base.processes import SIGNAL_BASE, how_it_ended, start_detached
+from bicycle_runtime.base.processes import (
+    SIGNAL_BASE,
+    how_it_ended,
+    kill_all,
+    start_detached,
+    start_ticks,
+)
 from bicycle_runtime.jobs.control.job_queries import is_supervised
 from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
@@ -22,13 +30,14 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["submit"]
+__all__ = ["PreparedStart", "submit"]
 
 _POLL_S = 0.05
 _WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
 _FIRST_EPOCH_POLL_COUNT_MAX = 1_200  # one minute: functions may be slow
 _LOG_TAIL_LINES = 20
 _SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
+Begin = Callable[[JobFolder], "subprocess.Popen[bytes]"]
 
 
 def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
@@ -53,6 +62,67 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         DRIVER_ENDED: the process ended without a word.
         BicycleError: whatever made the job fail while it started, or in its first epoch.
     """
+
+    def begin(folder: JobFolder) -> subprocess.Popen[bytes]:
+        return start_detached(
+            _SUPERVISOR, str(home.path), folder.id, log_path=folder.log_path, python=python
+        )
+
+    return _submit(request, home, begin)
+
+
+class PreparedStart:
+    """A driver that was started ahead of its turn, beside one that runs: Spark has come up already.
+
+    Args:
+        folder: That of the job, whose master and settings do not change.
+        home: Where it is.
+        python: Interpreter of the process.
+    """
+
+    def __init__(self, folder: JobFolder, home: Home, *, python: str) -> None:
+        self._folder, self._home, self._python = folder, home, python
+        own = f"{os.getpid()}:{start_ticks(os.getpid())}"
+        self._process = start_detached(
+            _SUPERVISOR, str(home.path), folder.id, own, log_path=folder.log_path, python=python
+        )
+        self._turn = folder.turn_path(self._process.pid)
+        self._ready = folder.ready_path(self._process.pid)
+        self._is_taken = False
+
+    def wait(self) -> bool:
+        """Wait until Spark has come up; False when it does not."""
+        for _ in range(_WAIT_POLL_COUNT_MAX):
+            if self._ready.exists():
+                return True
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(_POLL_S)
+                return False
+        return False
+
+    def start(self, request: JobRequest) -> JobStatus:
+        """Start a job as ``submit`` does, in the process that waits when it is still there."""
+        if self._process.poll() is not None:
+            return submit(request, self._home, python=self._python)
+
+        def begin(_folder: JobFolder) -> subprocess.Popen[bytes]:
+            self._is_taken = True
+            self._turn.touch()
+            return self._process
+
+        return _submit(request, self._home, begin)
+
+    def drop(self) -> None:
+        """End the process, unless a job was started in it."""
+        if self._is_taken:
+            return
+        if self._process.poll() is None:
+            kill_all(self._process.pid)
+            self._process.wait()
+        self._ready.unlink(missing_ok=True)
+
+
+def _submit(request: JobRequest, home: Home, begin: Begin) -> JobStatus:
     home.prepare()
     place = place_job(request.options, home, clock=SystemClock(), source=system_random())
     folder = place.folder
@@ -67,9 +137,7 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         folder.write_request(_with_name(request, place.job))
         with contextlib.suppress(FileNotFoundError):
             folder.status_path.unlink()
-    process = start_detached(
-        _SUPERVISOR, str(home.path), folder.id, log_path=folder.log_path, python=python
-    )
+    process = begin(folder)
     try:
         return _wait_until_running(process, folder)
     except BicycleError:

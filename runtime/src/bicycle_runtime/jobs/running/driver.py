@@ -30,7 +30,7 @@ from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.error_reports import foreign_error, java_error
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["run_job"]
+__all__ = ["WarmExecutor", "run_job"]
 
 
 def run_job(
@@ -80,9 +80,45 @@ def run_job(
         raise
 
 
+class WarmExecutor:
+    """Spark that runs before its job: for the first start of it; later ones get a Spark each.
+
+    Args:
+        request: A job with the same master and settings.
+        home: Where its folder is.
+        services: Clock, and where workers print.
+    """
+
+    def __init__(self, request: JobRequest, home: Home, services: DoorServices) -> None:
+        place = place_job(request.options, home, clock=services.clock, source=services.source)
+        self._errors = services.worker_log
+        self._first: SparkExecutor | None = _spark_executor(
+            request, home, place, errors=self._errors
+        )
+
+    def warm(self) -> None:
+        """Start Spark, and wait until it has come up.
+
+        Raises:
+            SparkStartError: it does not.
+        """
+        assert self._first is not None
+        self._first.warm()
+
+    def stop(self) -> None:
+        """End it, unless a job has taken it."""
+        if self._first is not None:
+            self._first.stop()
+
+    def __call__(self, request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
+        """Return what runs the tasks of one start of the job."""
+        found, self._first = self._first, None
+        return found or _spark_executor(request, home, place, errors=self._errors)
+
+
 def _spark_executor(
     request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
-) -> DriverExecutor:
+) -> SparkExecutor:
     """Return Spark for one start of a job; what its workers print goes to ``errors``."""
     return SparkExecutor(
         master_of(request),

@@ -4,26 +4,35 @@ A job that was ended in the middle may have sealed records that nobody sees yet;
 them in a part that is still open. A driver without a supervisor closes it: it takes the job over,
 reads nothing, publishes what is sealed, and ends. No Java is needed for that.
 
-Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER [SUPERVISOR START]``.
+A driver may be started ahead of its turn, while another version of the job still runs: it starts
+Spark, and waits until the process that started it says so, or is gone.
+
+Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER``, and of a supervisor with
+``SUPERVISOR START [STARTER]``.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+import threading
 from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, tell_end
-from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.jobs.running.driver import run_job
+from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.driver import WarmExecutor, run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["main"]
+
+_TURN_POLL_S = 0.02
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +41,8 @@ def main(arguments: list[str]) -> int:
     Args:
         arguments: The home, the name of the job's folder; of the supervisor the process id and
             start time with a colon between; the number of the start, 0 for the first. Without the
-            last two, what is sealed is published, and nothing is run.
+            last two, what is sealed is published, and nothing is run. One more, written like the
+            supervisor, is who started it ahead of its turn.
 
     Returns:
         0 when the job ended well, or all is published, 1 when it failed; the status file says why.
@@ -58,11 +68,45 @@ def main(arguments: list[str]) -> int:
             only_settles=only_settles,
         )
         try:
+            if len(arguments) > 4:
+                starter = _process(arguments[4])
+                return _run_in_turn(request, home, services, folder=folder, starter=starter)
             run_job(request, home, services, folder=folder)
         except BicycleError as error:
             tell_end(error, sys.stderr, as_json=request.logs_json)
             return 1
     return 0
+
+
+def _run_in_turn(
+    request: JobRequest, home: Home, services: DoorServices, *, folder: JobFolder,
+    starter: tuple[int, int],
+) -> int:  # fmt: skip
+    """Start Spark, wait for the turn, and run what the folder asks for then."""
+    executor = WarmExecutor(request, home, services)
+    try:
+        executor.warm()
+        if _is_turn(folder, services, starter):
+            run_job(folder.read_request(), home, services, folder=folder, new_executor=executor)
+    finally:
+        executor.stop()
+    return 0
+
+
+def _is_turn(folder: JobFolder, services: DoorServices, starter: tuple[int, int]) -> bool:
+    """Wait for the turn; False when nobody is there any more who could tell."""
+    turn, ready = (path(services.supervisor[0]) for path in (folder.turn_path, folder.ready_path))
+    pause = threading.Event()
+    ready.touch()
+    try:
+        while not turn.exists():
+            if services.stop.is_set or not is_alive(*starter):
+                return False
+            pause.wait(_TURN_POLL_S)
+    finally:
+        for path in (turn, ready):
+            path.unlink(missing_ok=True)
+    return True
 
 
 def _process(text: str) -> tuple[int, int]:

@@ -5,7 +5,7 @@ memory, a crash in a library) is started again as the job's restart strategy say
 the last sealed epoch. When this process itself dies, the driver goes on; nobody starts it again
 then, which its status tells.
 
-Run as ``python -m bicycle_runtime.jobs.supervision.supervisor HOME JOB``.
+Run as ``python -m bicycle_runtime.jobs.supervision.supervisor HOME JOB [STARTER]``.
 """
 
 from __future__ import annotations
@@ -181,7 +181,8 @@ def main(arguments: list[str]) -> int:
     """Be the supervisor of a job.
 
     Args:
-        arguments: The home, the name of the job's folder.
+        arguments: The home, the name of the job's folder; process id and start time, with a colon
+            between, of who starts the first driver ahead of its turn.
 
     Returns:
         The exit code of the last driver.
@@ -193,7 +194,8 @@ def main(arguments: list[str]) -> int:
     own = f"{os.getpid()}:{start_ticks(os.getpid())}"
 
     def start(number: int) -> DriverProcess:
-        words = [sys.executable, "-m", _DRIVER_MODULE, *arguments[:2], own, str(number)]
+        ahead = arguments[2:] if number == 0 else []
+        words = [sys.executable, "-m", _DRIVER_MODULE, *arguments[:2], own, str(number), *ahead]
         return subprocess.Popen(words, stdin=subprocess.DEVNULL)
 
     supervisor = Supervisor(

@@ -13,7 +13,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 
@@ -41,6 +41,8 @@ from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
+    "Prepare",
+    "Prepared",
     "Start",
     "UpgradeOptions",
     "former_request",
@@ -56,6 +58,22 @@ _POLL_S = 0.1
 _SAVEPOINT_TIMEOUT_MS = 3_600_000
 Step = Literal["save", "stop", "start", "watch", "back"]
 Start = Callable[[JobRequest], JobStatus]
+
+
+class Prepared(Protocol):
+    """A start that needs little more than its turn."""
+
+    def wait(self) -> bool:
+        """Wait until it is ready; False when it never will be."""
+
+    def start(self, request: JobRequest) -> JobStatus:
+        """Start a job, as ``Start`` does."""
+
+    def drop(self) -> None:
+        """End what nobody needs any more; one that was started goes on."""
+
+
+Prepare = Callable[[], Prepared]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,13 +130,14 @@ def former_request(home: Home, job: str) -> JobRequest | None:
 
 def upgrade_job(
     home: Home, job: str, wanted: JobRequest, options: UpgradeOptions, *, token: str, clock: Clock,
-    start: Start,
+    start: Start, prepare: Prepare | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Let a running job go on with another version of its plugin.
 
     1. Plan: the version against the last epoch; one that does not fit changes nothing.
     2. Save: a savepoint, while the job runs.
-    3. Stop: the former version seals and publishes a last epoch.
+    3. Stop: the former version seals and publishes a last epoch, once what takes long of the
+       start of the new one is done.
     4. Start: the new one goes on behind it.
     5. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
        goes on behind what the new one has sealed.
@@ -131,6 +150,7 @@ def upgrade_job(
         token: Tells this upgrade from others. With the one that was noted it goes on.
         clock: Measures how long is waited.
         start: Starts a job and waits until it runs, as ``submit`` does.
+        prepare: Begins such a start beside the job that runs; None: all of it falls into the gap.
 
     Returns:
         ``changes`` of the plan, ``plugin_version``, ``epoch`` (the last of the former version),
@@ -158,7 +178,11 @@ def upgrade_job(
         # 1. Plan: the version against the last epoch; one that does not fit changes nothing.
         note = _planned(home, job, wanted, token=token)
         _write(home, job, note)
-    return _Upgrade(home, job, note, options, clock=clock, start=start).run()
+    upgrade = _Upgrade(home, job, note, options, clock=clock, start=start, prepare=prepare)
+    try:
+        return upgrade.run()
+    finally:
+        upgrade.drop()
 
 
 class _Upgrade:
@@ -166,8 +190,10 @@ class _Upgrade:
 
     def __init__(
         self, home: Home, job: str, note: _Note, options: UpgradeOptions, *, clock: Clock,
-        start: Start,
+        start: Start, prepare: Prepare | None,
     ) -> None:  # fmt: skip
+        self._prepare = prepare
+        self._ahead: Prepared | None = None
         self._home = home
         self._job = job
         self._note = note
@@ -216,7 +242,11 @@ class _Upgrade:
     def _go_on(self) -> None:
         note = self._note
         if note.step == "stop":
-            # 3. Stop: the former version seals and publishes a last epoch.
+            # 3. Stop: the former version seals and publishes a last epoch, once what takes long of
+            #    the start of the new one is done.
+            if self._prepare is not None:
+                self._ahead = self._prepare()
+                self._ahead.wait()
             note.epoch = stop_job(self._home, self._job).epoch
             self._to("start")
         if note.step == "start":
@@ -229,10 +259,17 @@ class _Upgrade:
 
     def _begin(self, request: JobRequest) -> None:
         """Start a job, or wait for the start that a killed process has begun."""
+        start = self._start if self._ahead is None else self._ahead.start
         try:
-            self._start(request)
+            start(request)
         except JobRunningError:
             self._until(lambda status: status.has_begun or status.state.is_final)
+
+    def drop(self) -> None:
+        """End what was started ahead and is not needed."""
+        if self._ahead is not None:
+            self._ahead.drop()
+            self._ahead = None
 
     def _watch(self) -> None:
         deadline = self._clock.monotonic() + self._options.watch_ms / 1_000
@@ -265,6 +302,7 @@ class _Upgrade:
 
     def _go_back(self) -> None:
         """End the new version, if it still runs, and let the former one go on."""
+        self.drop()
         note = self._note
         cause = note.error or {}
         why = f"{cause.get('code')} {cause.get('message')}"

@@ -26,7 +26,7 @@ from bicycle_runtime.jobs.control.letter_replay import (
     chosen_letters,
 )
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
-from bicycle_runtime.jobs.control.submitting import submit
+from bicycle_runtime.jobs.control.submitting import PreparedStart, submit
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
@@ -405,9 +405,12 @@ def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
     def start(request: JobRequest) -> JobStatus:
         return submit(request, home, python=sys.executable)
 
+    def prepare() -> PreparedStart:
+        return PreparedStart(home.find(job), home, python=sys.executable)
+
     return upgrade_job(
         home, job, _upgraded(home, job, facts), _upgrade_options(facts), token=facts.mark,
-        clock=where.clock, start=start,
+        clock=where.clock, start=start, prepare=prepare,
     )  # fmt: skip
 
 
