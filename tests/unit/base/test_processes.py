@@ -22,7 +22,8 @@ WAITING = "import sys; print('up', flush=True); sys.stdin.read()"
 PARENT = f"""
 import subprocess, sys
 child = subprocess.Popen(
-    [sys.executable, "-c", {WAITING!r}], stdin=subprocess.PIPE, start_new_session=True
+    [sys.executable, "-c", {WAITING!r}],
+    stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, start_new_session=True,
 )
 print(child.pid, flush=True)
 sys.stdin.read()
@@ -33,7 +34,9 @@ REPLACING = f"""
 import signal, subprocess, sys
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 while True:
-    child = subprocess.Popen([sys.executable, "-c", {WAITING!r}], stdin=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-c", {WAITING!r}], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+    )
     print(child.pid, flush=True)
     child.wait()
 """
