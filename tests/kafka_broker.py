@@ -83,7 +83,8 @@ def kafka_broker(
     tmp_path_factory: pytest.TempPathFactory, guard_broker: Callable[[KafkaBroker], None]
 ) -> Iterator[KafkaBroker]:
     """One broker for all tests that leave it alone; `bootstrap` says where."""
-    broker = broker_in(tmp_path_factory.mktemp("kafka"))
+    # Messages of tests carry times of years ago, and the broker looks every five minutes.
+    broker = broker_in(tmp_path_factory.mktemp("kafka"), extra={"log.retention.ms": "-1"})
     guard_broker(broker)
     try:
         broker.start()

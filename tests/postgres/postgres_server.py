@@ -10,6 +10,7 @@ from pathlib import Path
 
 import psycopg
 
+# Sessions that must not lose what they commit by a kill of the server ask for it themselves.
 _FAST = "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=60"
 
 
@@ -57,8 +58,9 @@ class PostgresServer:
         self._call("pg_ctl", "-D", str(self._folder / "data"), "-w", "-m", "immediate", "stop")
 
     def query(self, text: str, *values: object) -> list[tuple]:
-        """Return the rows of a statement, none where it has none."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
+        """Return the rows of a statement, none where it has none; a kill loses nothing of it."""
+        options = "-c synchronous_commit=on"
+        with psycopg.connect(self.url, autocommit=True, options=options) as connection:
             cursor = connection.execute(text, values)
             return cursor.fetchall() if cursor.description else []
 

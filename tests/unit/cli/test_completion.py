@@ -63,7 +63,7 @@ def completed(line: str) -> list[str]:
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("bicycle st", ["stop", "status", "state"]),
+        ("bicycle st", ["stop", "status", "stream", "state"]),
         ("bicycle savepoint re", ["restore"]),
         ("bicycle dev kafka topics ", ["create"]),
         ("bicycle status ", ["clicks", "wordcount"]),
@@ -164,7 +164,7 @@ def test_bash_completes(command):
     )
 
     assert done.stdout.splitlines() == [
-        "stop status state",
+        "stop status stream state",
         "compopt -o nospace",
         "since= source=",
         "",
