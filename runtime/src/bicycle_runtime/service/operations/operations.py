@@ -374,9 +374,9 @@ class Operations:
             text = f"{type(error).__name__}: {error}"
             failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}
         if not self._is_closed:
-            self._end(operation, "failed" if failure else "done", result=result, error=failure)
-            if operation.kind == "submit":
+            if operation.kind == "submit":  # First: who reads that it is over finds its slots free.
                 self.jobs.ended(operation.id, is_good=failure is None)
+            self._end(operation, "failed" if failure else "done", result=result, error=failure)
 
     def _end(
         self, operation: Operation, state: str, *, result: dict[str, Any] | None,
