@@ -9,7 +9,7 @@ PROJECTS := $(wildcard plugin_sdk/pyproject.toml runtime/pyproject.toml plugins/
 EDITABLE := $(foreach project,$(PROJECTS),--editable ./$(patsubst %/,%,$(dir $(project))))
 
 # How many files of tests run at once; 0: one after another, in one process.
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 3
 
 # Which part of the extended tests runs beside the core ones: none, all, or a slice such as 3/5.
 TEST_SLICE ?= none

@@ -7,7 +7,7 @@ test is marked ``core``; elsewhere it is the core tier unless the test is marked
 take about equally long.
 
 `durations.tsv` holds how long tests took, and their tiers, on the machine that last recorded them
-(`make durations`). It orders the files, the longest first, so that two processes end at about
+(`make durations`). It orders the files, the longest first, so that the processes end at about
 the same time, and `tests/tidy` checks it against the limits of the tiers.
 
 Processes of pytest-xdist share the machine, but for tests marked ``alone``: these run last, and
