@@ -36,6 +36,7 @@ STAND_ALONE = frozenset(
         "extraction.loading",
         "formats.errors",
         "jobs.running.restarting",
+        "jobs.running.shadow",
         "jobs.running.storage_outages",
         "jobs.running.summary",
         "operators.columnar.shapes",

@@ -14,7 +14,7 @@ from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, declared_options, job_names
 from bicycle_runtime.cli.remote import job_path
 from bicycle_runtime.cli.rendering import answer_json, duration_text
-from bicycle_runtime.jobs.upgrading.stop_and_go import UpgradeOptions
+from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 
 __all__ = ["upgrade_command"]
 
@@ -25,6 +25,7 @@ _OPTIONS = describe(UpgradeOptions)
     "upgrade",
     epilog=examples(
         "bicycle upgrade clicks --wheel dist/clicks-2.0-py3-none-any.whl",
+        "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --strategy blue-green",
         "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --epochs 10 --watch-ms 300000",
     ),
 )
@@ -61,6 +62,10 @@ def upgrade_command(
     does not fit the state changes nothing. Then the job stops at the end of an epoch, the new
     version goes on behind it, and is watched. When it fails, or is restarted, the former version
     goes on behind what was sealed, and the command fails. Nothing is read or published twice.
+
+    With the strategy blue-green the version first runs beside the job: it reads the same input,
+    makes state of its own, and nobody sees its output. Only when it has caught up and proved itself
+    does the job stop, and the version goes on where it stopped, with the state that it has made.
     """
     present = {name: value for name, value in given.items() if value is not None}
     options = from_mapping(UpgradeOptions, present)

@@ -135,6 +135,20 @@ REPLAY_GRAPH_CHANGED = BicycleError.row(
     cause="The plugin of now has not the sources that an epoch read.",
     fix="name the plugin that ran the epoch, in a version with the same sources, with --plugin",
 )
+SHADOW_OUTRUN = BicycleError.row(
+    "BIC-1872",
+    "the new version of job {job!r} has followed it to epoch {epoch}, which the job keeps no more",
+    cause="A version that runs beside its job is so slow that the job has removed epochs which it "
+    "had not come to.",
+    fix="give the version more of the machine, or upgrade with the strategy stop-and-go",
+)
+SHADOW_ASTRAY = BicycleError.row(
+    "BIC-1873",
+    "the new version of job {job!r} is not where the job is at epoch {epoch}: {reason}",
+    cause="A version that runs beside its job has not read the very input that the job has read.",
+    fix="begin the upgrade again; where the version reads its input otherwise, upgrade with the "
+    "strategy stop-and-go",
+)
 WIDTH_OPERATOR_UNKNOWN = BicycleError.row(
     "BIC-1840",
     "job {job!r} has no operator {operator!r}; its operators: {known_text}",

@@ -281,6 +281,28 @@ VERSION_FAILED = BicycleError.row(
     cause="A new version failed, was restarted, or did not come to run while it was watched.",
     fix="see the log of the job with `bicycle logs {job}`",
 )
+BLUE_GREEN_REFUSED = BicycleError.row(
+    "BIC-1949",
+    "no version can follow job {job!r}, so there is no blue-green upgrade: {reason}; the job runs "
+    "on",
+    cause="A new version is to follow its job before it goes on, and does not read the very input "
+    "of the job.",
+    fix="upgrade with --strategy stop-and-go",
+)
+SHADOW_FAILED = BicycleError.row(
+    "BIC-1951",
+    "the upgrade of job {job!r} was given up, the job runs on untouched; the new version failed "
+    "while it followed the job: {reason}",
+    cause="A new version failed before its turn came, so nothing has changed for the job.",
+    fix="correct the new version, and upgrade again",
+)
+SHADOW_LEFT_BEHIND = BicycleError.row(
+    "BIC-1952",
+    "the new version does not follow job {job!r}: {reason}",
+    cause="A version that follows its job is too slow, was killed, or the job has ended.",
+    fix="see the log of the job with `bicycle logs {job}`; a slow one needs more of the machine, "
+    "or --catch-up-ms",
+)
 UPGRADE_FAILED = BicycleError.row(
     "BIC-1947",
     "the upgrade of job {job!r} failed and was taken back, its former version runs again: {reason}",

@@ -70,6 +70,11 @@ class JobFolder:
         """Held while the status is written."""
         return self.path / "lock"
 
+    @property
+    def shadow_path(self) -> Path:
+        """What is noted of a version in the shadow of the job."""
+        return self.path / "shadow.json"
+
     def turn_path(self, supervisor_pid: int) -> Path:
         """What tells a driver that was started ahead, by its supervisor, that its turn has come."""
         return self.path / f"turn-{supervisor_pid}"

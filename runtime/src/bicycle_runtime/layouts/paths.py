@@ -27,6 +27,7 @@ __all__ = [
     "SAVEPOINT_CLAIM",
     "SAVEPOINT_FILE",
     "SAVEPOINT_SIGNATURE",
+    "SHADOW",
     "STAGED",
     "STATE",
 ]
@@ -57,3 +58,5 @@ LOADING, READING = "loading", "reading"
 SAVEPOINTS = "savepoints"  # In the checkpoint directory of a job.
 SAVEPOINT_FILE, SAVEPOINT_SIGNATURE = "savepoint.json", "savepoint.hmac"
 SAVEPOINT_CLAIM = "savepoint.unfinished"
+
+SHADOW = "shadow"  # Checkpoints of a version that runs beside the job; there while it is upgraded.

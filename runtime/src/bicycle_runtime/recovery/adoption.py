@@ -4,15 +4,22 @@ The epoch comes from a savepoint, or is the newest published one of any checkpoi
 manifest is written last and makes it the job's last epoch; until then ``restore.unfinished`` stands
 there, so that what a crash leaves is neither taken for a checkpoint nor for an empty place. The
 source is only read, and a savepoint may be used any number of times.
+
+Another version of a job may run in its *shadow*: on a fork of it, in a folder of its checkpoint
+directory. Handing over is one epoch of the job, with the state that the shadow has made and all
+else as it stood.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from bicycle_runtime.base.storage import Storage
+import msgspec
+
+from bicycle_runtime.base.storage import ObjectMissingError, Storage
 from bicycle_runtime.layouts.paths import CONNECTORS, JOB_FILE, RESTORE_CLAIM, STAGED, STATE
 from bicycle_runtime.recovery.copying import (
     Wanted,
@@ -30,7 +37,7 @@ from bicycle_runtime.recovery.errors import (
     SavepointMissingError,
 )
 from bicycle_runtime.recovery.history import EpochHistory
-from bicycle_runtime.recovery.manifest import Manifest
+from bicycle_runtime.recovery.manifest import Manifest, encode_manifest
 from bicycle_runtime.recovery.savepoints import (
     Content,
     content_of,
@@ -38,12 +45,16 @@ from bicycle_runtime.recovery.savepoints import (
     job_facts,
     read_savepoint,
 )
+from bicycle_runtime.state.sealed.refs import with_mark
 
 __all__ = [
     "Origin",
     "adopt",
     "find_origin",
+    "fork",
+    "hand_over",
     "is_adopted",
+    "is_same_work",
     "refuse_occupied",
     "refuse_unfinished_restore",
 ]
@@ -97,16 +108,112 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
     refuse_occupied(target)
     _claim(target)
     content, rest = _content(origin)
-    left = link_files(origin.storage, target, content.fixed)
-    linked = [file for file in content.fixed if file not in left]
-    settle_links(origin.storage, target, linked)
-    copy_files(origin.storage, target, [*left, *content.changing])
+    _bring(origin.storage, target, content.fixed)
+    copy_files(origin.storage, target, content.changing)
     facts = {**job_facts(origin.storage), "job": job}
     target.write(JOB_FILE, json.dumps(facts, indent=2).encode() + b"\n")
     for wanted in rest:  # In this order: an epoch with a manifest that is not published is another.
         copy_files(origin.storage, target, [wanted])
     target.delete(RESTORE_CLAIM)
     return content.manifest
+
+
+def fork(source: Storage, target: Storage, *, job: str) -> Manifest:
+    """Let a shadow begin with the newest published epoch of a job, which may run on.
+
+    Nothing of connectors goes along: a shadow starts none.
+
+    Raises:
+        CHECKPOINT_MISSING: the job has no such epoch.
+        COPY_REFUSED: a file of it is missing or damaged, as when it was collected meanwhile.
+    """
+    manifest = _without_unfinished_bases(_newest_published(source))
+    _bring(source, target, _needed(source, manifest))
+    facts = {**job_facts(source), "job": job}
+    target.write(JOB_FILE, json.dumps(facts, indent=2).encode() + b"\n")
+    published, sealed = epoch_paths(manifest.epoch)
+    target.write(published, b"")
+    target.create(sealed, encode_manifest(manifest))
+    return manifest
+
+
+def is_same_work(followed: Manifest, shadow: Manifest) -> bool:
+    """Tell whether an epoch of a shadow is what became of this very epoch of the job."""
+    return all(
+        getattr(followed, name) == getattr(shadow, name)
+        for name in ("epoch", "event_count", "offsets", "sources", "sinks", "replay")
+    )
+
+
+def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], None]) -> int | None:
+    """Let a job that does not run go on with the state of its shadow, if that has come as far.
+
+    The epoch that is sealed reads and publishes nothing: offsets, and what sinks and sources keep,
+    are those of the epoch before. Until it is sealed nothing has happened.
+
+    Args:
+        shadow: Checkpoint storage of the shadow.
+        target: That of the job.
+        require_lease: Raises when another driver has taken over.
+
+    Returns:
+        The epoch; None when the shadow is of another epoch, or output of the last one is not
+        visible yet: then the job goes on with its own state.
+
+    Raises:
+        COPY_REFUSED: a file of the shadow is missing or damaged; nothing was sealed.
+    """
+    history, own = EpochHistory(target), EpochHistory(shadow)
+    made, last = own.epochs(), history.epochs()
+    if not made or not last or made[-1] != last[-1]:
+        return None
+    manifest, followed = own.manifest(), history.manifest()
+    if not is_same_work(followed, manifest):
+        return None
+    if not target.exists(epoch_paths(followed.epoch)[0]):
+        return None
+    _bring(shadow, target, _needed(shadow, manifest))
+    taken = replace(
+        _without_unfinished_bases(manifest), epoch=followed.epoch + 1, replay=b""
+    )  # fmt: skip
+    published, sealed = epoch_paths(taken.epoch)
+    require_lease()
+    target.write(published, b"")  # Before the manifest: no output waits behind it.
+    target.create(sealed, encode_manifest(taken))
+    return taken.epoch
+
+
+def _needed(storage: Storage, manifest: Manifest) -> list[Wanted]:
+    """Return the files of state and feedback of an epoch."""
+    paths = manifest.state_paths() | manifest.feedback_paths()
+    return [file for file in content_of(storage, manifest.epoch).fixed if file.path in paths]
+
+
+def _without_unfinished_bases(manifest: Manifest) -> Manifest:
+    """Return an epoch for another place: who makes a base there gives it a name of its own."""
+    states = {
+        uid: msgspec.structs.replace(
+            state,
+            ranges=tuple(with_mark(part, None) for part in state.ranges),
+        )
+        for uid, state in manifest.states.items()
+    }
+    return replace(manifest, states=states)
+
+
+def _bring(source: Storage, target: Storage, files: Sequence[Wanted]) -> None:
+    """Link or copy files that never change; those that are there already are left alone."""
+    missing = [file for file in files if not _has(target, file)]
+    left = link_files(source, target, missing)
+    settle_links(source, target, [file for file in missing if file not in left])
+    copy_files(source, target, left)
+
+
+def _has(storage: Storage, file: Wanted) -> bool:
+    try:
+        return storage.size(file.path) == file.byte_count
+    except ObjectMissingError:
+        return False
 
 
 def is_adopted(origin: Origin, target: Storage) -> bool:

@@ -110,6 +110,17 @@ class EpochHistory:
         except ObjectMissingError:
             raise self._gone(wanted) from None
 
+    def sealed(self, epoch: int) -> Manifest | None:
+        """Return the manifest of an epoch; None when it is not sealed, or not there any more.
+
+        Raises:
+            ManifestError: it is damaged.
+        """
+        try:
+            return self._read(_path_of(epoch))
+        except ObjectMissingError:
+            return None
+
     @contextlib.contextmanager
     def reading(self, manifest: Manifest) -> Iterator[None]:
         """Tell, while state files of an epoch are read, one that is gone from one that is damaged.

@@ -65,6 +65,8 @@ class EpochLedger:
         retained_age_ms: Manifests younger than this are kept too, up to 1 000 in all.
         sink_paths: Returns the staged files that a manifest's sink states still need.
         fence: Tells when another driver has taken over.
+        followed: Returns the epoch that a shadow of the job has come to, None while there is none:
+            it and those behind it are kept, up to 1 000 in all.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class EpochLedger:
         retained_age_ms: int = 0,
         sink_paths: PathsOf,
         fence: Fence | None = None,
+        followed: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._storage = storage
         self._job = job
@@ -83,6 +86,7 @@ class EpochLedger:
         self._retained_age_ms = retained_age_ms
         self._sink_paths = sink_paths
         self._fence = fence or Unfenced()
+        self._followed = followed
         self._retained: list[Manifest] = []
         self._held: Counter[int] = Counter()
         self._lock = threading.Lock()  # Collection runs beside what holds an epoch.
@@ -238,13 +242,17 @@ class EpochLedger:
 
     def _next_collected(self, now_ms: int) -> tuple[Manifest, Manifest] | None:
         """Take the oldest manifest out when it has to go; with the one that follows it."""
+        followed = self._followed()
         with self._lock:
             if len(self._retained) <= self._retained_count:
                 return None
             oldest = self._retained[0]
             age_ms = max(0, now_ms - oldest.plan.now_ms)
-            is_young = age_ms < self._retained_age_ms and len(self._retained) <= _RETAINED_MAX
-            if is_young or self._held[oldest.epoch]:
+            is_wanted = age_ms < self._retained_age_ms or (
+                followed is not None and oldest.epoch >= followed
+            )
+            is_kept = is_wanted and len(self._retained) <= _RETAINED_MAX
+            if is_kept or self._held[oldest.epoch]:
                 return None
             return self._retained.pop(0), self._retained[0]
 

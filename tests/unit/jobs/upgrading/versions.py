@@ -1,16 +1,18 @@
 """Versions of one plugin as real environments, and drivers of it without Spark.
 
 ``python -m tests.unit.jobs.upgrading.versions HOME JOB`` is such a driver: it runs what the job's
-folder asks for until it is stopped.
+folder asks for until it is stopped. With ``ahead`` it follows the job first, until its turn comes.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,11 +20,14 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.previous_run import job_locks
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.submission import run_in_turn
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.service.plugins.store import Plugins, environment_of, install_plugin
@@ -71,6 +76,7 @@ class Site:
 
     root: Path
     drivers: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    engine: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.home = Home(self.root / "home")
@@ -104,10 +110,25 @@ class Site:
             "follow": True, "restart_attempts": 0, **options,
         }  # fmt: skip
         params = {"input": str(self.input), "output": str(self.output)}
-        return JobRequest(options=JobOptions(**chosen), params=params)
+        return JobRequest(options=JobOptions(**chosen), params=params, engine=self.engine)
 
     def start(self, request: JobRequest) -> JobStatus:
         """Start a driver, as ``submit`` does."""
+        return self._start(request, self.driver)
+
+    def driver(self, *words: str) -> subprocess.Popen[bytes]:
+        """Return the process of a driver."""
+        with (self.root / "driver.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", __name__, str(self.home.path), "job", *words],
+                stdout=log, stderr=log, env=environment_for_python(),
+            )  # fmt: skip
+        self.drivers.append(process)
+        return process
+
+    def _start(
+        self, request: JobRequest, begin: Callable[[], subprocess.Popen[bytes]]
+    ) -> JobStatus:
         place = place_job(
             request.options, self.home, clock=SystemClock(), source=system_random()
         )  # fmt: skip
@@ -115,12 +136,7 @@ class Site:
         with job_locks(place):
             folder.write_request(request)
             folder.status_path.unlink(missing_ok=True)
-        with (self.root / "driver.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(self.home.path), "job"],
-                stdout=log, stderr=log, env=environment_for_python(),
-            )  # fmt: skip
-        self.drivers.append(process)
+        process = begin()
 
         def begun() -> JobStatus | None:
             status = folder.status()
@@ -134,6 +150,10 @@ class Site:
             process.wait()
             raise error_from_json(status.error)
         return status
+
+    def prepare(self) -> LightAhead:
+        """Start a driver ahead of its turn, beside the one that runs."""
+        return LightAhead(self)
 
     def feed(self, *lines: str) -> None:
         with self.input.open("a") as stream:
@@ -156,14 +176,73 @@ class Site:
             process.wait()
 
 
+class LightAhead:
+    """As ``PreparedStart``, without Spark and supervisor."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        own = f"{os.getpid()}:{start_ticks(os.getpid())}"
+        self.process = site.driver("ahead", own)
+        folder, pid = site.home.folder("job"), self.process.pid
+        self._turn, self._ready = folder.turn_path(pid), folder.ready_path(pid)
+        self.is_taken = False
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.poll() is None
+
+    def wait(self) -> bool:
+        until(lambda: self._ready.exists() or not self.is_running, "a driver ahead of its turn")
+        return self.is_running
+
+    def start(self, request: JobRequest) -> JobStatus:
+        if not self.is_running:
+            return self._site.start(request)
+        return self._site._start(request, self._begin)
+
+    def _begin(self) -> subprocess.Popen[bytes]:
+        self.is_taken = True
+        self._turn.touch()
+        return self.process
+
+    def drop(self) -> None:
+        if not self.is_taken:
+            self.process.kill()
+            self.process.wait()
+            self._ready.unlink(missing_ok=True)
+
+
+class LightWarm:
+    """As ``WarmExecutor``, without Spark."""
+
+    def __init__(self) -> None:
+        self.first = LightExecutor([])
+
+    def warm(self) -> None:
+        """Nothing takes long."""
+
+    def stop(self) -> None:
+        self.first.stop()
+
+    def __call__(self, *_: object) -> LightExecutor:
+        return self.first
+
+
 def main(arguments: list[str]) -> None:
     home = Home(Path(arguments[0]))
     folder = home.folder(arguments[1])
+    own = os.getpid(), start_ticks(os.getpid()) or 0
+    configure(sys.stderr, as_json=False, job=folder.id)
     with StopRequest().on_signals() as stop:
         services = DoorServices(
             clock=SystemClock(), source=system_random(), console=_ignore, announce=_ignore,
-            listener=_ignore, stop=stop,
+            listener=_ignore, stop=stop, supervisor=own if arguments[2:] else (0, 0),
         )  # fmt: skip
+        if arguments[2:]:
+            pid, _, started = arguments[3].partition(":")
+            starter = int(pid), int(started)
+            run_in_turn(LightWarm(), home, services, folder=folder, starter=starter)
+            return
         run_job(
             folder.read_request(), home, services, new_executor=lambda *_: LightExecutor([]),
             folder=folder,

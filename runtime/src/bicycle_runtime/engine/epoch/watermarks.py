@@ -160,11 +160,16 @@ class Timeline:
             floor_ms=self._floor_ms,
         )
 
-    def sealed_after(self, order: TimeOrder, reports: Iterable[TaskReport]) -> TimeRecord:
-        """Return what is sealed behind an epoch that ran tasks."""
+    def sealed_after(
+        self, order: TimeOrder, reports: Iterable[TaskReport],
+        reached: Mapping[str, int] | None = None,
+    ) -> TimeRecord:  # fmt: skip
+        """Return what is sealed behind an epoch that ran tasks; ``reached`` was known before."""
         done = list(reports)
         shards = joined_times(order.times, *(report.times for report in done))
         watermarks = self._watermarks(order, shards)
+        for uid in watermarks.keys() & (reached or {}).keys():
+            watermarks[uid] = max(self._before(uid), (reached or {})[uid])
         for seen in shards.values():
             seen.pop(_UNREAD, None)
         return TimeRecord(

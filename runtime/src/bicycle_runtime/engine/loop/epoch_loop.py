@@ -101,7 +101,7 @@ class EpochLoop:
         self._ledger = EpochLedger(
             setup.storage, job=setup.job_id, retained_count=options.retained_epochs,
             retained_age_ms=options.retained_age_ms, fence=services.fence,
-            sink_paths=partial(referenced_paths, setup.sinks),
+            sink_paths=partial(referenced_paths, setup.sinks), followed=services.followed,
         )  # fmt: skip
         self._publisher = Publisher(setup.sinks, self._ledger)
         self._begun = BegunEpoch(setup.storage, job=setup.job_id)

@@ -19,6 +19,7 @@ class LoopServices:
     """What the loop is lent: clock, output for people, a listener, collect sinks, the lease.
 
     ``on_loaded`` gets bytes done and in all while state is verified or loaded, from any thread.
+    ``followed`` tells which epoch a shadow of the job has come to, None while there is none.
     """
 
     clock: Clock
@@ -27,6 +28,7 @@ class LoopServices:
     collected: dict[str, list[Any]] = field(default_factory=dict)
     fence: Fence = field(default_factory=Unfenced)
     on_loaded: Callable[[int, int], None] = untold
+    followed: Callable[[], int | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

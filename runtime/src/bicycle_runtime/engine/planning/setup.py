@@ -13,7 +13,14 @@ import cloudpickle
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
-from bicycle_runtime.contract import ConnectorSpec, DriverServices, Sink, Source
+from bicycle_runtime.contract import (
+    ConnectorSpec,
+    DriverServices,
+    Sink,
+    Source,
+    SourceReader,
+    WriterFactory,
+)
 from bicycle_runtime.engine.errors import BATCH_MODE_ENDLESS
 from bicycle_runtime.engine.planning.stages import (
     parallelisms_of,
@@ -61,6 +68,8 @@ class JobSetup:
         blocking_call_ms: int = 1_000,
         state: StateSettings | None = None,
         state_metadata: Mapping[str, OperatorStateMetadata] | None = None,
+        readers: Mapping[str, SourceReader] | None = None,
+        writers: Mapping[str, WriterFactory] | None = None,
     ) -> JobImage:
         """Return what is shipped to workers.
 
@@ -69,7 +78,13 @@ class JobSetup:
             blocking_call_ms: An async function that keeps the event loop for longer is told.
             state: The backend; None is memory.
             state_metadata: Schema versions in which values of states may be sealed, by operator.
+            readers: Of the sources; None takes those of sources that were started.
+            writers: Of the sinks; None takes those of the sinks.
         """
+        if readers is None:
+            readers = {uid: source.reader() for uid, source in self.sources.items()}
+        if writers is None:
+            writers = {uid: sink.writer() for uid, sink in self.sinks.items()}
         return JobImage(
             job_id=self.job_id,
             run_id=run_id,
@@ -77,8 +92,8 @@ class JobSetup:
             plan=self.plan,
             payloads=self.bundle.payloads,
             storage=self.storage,
-            readers={uid: source.reader() for uid, source in self.sources.items()},
-            writers={uid: sink.writer() for uid, sink in self.sinks.items()},
+            readers=readers,
+            writers=writers,
             blocking_call_ms=blocking_call_ms,
             state=state or StateSettings(),
             state_metadata=state_metadata or {},

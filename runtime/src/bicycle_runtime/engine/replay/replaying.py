@@ -10,23 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.storage import ObjectExistsError, ObjectMissingError, Storage
-from bicycle_runtime.contract import (
-    EventTimes,
-    PreparingWriter,
-    RereadsEarlierSlices,
-    Slice,
-    SourceBatch,
-    SourceReader,
-    StagedFile,
-    WriterFactory,
-    WriterTask,
-)
+from bicycle_runtime.base.storage import ObjectExistsError, Storage
 from bicycle_runtime.engine.epoch.failures import raise_first_failure
 from bicycle_runtime.engine.epoch.merging import (
     merge_ends,
@@ -40,22 +29,24 @@ from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import ReplayRecord
 from bicycle_runtime.engine.epoch.stats import read_counts, total_counts
 from bicycle_runtime.engine.epoch.watermarks import Timeline
-from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, REPLAY_INPUT_GONE
+from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.planning.setup import JobSetup
+from bicycle_runtime.engine.replay.noting import NotingFactory, SinkInput
+from bicycle_runtime.engine.replay.rereading import rereaders, within
 from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.layouts.state import OperatorStateMetadata
 from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
-from bicycle_runtime.operators.spec import JobImage, PluginInfo
+from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["ReplaySettings", "Replayed", "SinkInput", "replay_epoch"]
+__all__ = ["ReplaySettings", "Replayed", "replay_epoch"]
 
 _RUN_ID = "replay"
 
@@ -71,14 +62,6 @@ class ReplaySettings:
     shown_count: int = 10
     adapt: Callable[[Program], None] | None = None
     state: StateSettings = field(default_factory=StateSettings)
-
-
-@dataclass(slots=True)
-class SinkInput:
-    """What one sink would have been given: how many records, and the first of them."""
-
-    record_count: int = 0
-    shown: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +116,7 @@ def replay_epoch(
         before,
         states=restored_states(before, setup.plan, job=setup.job_id, is_start=record.is_start),
     )
-    slices = {uid: _within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
+    slices = {uid: within(parts, ends.get(uid, {})) for uid, parts in record.slices.items()}
     orders = epoch_orders(
         setup.plan,
         before,
@@ -161,11 +144,6 @@ def replay_epoch(
     )
 
 
-def _within(parts: Sequence[Slice], ends: Mapping[str, int]) -> list[Slice]:
-    """Cut slices where the epoch ended: a reader may have stopped before the end of its slice."""
-    return [replace(part, end=min(part.end, ends.get(part.shard, part.end))) for part in parts]
-
-
 def _image(
     setup: JobSetup,
     storage: ScratchStorage,
@@ -174,30 +152,15 @@ def _image(
     *,
     state_metadata: Mapping[str, OperatorStateMetadata],
 ) -> JobImage:
-    readers = {}
-    for uid, source in setup.sources.items():
-        services = setup.services(
-            uid, clock=ManualClock(), collected={}, console=None, epoch_interval_ms=0
-        )
-        if isinstance(source, RereadsEarlierSlices):
-            reader = source.rereader(services)
-        else:
-            reader = source.reader()
-        readers[uid] = _StrictReader(reader, uid)
-    return JobImage(
-        job_id=setup.job_id,
-        run_id=_RUN_ID,
-        plugin=PluginInfo(name=setup.bundle.plugin, version=setup.bundle.plugin_version),
-        plan=setup.plan,
-        payloads=setup.bundle.payloads,
-        storage=storage,
-        readers=readers,
-        writers={
-            uid: _NotingFactory(sink.writer(), sinks[uid], settings.shown_count)
-            for uid, sink in setup.sinks.items()
-        },
+    return replace(setup, storage=storage).image(
+        _RUN_ID,
         state=settings.state,
         state_metadata=state_metadata,
+        readers=rereaders(setup),
+        writers={
+            uid: NotingFactory(sink.writer(), sinks[uid], settings.shown_count)
+            for uid, sink in setup.sinks.items()
+        },
     )
 
 
@@ -223,85 +186,6 @@ def _manifest(
         turns=merge_turns(before.turns, reports, setup.plan.edges_with_turns()),
         time=timeline.sealed_after(record.time, reports),
     )
-
-
-class _StrictReader:
-    """A reader that says of missing input what it means for a replay."""
-
-    def __init__(self, reader: SourceReader, uid: str) -> None:
-        self._reader = reader
-        self._uid = uid
-
-    def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the records of a slice.
-
-        Raises:
-            REPLAY_INPUT_GONE: they are kept nowhere any more.
-        """
-        try:
-            yield from self._reader.read(part)
-        except ObjectMissingError as error:
-            raise REPLAY_INPUT_GONE(
-                source=self._uid, shard=part.shard, start=part.start, end=part.end,
-                reason=error.summary,
-            ) from error  # fmt: skip
-
-    def close(self) -> None:
-        """Close the reader."""
-        self._reader.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _NotingFactory:
-    """Opens writers that note what they get and write nothing."""
-
-    real: WriterFactory
-    noted: SinkInput
-    shown_count: int
-
-    def open(self, task: WriterTask) -> _NotingWriter:
-        """Return a writer; where the real one prepares records, this one lets it do so."""
-        real = self.real.open(task)
-        if isinstance(real, PreparingWriter):
-            return _PreparingNotingWriter(real, self.noted, self.shown_count)
-        return _NotingWriter(self.noted, self.shown_count)
-
-
-class _NotingWriter:
-    """Notes what it gets."""
-
-    def __init__(self, noted: SinkInput, shown_count: int) -> None:
-        self._noted = noted
-        self._shown_count = shown_count
-
-    def write(self, values: list[Any]) -> None:
-        """Count the records and keep the first of them."""
-        self._noted.record_count += len(values)
-        left = self._shown_count - len(self._noted.shown)
-        self._noted.shown += values[: max(left, 0)]
-
-    def finish(self) -> list[StagedFile]:
-        """Return nothing: nothing was staged."""
-        return []
-
-    def abort(self) -> None:
-        """Keep what was noted: a failed epoch shows how far it came."""
-
-
-class _PreparingNotingWriter(_NotingWriter):
-    """Lets user code and checks of the real writer run, which may be what fails."""
-
-    def __init__(self, real: PreparingWriter, noted: SinkInput, shown_count: int) -> None:
-        super().__init__(noted, shown_count)
-        self._real = real
-
-    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
-        """Return what would be written."""
-        return self._real.prepare(values, times)
-
-    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return what would be written for one record."""
-        return self._real.prepare_one(value, time_ms)
 
 
 # A storage that reads what another one has and keeps what is written to it in memory.

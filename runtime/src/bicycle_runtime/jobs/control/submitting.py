@@ -90,6 +90,11 @@ class PreparedStart:
         self._ready = folder.ready_path(self._process.pid)
         self._is_taken = False
 
+    @property
+    def is_running(self) -> bool:
+        """Whether the process is there."""
+        return self._process.poll() is None
+
     def wait(self) -> bool:
         """Wait until Spark has come up; False when it does not."""
         for _ in range(_WAIT_POLL_COUNT_MAX):

@@ -96,14 +96,19 @@ class WarmExecutor:
             request, home, place, errors=self._errors
         )
 
+    @property
+    def first(self) -> SparkExecutor:
+        """The Spark of the first start, before the job takes it."""
+        assert self._first is not None
+        return self._first
+
     def warm(self) -> None:
         """Start Spark, and wait until it has come up.
 
         Raises:
             SparkStartError: it does not.
         """
-        assert self._first is not None
-        self._first.warm()
+        self.first.warm()
 
     def stop(self) -> None:
         """End it, unless a job has taken it."""

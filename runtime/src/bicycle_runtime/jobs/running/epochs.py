@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
@@ -27,6 +28,7 @@ from bicycle_runtime.jobs.control.requests import Handler
 from bicycle_runtime.jobs.control.rescaling import RESCALE, request_rescaled, rescale_request
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.shadow_note import followed_epoch
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.layouts.paths import READING
 from bicycle_runtime.operators.tasks.heartbeats import read_so_far
@@ -118,6 +120,7 @@ class Epochs:
                 console=services.console,
                 on_epoch=run.progress.take_epoch,
                 fence=run.lease,
+                followed=partial(followed_epoch, run.place.folder),
                 on_loaded=lambda done, total: run.phases.take_loaded(
                     done, total, is_running=run.loop is not None
                 ),

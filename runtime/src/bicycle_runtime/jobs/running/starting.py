@@ -30,7 +30,15 @@ from bicycle_runtime.jobs.plugins.graph_changes import (
 from bicycle_runtime.jobs.running.first_status import take_setup
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.savepoints.commands import begin_with, open_origin
-from bicycle_runtime.recovery.adoption import Origin, is_adopted, refuse_unfinished_restore
+from bicycle_runtime.jobs.shadow_note import read_shadow
+from bicycle_runtime.layouts.paths import SHADOW
+from bicycle_runtime.recovery.adoption import (
+    Origin,
+    hand_over,
+    is_adopted,
+    refuse_unfinished_restore,
+)
+from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.lease import LeaseKeeper
 from bicycle_sdk.errors import ParameterError
@@ -67,6 +75,7 @@ def extract_job(run: JobRun) -> JobBundle:
     bundle = _extract_beside_java(run)
     run.plugin.enter()  # Its types say whether the state fits.
     with run.phases.copying():
+        _take_over_shadow(run)
         run.request = adopt_starting_point(run.request, run.place, bundle, clock=run.services.clock)
     return with_operator_ids(bundle, last_operator_ids(run.place.storage))
 
@@ -166,6 +175,17 @@ def _begin(
             sink.check(services, origin.manifest.sinks.get(uid, {}))
 
     begin_with(origin, place.storage, job=job, clock=clock, look=check_outputs)
+
+
+def _take_over_shadow(run: JobRun) -> None:
+    """Go on with the state of the job's shadow, when this version is the one that followed."""
+    note = read_shadow(run.place.folder)
+    if note is None or not note.place or run.services.only_settles or not note.is_of(run.request):
+        return
+    storage = run.place.storage
+    shadow = folder_of(storage, f"{SHADOW}/{note.place}")
+    epoch = hand_over(shadow, storage, require_lease=run.lease.require)
+    run.log("shadow_taken_over" if epoch else "shadow_not_taken_over", epoch=epoch)
 
 
 def _unheard(_line: str) -> None:

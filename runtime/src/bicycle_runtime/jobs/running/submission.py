@@ -5,7 +5,8 @@ them in a part that is still open. A driver without a supervisor closes it: it t
 reads nothing, publishes what is sealed, and ends. No Java is needed for that.
 
 A driver may be started ahead of its turn, while another version of the job still runs: it starts
-Spark, and waits until the process that started it says so, or is gone.
+Spark, and waits until the process that started it says so, or is gone. It may follow the job
+meanwhile, as its shadow.
 
 Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER``, and of a supervisor with
 ``SUPERVISOR START [STARTER]``.
@@ -23,14 +24,15 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, tell_end
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.jobs.home import Home, JobFolder
-from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import WarmExecutor, run_job
 from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.shadow import follow_job
+from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["main"]
+__all__ = ["main", "run_in_turn"]
 
 _TURN_POLL_S = 0.02
 
@@ -70,7 +72,9 @@ def main(arguments: list[str]) -> int:
         try:
             if len(arguments) > 4:
                 starter = _process(arguments[4])
-                return _run_in_turn(request, home, services, folder=folder, starter=starter)
+                executor = WarmExecutor(request, home, services)
+                run_in_turn(executor, home, services, folder=folder, starter=starter)
+                return 0
             run_job(request, home, services, folder=folder)
         except BicycleError as error:
             tell_end(error, sys.stderr, as_json=request.logs_json)
@@ -78,35 +82,44 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _run_in_turn(
-    request: JobRequest, home: Home, services: DoorServices, *, folder: JobFolder,
+def run_in_turn(
+    executor: WarmExecutor, home: Home, services: DoorServices, *, folder: JobFolder,
     starter: tuple[int, int],
-) -> int:  # fmt: skip
-    """Start Spark, wait for the turn, and run what the folder asks for then."""
-    executor = WarmExecutor(request, home, services)
+) -> None:  # fmt: skip
+    """Start Spark, wait for the turn, and run what the folder asks for then.
+
+    Where the folder asks for a shadow of the job, it follows the job meanwhile.
+
+    Args:
+        executor: The Spark.
+        home: Where the job is.
+        services: Of the driver.
+        folder: The job's.
+        starter: Process id and start time of who says when the turn has come.
+    """
+    turn, ready = (path(services.supervisor[0]) for path in (folder.turn_path, folder.ready_path))
+
+    def is_over() -> bool:
+        return turn.exists() or services.stop.is_set or not is_alive(*starter)
+
     try:
         executor.warm()
-        if _is_turn(folder, services, starter):
-            run_job(folder.read_request(), home, services, folder=folder, new_executor=executor)
-    finally:
-        executor.stop()
-    return 0
-
-
-def _is_turn(folder: JobFolder, services: DoorServices, starter: tuple[int, int]) -> bool:
-    """Wait for the turn; False when nobody is there any more who could tell."""
-    turn, ready = (path(services.supervisor[0]) for path in (folder.turn_path, folder.ready_path))
-    pause = threading.Event()
-    ready.touch()
-    try:
-        while not turn.exists():
-            if services.stop.is_set or not is_alive(*starter):
-                return False
+        ready.touch()
+        note = read_shadow(folder)
+        if note is not None:
+            follow_job(
+                note, folder, home, services, executor=executor.first, is_over=is_over
+            )  # fmt: skip
+        pause = threading.Event()
+        while not is_over():
             pause.wait(_TURN_POLL_S)
+        if turn.exists():
+            turn.unlink()
+            run_job(folder.read_request(), home, services, folder=folder, new_executor=executor)
     finally:
         for path in (turn, ready):
             path.unlink(missing_ok=True)
-    return True
+        executor.stop()
 
 
 def _process(text: str) -> tuple[int, int]:

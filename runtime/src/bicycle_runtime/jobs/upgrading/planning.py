@@ -12,16 +12,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.engine.replay.rereading import rereaders
 from bicycle_runtime.engine.resuming.operator_ids import with_operator_ids
+from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.child_processes import answer
-from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.errors import BLUE_GREEN_REFUSED
+from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.jobs.inspection.state_changes import require_no_loss, state_changes
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import entered
+from bicycle_runtime.jobs.running.starting import plan_job_setup
 from bicycle_runtime.jobs.savepoints.commands import open_origin
+from bicycle_runtime.recovery.adoption import Origin
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import JobGraph, OperatorKind
 
 __all__ = ["main"]
 
@@ -48,10 +56,46 @@ def _planned(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     report = inspect_job(bundle, parallelism=options.parallelism)
     changes = state_changes(origin, bundle, report)
     require_no_loss(changes, allows_dropped=options.allow_dropped_state)
+    if given.get("is_followed"):
+        _require_same_input(origin, bundle, request, home)
     return {
         "changes": changes.to_json(),
         "operators": [vertex.id for vertex in bundle.graph.vertices],
         "plugin_version": bundle.plugin_version,
+    }
+
+
+def _require_same_input(origin: Origin, bundle: JobBundle, request: JobRequest, home: Home) -> None:
+    """See that a version reads what the job reads, and can read it once more.
+
+    Raises:
+        BLUE_GREEN_REFUSED: it does not, or cannot.
+    """
+    place = place_job(request.options, home, clock=SystemClock(), source=system_random())
+    setup = plan_job_setup(bundle, request, place)
+    graph = origin.graph()
+    if graph is None:
+        raise BLUE_GREEN_REFUSED(job=place.job, reason="its last epoch does not tell its graph")
+    own, known = _connectors(setup.graph), _connectors(JobGraph.from_json(json.dumps(graph)))
+    for uid in sorted(own.keys() | known.keys()):
+        if uid not in own or uid not in known:
+            who = "the new version" if uid not in own else "the version that runs"
+            raise BLUE_GREEN_REFUSED(job=place.job, reason=f"{who} has no source {uid!r}")
+        if own[uid] != known[uid]:
+            raise BLUE_GREEN_REFUSED(job=place.job, reason=f"source {uid!r} reads something else")
+    try:
+        rereaders(setup)
+    except Exception as error:
+        reason = f"a source cannot be read beside the job that reads it: {error}"
+        raise BLUE_GREEN_REFUSED(job=place.job, reason=reason) from error
+
+
+def _connectors(graph: JobGraph) -> dict[str, Any]:
+    """Return what each source reads, as it is stored."""
+    return {
+        vertex.id: json.loads(json.dumps(vertex.details["connector"], default=str))
+        for vertex in graph.vertices
+        if vertex.kind is OperatorKind.SOURCE
     }
 
 

@@ -61,10 +61,15 @@ class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochOrder(msgspec.Struct, kw_only=True):
-    """What all tasks of one level are to do in one epoch."""
+    """What all tasks of one level are to do in one epoch.
+
+    ``reached`` are the watermarks that operators come to, where these are known before: of an epoch
+    that was sealed already, and is followed.
+    """
 
     epoch: int
     now_ms: int
     is_interval_over: bool
     tasks: list[TaskOrder]
     time: TimeOrder = TimeOrder()
+    reached: dict[str, int] = {}

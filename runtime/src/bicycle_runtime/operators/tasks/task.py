@@ -266,9 +266,10 @@ class _Task:
             above = operator.spec.generators
             if above not in watermarks:
                 watermarks[above] = self._watermark(above, known)
-            previous = self._previous(operator)
+            previous, uid = self._previous(operator), operator.uid
+            watermark = lagging(watermarks[above], operator.spec.lag_ms)
             return Advance(
-                watermark=max(previous, lagging(watermarks[above], operator.spec.lag_ms)),
+                watermark=max(previous, self._epoch.reached.get(uid, watermark)),
                 previous=previous,
                 now_ms=self._epoch.now_ms,
             )

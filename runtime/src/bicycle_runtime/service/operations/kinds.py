@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import msgspec
 
@@ -38,7 +38,7 @@ from bicycle_runtime.jobs.savepoints.commands import (
 )
 from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
 from bicycle_runtime.jobs.status import JobStatus
-from bicycle_runtime.jobs.upgrading.stop_and_go import (
+from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
     require_no_upgrade,
     upgrade_job,
@@ -120,14 +120,16 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``digest`` of an uploaded plugin; ``plugin`` when it is called otherwise than now.
 
-    ``epochs``, ``watch_ms`` and ``skip_savepoint`` are those of ``UpgradeOptions``. The service
-    gives the ``mark``, by which it knows the upgrade again.
+    ``strategy``, ``epochs``, ``watch_ms``, ``catch_up_ms`` and ``skip_savepoint`` are those of
+    ``UpgradeOptions``. The service gives the ``mark``, by which it knows the upgrade again.
     """
 
     digest: str
     plugin: str | None = None
+    strategy: Literal["stop-and-go", "blue-green"] = "stop-and-go"
     epochs: int = 3
     watch_ms: int = 60_000
+    catch_up_ms: int = 600_000
     skip_savepoint: bool = False
     allow_dropped_state: bool = False
     mark: str = ""
@@ -383,7 +385,11 @@ def _check_upgrade(
 
 def _upgrade_options(facts: UpgradeFacts) -> UpgradeOptions:
     return UpgradeOptions(
-        epochs=facts.epochs, watch_ms=facts.watch_ms, skip_savepoint=facts.skip_savepoint
+        strategy=facts.strategy,
+        epochs=facts.epochs,
+        watch_ms=facts.watch_ms,
+        catch_up_ms=facts.catch_up_ms,
+        skip_savepoint=facts.skip_savepoint,
     )
 
 

@@ -1,4 +1,8 @@
-"""Stop the job, and go on with another version; back to the former one when that fails.
+"""Let a job go on with another version; back to the former one when that fails.
+
+*Stop-and-go* stops the job and starts the version behind it. *Blue-green* lets the version follow
+the job first, as its shadow: it makes state of its own, and nobody sees its output. It is taken
+only when it has proved itself, and then begins where the job has stopped.
 
 Each step is noted in ``upgrade.json`` in the job's folder before it begins, and may be done again:
 an upgrade that is met once more after a crash, at any point, goes on at the noted step. Both
@@ -13,7 +17,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import msgspec
 
@@ -27,6 +31,7 @@ from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
+    SHADOW_FAILED,
     UPGRADE_FAILED,
     UPGRADE_NOT_PLANNED,
     UPGRADE_STUCK,
@@ -38,12 +43,11 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.savepoints.commands import create_savepoint
 from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.upgrading.following import Following
+from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared, Start
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
-    "Prepare",
-    "Prepared",
-    "Start",
     "UpgradeOptions",
     "former_request",
     "plan_upgrade",
@@ -55,31 +59,22 @@ _FILE = "upgrade.json"
 _PLANNING = "bicycle_runtime.jobs.upgrading.planning"  # The program that makes the plan.
 _PLANNING_TIMEOUT_S = 300
 _POLL_S = 0.1
+_HAND_OVER_EPOCHS = 1  # It has neither input nor output.
 _SAVEPOINT_TIMEOUT_MS = 3_600_000
-Step = Literal["save", "stop", "start", "watch", "back"]
-Start = Callable[[JobRequest], JobStatus]
-
-
-class Prepared(Protocol):
-    """A start that needs little more than its turn."""
-
-    def wait(self) -> bool:
-        """Wait until it is ready; False when it never will be."""
-
-    def start(self, request: JobRequest) -> JobStatus:
-        """Start a job, as ``Start`` does."""
-
-    def drop(self) -> None:
-        """End what nobody needs any more; one that was started goes on."""
-
-
-Prepare = Callable[[], Prepared]
+Step = Literal["save", "follow", "stop", "start", "watch", "back"]
+Strategy = Literal["stop-and-go", "blue-green"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeOptions:
-    """How a new version has to prove itself."""
+    """How a new version takes the place of the former one, and has to prove itself."""
 
+    strategy: Strategy = option(
+        "stop-and-go",
+        doc="stop-and-go stops the job and starts the version behind it; blue-green lets the "
+        "version follow the job first, with state of its own and unseen, until it has proved "
+        "itself.",
+    )
     epochs: int = option(
         3, low=1, high=100_000, doc="The new version stays once it has sealed so many epochs."
     )
@@ -88,6 +83,13 @@ class UpgradeOptions:
         low=1_000,
         high=86_400_000,
         doc="It stays as well when it has run for so long without a failure: input may be rare.",
+    )
+    catch_up_ms: int = option(
+        600_000,
+        low=1_000,
+        high=86_400_000,
+        doc="Blue-green is given up when the version has not caught up with the job within this "
+        "time.",
     )
     skip_savepoint: bool = option(
         default=False, doc="Take no savepoint before the former version is stopped."
@@ -105,6 +107,7 @@ class _Note(msgspec.Struct, kw_only=True):
     former: dict[str, Any]
     wanted: dict[str, Any]
     plan: dict[str, Any]
+    strategy: Strategy = "stop-and-go"
     savepoint: str | None = None
     epoch: int = 0
     gap_ms: int | None = None
@@ -136,10 +139,12 @@ def upgrade_job(
 
     1. Plan: the version against the last epoch; one that does not fit changes nothing.
     2. Save: a savepoint, while the job runs.
-    3. Stop: the former version seals and publishes a last epoch, once what takes long of the
+    3. Follow, in blue-green only: the new version runs in the shadow of the former one until it
+       has caught up and proved itself; if it fails, nothing has happened.
+    4. Stop: the former version seals and publishes a last epoch, once what takes long of the
        start of the new one is done.
-    4. Start: the new one goes on behind it.
-    5. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
+    5. Start: the new one goes on behind it.
+    6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
        goes on behind what the new one has sealed.
 
     Args:
@@ -150,17 +155,20 @@ def upgrade_job(
         token: Tells this upgrade from others. With the one that was noted it goes on.
         clock: Measures how long is waited.
         start: Starts a job and waits until it runs, as ``submit`` does.
-        prepare: Begins such a start beside the job that runs; None: all of it falls into the gap.
+        prepare: Begins such a start beside the job that runs; None: all of it falls into the gap,
+            and there is no blue-green.
 
     Returns:
         ``changes`` of the plan, ``plugin_version``, ``epoch`` (the last of the former version),
         ``savepoint`` (its URL or None), and ``gap_ms`` between the last epoch of the former
-        version and the first of the new one, None when there was no input for one. A job that
-        runs this version already is left alone; then ``changes`` is None.
+        version and the first of the new one, None when there was no input for one, and the
+        ``strategy``. A job that runs this version already is left alone; then ``changes`` is None.
 
     Raises:
         UPGRADE_UNDERWAY: another upgrade of the job is not over.
         STATE_WOULD_BE_LOST: the version does not fit the state; the job runs on.
+        BLUE_GREEN_REFUSED: the version does not read what the job reads; the job runs on.
+        SHADOW_FAILED: it failed while it followed the job, which runs on untouched.
         UPGRADE_FAILED: it failed, and the former one runs again.
         UPGRADE_STUCK: it failed, and the former one cannot run either.
         BicycleError: why the version cannot even be planned; the job runs on.
@@ -172,11 +180,11 @@ def upgrade_job(
         status = job_status(home, job)
         return {
             "changes": None, "plugin_version": status.plugin_version, "epoch": status.epoch,
-            "savepoint": None, "gap_ms": None,
+            "savepoint": None, "gap_ms": None, "strategy": options.strategy,
         }  # fmt: skip
     if note is None:
         # 1. Plan: the version against the last epoch; one that does not fit changes nothing.
-        note = _planned(home, job, wanted, token=token)
+        note = _planned(home, job, wanted, token=token, strategy=options.strategy)
         _write(home, job, note)
     upgrade = _Upgrade(home, job, note, options, clock=clock, start=start, prepare=prepare)
     try:
@@ -201,6 +209,10 @@ class _Upgrade:
         self._clock = clock
         self._start = start
         self._pause = threading.Event()
+        self._following: Following | None = None
+        if note.strategy == "blue-green":
+            assert prepare is not None
+            self._following = Following(home, job, note.wanted, clock=clock, prepare=prepare)
 
     def run(self) -> dict[str, Any]:
         """Go on from the noted step to the end."""
@@ -208,12 +220,19 @@ class _Upgrade:
         try:
             if note.step == "save":
                 self._save()
+            if self._following is not None:
+                self._follow(self._following)
             if note.step in ("stop", "start", "watch"):
                 self._go_on()
         except BicycleError as error:
             if note.step == "save":
                 self._forget()
                 raise
+            if note.step == "follow":
+                self.drop()
+                self._forget()
+                why = f"{error.code} {error.summary}"
+                raise SHADOW_FAILED(job=self._job, reason=why, cause=error.to_json()) from error
             if note.step == "stop":  # It may still end, at any time.
                 cancel_job(self._home, self._job, clock=self._clock)
             note.error = error.to_json()
@@ -227,6 +246,7 @@ class _Upgrade:
             "epoch": note.epoch,
             "savepoint": note.savepoint,
             "gap_ms": note.gap_ms,
+            "strategy": note.strategy,
         }
 
     def _save(self) -> None:
@@ -237,23 +257,38 @@ class _Upgrade:
                 clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS,
             )  # fmt: skip
             self._note.savepoint = str(taken["url"])
-        self._to("stop")
+        self._to("stop" if self._following is None else "follow")
+
+    def _follow(self, following: Following) -> None:
+        # 3. Follow, in blue-green only: the new version runs in the shadow of the former one until
+        #    it has caught up and proved itself; if it fails, nothing has happened.
+        note, options = self._note, self._options
+        if note.step == "stop" and not job_status(self._home, self._job).state.is_final:
+            self._to("follow")  # Its process has ended with the one that was to stop the job.
+        if note.step == "follow":
+            following.prove(
+                epochs=options.epochs, watch_ms=options.watch_ms, catch_up_ms=options.catch_up_ms
+            )
+            self._to("stop")
 
     def _go_on(self) -> None:
         note = self._note
         if note.step == "stop":
-            # 3. Stop: the former version seals and publishes a last epoch, once what takes long of
+            # 4. Stop: the former version seals and publishes a last epoch, once what takes long of
             #    the start of the new one is done.
-            if self._prepare is not None:
+            if self._following is None and self._prepare is not None:
                 self._ahead = self._prepare()
                 self._ahead.wait()
             note.epoch = stop_job(self._home, self._job).epoch
+            if self._following is not None:
+                self._following.reach(note.epoch)
+                self._ahead = self._following.ahead
             self._to("start")
         if note.step == "start":
-            # 4. Start: the new one goes on behind it.
+            # 5. Start: the new one goes on behind it.
             self._begin(JobRequest.from_json(note.wanted))
             self._to("watch")
-        # 5. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
+        # 6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
         #    goes on behind what the new one has sealed.
         self._watch()
 
@@ -267,23 +302,25 @@ class _Upgrade:
 
     def drop(self) -> None:
         """End what was started ahead and is not needed."""
+        if self._following is not None:
+            self._following.drop()
         if self._ahead is not None:
             self._ahead.drop()
             self._ahead = None
 
     def _watch(self) -> None:
         deadline = self._clock.monotonic() + self._options.watch_ms / 1_000
-        wanted = self._note.epoch + self._options.epochs
+        last = self._note.epoch + (0 if self._following is None else _HAND_OVER_EPOCHS)
 
         def has_stayed(status: JobStatus) -> bool:
             self._require_well(status)
-            if self._note.gap_ms is None and status.epoch > self._note.epoch:
-                self._note.gap_ms = self._gap_ms(status)
-            is_proved = status.epoch >= wanted or status.state.is_final
+            if self._note.gap_ms is None and status.epoch > last:
+                self._note.gap_ms = self._gap_ms(status, last + 1)
+            is_proved = status.epoch >= last + self._options.epochs or status.state.is_final
             return is_proved or self._clock.monotonic() >= deadline
 
-        last = self._until(has_stayed)
-        if not last.has_begun and not last.state.is_final:  # Somebody may have ended the job.
+        found = self._until(has_stayed)
+        if not found.has_begun and not found.state.is_final:  # Somebody may have ended the job.
             raise self._failed("it has not come to run")
 
     def _require_well(self, status: JobStatus) -> None:
@@ -327,7 +364,7 @@ class _Upgrade:
         running = self._home.find(self._job).read_request()
         return bool(running.options.plugin_env == self._note.former["options"]["plugin_env"])
 
-    def _gap_ms(self, status: JobStatus) -> int | None:
+    def _gap_ms(self, status: JobStatus, first_epoch: int) -> int | None:
         """Return the time between the last epoch of one version and the first of the other."""
         storage, now_ms = open_storage(status.checkpoint), self._clock.now_ms()
         try:
@@ -336,7 +373,7 @@ class _Upgrade:
             }
         except BicycleError:  # The storage may be slow: the figure is not worth the upgrade.
             return None
-        last, first = sealed.get(self._note.epoch), sealed.get(self._note.epoch + 1)
+        last, first = sealed.get(self._note.epoch), sealed.get(first_epoch)
         return None if last is None or first is None else first - last
 
     def _until(self, is_met: Callable[[JobStatus], bool]) -> JobStatus:
@@ -351,6 +388,8 @@ class _Upgrade:
         _write(self._home, self._job, self._note)
 
     def _forget(self) -> None:
+        if self._following is not None:
+            self._following.forget()
         (self._home.folder(self._job).path / _FILE).unlink(missing_ok=True)
 
 
@@ -361,9 +400,13 @@ def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
     return is_same and running.plugin == wanted.options.plugin
 
 
-def _planned(home: Home, job: str, wanted: JobRequest, *, token: str) -> _Note:
+def _planned(
+    home: Home, job: str, wanted: JobRequest, *, token: str, strategy: Strategy
+) -> _Note:  # fmt: skip
     status = job_status(home, job)
-    plan = plan_upgrade(home, wanted, checkpoint=status.checkpoint, job=job)
+    plan = plan_upgrade(
+        home, wanted, checkpoint=status.checkpoint, job=job, is_followed=strategy == "blue-green"
+    )  # fmt: skip
     known = set(plan["operators"])
     parallelisms = {
         uid: parallelism for uid, parallelism in wanted.parallelisms.items() if uid in known
@@ -374,6 +417,7 @@ def _planned(home: Home, job: str, wanted: JobRequest, *, token: str) -> _Note:
         former=home.find(job).read_request().to_json(),
         wanted=dataclasses.replace(wanted, parallelisms=parallelisms).to_json(),
         plan=_plain(plan),
+        strategy=strategy,
         epoch=status.epoch,
     )
 
@@ -394,7 +438,9 @@ def _write(home: Home, job: str, note: _Note) -> None:
     replace_file(home.folder(job).path / _FILE, msgspec.json.encode(note))
 
 
-def plan_upgrade(home: Home, wanted: JobRequest, *, checkpoint: str, job: str) -> Mapping[str, Any]:
+def plan_upgrade(
+    home: Home, wanted: JobRequest, *, checkpoint: str, job: str, is_followed: bool = False
+) -> Mapping[str, Any]:
     """Hold the version that is wanted against the last published epoch; nothing is changed.
 
     Args:
@@ -402,6 +448,7 @@ def plan_upgrade(home: Home, wanted: JobRequest, *, checkpoint: str, job: str) -
         wanted: The job with that version.
         checkpoint: Path or URL of the job's checkpoints.
         job: The job's id, for errors.
+        is_followed: Whether the version has to follow the job before it goes on.
 
     Returns:
         ``changes`` as ``bicycle plan --from`` has them, ``operators`` (the uids of the version),
@@ -409,10 +456,13 @@ def plan_upgrade(home: Home, wanted: JobRequest, *, checkpoint: str, job: str) -
 
     Raises:
         STATE_WOULD_BE_LOST: state is refused, or lost and that is not allowed.
+        BLUE_GREEN_REFUSED: the version cannot follow the job.
         UPGRADE_NOT_PLANNED: the child process gave no answer.
         BicycleError: the version cannot be loaded or built, or it breaks a rule.
     """
-    given = json.dumps({"request": wanted.to_json(), "checkpoint": checkpoint}).encode()
+    given = json.dumps(
+        {"request": wanted.to_json(), "checkpoint": checkpoint, "is_followed": is_followed}
+    ).encode()
     try:
         answer = ask_child(_PLANNING, str(home.path), given=given, timeout_s=_PLANNING_TIMEOUT_S)
     except NoAnswerError as error:

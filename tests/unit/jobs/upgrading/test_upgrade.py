@@ -11,7 +11,7 @@ from bicycle_runtime.jobs.errors import (
     UPGRADE_UNDERWAY,
 )
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.jobs.upgrading.stop_and_go import (
+from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
     former_request,
     require_no_upgrade,

@@ -1,0 +1,80 @@
+"""Writers that note what they get and write nothing: an epoch that nobody is to see.
+
+Where the real writer prepares records, it does so: its checks, and user code, may be what fails.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from bicycle_runtime.contract import (
+    EventTimes,
+    PreparingWriter,
+    StagedFile,
+    WriterFactory,
+    WriterTask,
+)
+
+__all__ = ["NotingFactory", "SinkInput"]
+
+
+@dataclass(slots=True)
+class SinkInput:
+    """What one sink would have been given: how many records, and the first of them."""
+
+    record_count: int = 0
+    shown: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class NotingFactory:
+    """Opens writers that note what they get and write nothing."""
+
+    real: WriterFactory
+    noted: SinkInput
+    shown_count: int
+
+    def open(self, task: WriterTask) -> _NotingWriter:
+        """Return a writer; where the real one prepares records, this one lets it do so."""
+        real = self.real.open(task)
+        if isinstance(real, PreparingWriter):
+            return _PreparingNotingWriter(real, self.noted, self.shown_count)
+        return _NotingWriter(self.noted, self.shown_count)
+
+
+class _NotingWriter:
+    """Notes what it gets."""
+
+    def __init__(self, noted: SinkInput, shown_count: int) -> None:
+        self._noted = noted
+        self._shown_count = shown_count
+
+    def write(self, values: list[Any]) -> None:
+        """Count the records and keep the first of them."""
+        self._noted.record_count += len(values)
+        left = self._shown_count - len(self._noted.shown)
+        self._noted.shown += values[: max(left, 0)]
+
+    def finish(self) -> list[StagedFile]:
+        """Return nothing: nothing was staged."""
+        return []
+
+    def abort(self) -> None:
+        """Keep what was noted: a failed epoch shows how far it came."""
+
+
+class _PreparingNotingWriter(_NotingWriter):
+    """Lets user code and checks of the real writer run, which may be what fails."""
+
+    def __init__(self, real: PreparingWriter, noted: SinkInput, shown_count: int) -> None:
+        super().__init__(noted, shown_count)
+        self._real = real
+
+    def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
+        """Return what would be written."""
+        return self._real.prepare(values, times)
+
+    def prepare_one(self, value: Any, time_ms: int | None) -> Any:
+        """Return what would be written for one record."""
+        return self._real.prepare_one(value, time_ms)

@@ -1,0 +1,63 @@
+"""Reading what an earlier epoch read: readers of sources that are not started, and its slices."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.storage import ObjectMissingError
+from bicycle_runtime.contract import RereadsEarlierSlices, Slice, SourceBatch, SourceReader
+from bicycle_runtime.engine.errors import REPLAY_INPUT_GONE
+from bicycle_runtime.engine.planning.setup import JobSetup
+
+__all__ = ["rereaders", "within"]
+
+
+def rereaders(setup: JobSetup) -> dict[str, SourceReader]:
+    """Return a reader for each source, none of which is started.
+
+    Input that is kept nowhere any more is REPLAY_INPUT_GONE when it is read.
+    """
+    readers: dict[str, SourceReader] = {}
+    for uid, source in setup.sources.items():
+        services = setup.services(
+            uid, clock=ManualClock(), collected={}, console=None, epoch_interval_ms=0
+        )
+        if isinstance(source, RereadsEarlierSlices):
+            reader = source.rereader(services)
+        else:
+            reader = source.reader()
+        readers[uid] = _StrictReader(reader, uid)
+    return readers
+
+
+def within(parts: Sequence[Slice], ends: Mapping[str, int]) -> list[Slice]:
+    """Cut slices where the epoch ended: a reader may have stopped before the end of its slice."""
+    return [replace(part, end=min(part.end, ends.get(part.shard, part.end))) for part in parts]
+
+
+class _StrictReader:
+    """A reader that says of missing input what it means for a replay."""
+
+    def __init__(self, reader: SourceReader, uid: str) -> None:
+        self._reader = reader
+        self._uid = uid
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of a slice.
+
+        Raises:
+            REPLAY_INPUT_GONE: they are kept nowhere any more.
+        """
+        try:
+            yield from self._reader.read(part)
+        except ObjectMissingError as error:
+            raise REPLAY_INPUT_GONE(
+                source=self._uid, shard=part.shard, start=part.start, end=part.end,
+                reason=error.summary,
+            ) from error  # fmt: skip
+
+    def close(self) -> None:
+        """Close the reader."""
+        self._reader.close()

@@ -1,0 +1,76 @@
+"""What a job's folder says of a version in its shadow: which, where, how far, and what went wrong.
+
+Three processes share the file. Who upgrades the job writes it before the shadow is started, and
+removes it at the end; the shadow says how far it has come; the job keeps the epochs that are not
+followed yet. It is a note of this machine: without it a job goes on with its own state.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.options import JobRequest
+
+__all__ = ["ShadowNote", "followed_epoch", "forget_shadow", "read_shadow", "write_shadow"]
+
+
+class ShadowNote(msgspec.Struct, kw_only=True):
+    """A version in the shadow of its job.
+
+    ``request`` is the job with that version. The shadow that is at work has chosen a ``place``
+    below the job's checkpoints; it began with the epoch ``first``, 0 before that, and has followed
+    to ``epoch``.
+    """
+
+    request: dict[str, Any]
+    epoch: int
+    place: str = ""
+    first: int = 0
+    error: dict[str, Any] | None = None
+
+    def is_of(self, request: JobRequest) -> bool:
+        """Tell whether a job runs this very version."""
+        own, other = JobRequest.from_json(self.request).options, request.options
+        return own.plugin == other.plugin and _folder(own.plugin_env) == _folder(other.plugin_env)
+
+
+class _Followed(msgspec.Struct):
+    epoch: int
+
+
+def read_shadow(folder: JobFolder) -> ShadowNote | None:
+    """Return what is noted; None when no version runs in the shadow of the job."""
+    data = _read(folder)
+    return None if data is None else msgspec.json.decode(data, type=ShadowNote)
+
+
+def followed_epoch(folder: JobFolder) -> int | None:
+    """Return the epoch from which on a shadow needs those of the job; None without a shadow."""
+    data = _read(folder)
+    return None if data is None else msgspec.json.decode(data, type=_Followed).epoch
+
+
+def write_shadow(folder: JobFolder, note: ShadowNote) -> None:
+    """Note it, as one step."""
+    replace_file(folder.shadow_path, msgspec.json.encode(note))
+
+
+def forget_shadow(folder: JobFolder) -> None:
+    """Let the job know that nobody follows it any more."""
+    folder.shadow_path.unlink(missing_ok=True)
+
+
+def _read(folder: JobFolder) -> bytes | None:
+    try:
+        return folder.shadow_path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _folder(path: str | None) -> Path | None:
+    return None if path is None else Path(path).expanduser().absolute()
