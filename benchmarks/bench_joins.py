@@ -1,195 +1,140 @@
-"""Joins and a process function with timers: in memory, with RocksDB, and beside a bare loop.
+"""Joins and process functions: in memory, with RocksDB, and beside bare loops.
 
 All run the same rows through the real epoch loop and the operators that jobs run, with commit and
-restore, in one process. The bare loop does the interval join on dicts and sorted lists, keeps
-nothing and survives nothing.
+restore, in one process. A bare loop does the same on dicts and sorted lists; it is given the rows
+as objects, keeps nothing and survives nothing. Another one gets the same bytes as an operator,
+and leaves its results and its state as bytes.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
+import gc
+import pickle
 import statistics
 import time
-from bisect import bisect_left, bisect_right
-from collections import defaultdict
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+import msgspec
+from join_jobs import EPOCHS, FORMS, KEYS, LOOPS, Epochs, Row, job, rows_of
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import (
-    KeyedProcessFunction,
-    KeyedStream,
-    MapStateDescriptor,
-    StreamEnvironment,
-    ValueStateDescriptor,
-    WatermarkStrategy,
-)
+from bicycle_runtime.testing import Harness
 
-KEYS = 400
-EPOCHS = 8
-REACH_MS = 2_000
-MS_PER_ROW = 10
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row of either side."""
-
-    key: str
-    time: int
-    value: float
-
-
-class Watch(KeyedProcessFunction[str, Row, tuple[str, int]]):
-    """Counts the rows of a key, keeps the newest of each second, and tells every five seconds."""
-
-    count = ValueStateDescriptor("count", int, default=0)
-    newest = MapStateDescriptor("newest", int, float)
-
-    def process_element(self, value, ctx):
-        count = ctx.get_value_state(self.count)
-        count.update(count.value() + 1)
-        ctx.get_map_state(self.newest).put(value.time // 1_000, value.value)
-        ctx.timer_service.register_event_time_timer(value.time // 5_000 * 5_000 + 5_000)
-        return []
-
-    def on_timer(self, timestamp_ms, ctx):
-        newest = ctx.get_map_state(self.newest)
-        for second, _ in list(newest.range(None, timestamp_ms // 1_000)):
-            newest.remove(second)
-        return [(ctx.current_key(), ctx.get_value_state(self.count).value())]
-
-
-def pair(left: Row, right: Row) -> tuple[str, float]:
-    """Return a result of two rows."""
-    return left.key, left.value * right.value
+_BACKENDS = ("memory", "rocksdb")
 
 
 def main() -> None:
     """Measure all and tell."""
     options = arguments(__doc__, repeats=3, add=_add_options)
-    rows = 4_000 if options.quick else options.rows
-    left, right = _rows(rows * 4 // 5, seed=1), _rows(rows // 5, seed=2)
-    contenders = {
-        f"{form}, {backend}": partial(_cost, form, backend, left, right)
-        for form in _FORMS
-        for backend in ("memory", "rocksdb")
-    }
-    contenders["interval join, bare loop"] = partial(_bare_cost, left, right)
+    count = 4_000 if options.quick else options.rows
+    rows = rows_of(count)
+    contenders: dict[str, Callable[[], float]] = {}
+    for form in FORMS:
+        for backend in _BACKENDS:
+            contenders[f"{form}, {backend}"] = partial(_cost, form, backend, rows)
+    for name, loop in LOOPS.items():
+        contenders[f"{name}, bare loop"] = partial(_bare_cost, name, loop, rows)
+        contenders[f"{name}, loop with bytes"] = partial(_bytes_cost, name, loop, rows)
+    gc.set_threshold(1_000_000, 50, 100)  # As in a worker.
     found = in_turns(contenders, rounds=options.repeats)
     rate = {name: 1e6 / statistics.median(costs) for name, costs in found.items()}
-    interval = {kind: rate[f"interval join, {kind}"] for kind in ("memory", "rocksdb")}
     report = Report(
         name="joins",
         claim="Joins and process functions with RocksDB are half as fast as in memory, or faster.",
-        payload=f"{sum(map(len, left)):,} and {sum(map(len, right)):,} rows of {KEYS} keys in "
-        f"{EPOCHS} epochs; the process function gets both sides in one stream",
+        payload=f"{count:,} rows of {KEYS} keys, one of five on the right side, in {EPOCHS} "
+        "epochs; process functions get both sides in one stream",
         method=f"{options.repeats} rounds in turns through the epoch loop in one process, with "
         "commit and restore; processor time; number of results equal for both backends and the "
         "bare loop",
-        tables=[
-            Table(
-                title="Rows per second of processor time",
-                columns=["", "median"],
-                rows=[[name, f"{value:,.0f}"] for name, value in rate.items()],
-            )
-        ],
-        targets=[
-            Target(
-                name="interval join, RocksDB ÷ memory",
-                value=interval["rocksdb"] / interval["memory"], low=0.5, unit="x",
-            ),
-            Target(
-                name="interval join, memory ÷ bare loop",
-                value=interval["memory"] / rate["interval join, bare loop"], low=0.4, unit="x",
-            ),
-        ],
-    )  # fmt: skip
+        tables=[_table(rate)],
+        targets=_targets(rate),
+    )
     report.tell(options)
 
 
-def _interval(left: KeyedStream, right: KeyedStream):
-    return left.interval_join(right, -REACH_MS, REACH_MS, pair)
+def _table(rate: dict[str, float]) -> Table:
+    kinds = (*_BACKENDS, "bare loop", "loop with bytes")
+    return Table(
+        title="Rows per second of processor time",
+        columns=["", *kinds],
+        rows=[
+            [form, *(_told(rate.get(f"{form}, {kind}")) for kind in kinds)] for form in FORMS
+        ],
+    )  # fmt: skip
 
 
-def _as_of(left: KeyedStream, right: KeyedStream):
-    return left.as_of_join(right, pair)
+def _told(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
 
 
-def _watched(left: KeyedStream, right: KeyedStream):
-    return left.union(right).key_by(lambda row: row.key).process_fn(Watch())
-
-
-_FORMS = {"interval join": _interval, "as-of join": _as_of, "timers": _watched}
-
-
-def _rows(count: int, *, seed: int) -> list[list[Row]]:
-    """Return rows in the order of time, by epoch."""
-    chance = random.Random(seed)
-    span = count * MS_PER_ROW
-    rows = [
-        Row(f"key-{chance.randrange(KEYS)}", chance.randrange(span), chance.random())
-        for _ in range(count)
-    ]
-    rows.sort(key=lambda row: row.time)
-    size = -(-count // EPOCHS)
-    return [rows[start : start + size] for start in range(0, count, size)]
-
-
-def _job(form: str, env: StreamEnvironment) -> None:
-    marks = WatermarkStrategy.bounded_out_of_orderness(timedelta(seconds=1))
-    sides = [
-        env.add_source(script_source(Row)).uid(uid)
-        .assign_timestamps(marks.with_timestamps(lambda row: row.time))
-        .key_by(lambda row: row.key)
-        for uid in ("left", "right")
+def _targets(rate: dict[str, float]) -> list[Target]:
+    targets = [
+        Target(
+            name=f"{form}, RocksDB ÷ memory",
+            value=rate[f"{form}, rocksdb"] / rate[f"{form}, memory"], low=0.5, unit="x",
+        )
+        for form in FORMS
     ]  # fmt: skip
-    _FORMS[form](*sides).uid("judged").collect("out")
+    for form in LOOPS:
+        for loop in ("bare loop", "loop with bytes"):
+            value = rate[f"{form}, memory"] / rate[f"{form}, {loop}"]
+            targets.append(Target(name=f"{form}, memory ÷ {loop}", value=value, low=0.4, unit="x"))
+    seven = rate["all seven, memory"]
+    targets.append(Target(name="all seven, memory, rows per second", value=seven, low=20_000))
+    return targets
 
 
-def _cost(form: str, backend: str, left: list[list[Row]], right: list[list[Row]]) -> float:
+def _cost(form: str, backend: str, rows: Epochs) -> float:
     """Return microseconds per row."""
+    gc.collect()
     spent = 0.0
     engine = EngineOptions(state_backend=backend)
-    with Harness(partial(_job, form), engine=engine) as harness:
-        for ours, theirs in zip(left, right, strict=True):
+    with Harness(partial(job, form), engine=engine) as harness:
+        for ours, theirs in rows:
             harness.push(ours, source="left")
             harness.push(theirs, source="right")
             began = time.process_time()
             while harness.run_epoch() is not None:
                 pass
             spent += time.process_time() - began
-        count = len(harness.results("out"))
-    _check(form, count)
-    return spent * 1e6 / sum(map(len, left + right))
+        for number in range(len(FORMS[form])):
+            name = form if len(FORMS[form]) == 1 else list(FORMS)[number]
+            _check(name, len(harness.results(f"out-{number}")))
+    return _per_row(spent, rows)
 
 
-def _bare_cost(left: list[list[Row]], right: list[list[Row]]) -> float:
-    """Return microseconds per row of a loop that joins what it has in lists."""
+def _bare_cost(form: str, loop: Callable[[Epochs], list[Any]], rows: Epochs) -> float:
+    """Return microseconds per row of a loop."""
     began = time.process_time()
-    kept: tuple[dict[str, list[Row]], ...] = defaultdict(list), defaultdict(list)
-    times: tuple[dict[str, list[int]], ...] = defaultdict(list), defaultdict(list)
-    results = []
-    for ours, theirs in zip(left, right, strict=True):
-        for side, rows in ((0, ours), (1, theirs)):
-            for row in rows:
-                other = times[1 - side][row.key]
-                low = bisect_left(other, row.time - REACH_MS)
-                high = bisect_right(other, row.time + REACH_MS)
-                results += [
-                    pair(row, match) if side == 0 else pair(match, row)
-                    for match in kept[1 - side][row.key][low:high]
-                ]
-                kept[side][row.key].append(row)
-                times[side][row.key].append(row.time)
+    results = loop(rows)
     spent = time.process_time() - began
-    _check("interval join", len(results))
-    return spent * 1e6 / sum(map(len, left + right))
+    _check(form, len(results))
+    return _per_row(spent, rows)
+
+
+def _bytes_cost(form: str, loop: Callable[[Epochs], list[Any]], rows: Epochs) -> float:
+    """Return microseconds per row of a loop that reads rows and leaves results and rows as bytes.
+
+    The rows stand for its state, which is as large.
+    """
+    encoded = [msgspec.msgpack.encode(sides) for sides in rows]
+    decoder = msgspec.msgpack.Decoder(tuple[list[Row], list[Row]])
+    began = time.process_time()
+    decoded = list(map(decoder.decode, encoded))
+    results = loop(decoded)
+    msgspec.msgpack.encode(results)
+    pickle.dumps(decoded, protocol=5)
+    spent = time.process_time() - began
+    _check(form, len(results))
+    return _per_row(spent, rows)
+
+
+def _per_row(spent_s: float, rows: Epochs) -> float:
+    return spent_s * 1e6 / sum(len(side) for sides in rows for side in sides)
 
 
 _counts: dict[str, int] = {}

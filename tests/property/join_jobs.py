@@ -1,6 +1,7 @@
 """Two disordered inputs, and what may happen to a job that joins them."""
 
 import contextlib
+from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
@@ -40,10 +41,19 @@ def disordered(draw, checkpoint_id, max_size=12):
 ACTIONS = actions(["left", "right"])
 
 
-def run(job, rows, actions, budget):
+@dataclass(frozen=True)
+class Run:
+    """How a job runs: most records of an epoch, backend, and what becomes of calls that fail."""
+
+    budget: int
+    backend: str = "memory"
+    policy: object = None
+
+
+def run(job, rows, actions, way):
     """Run a job over rows by source, with what happens to it; return results and what is kept."""
     left = {source: list(found) for source, found in rows.items()}
-    engine = EngineOptions(max_records_per_epoch=budget)
+    engine = EngineOptions(max_records_per_epoch=way.budget, state_backend=way.backend)
     with Harness(job, engine=engine) as harness:
         for action in actions:
             act(harness, action, left)

@@ -4,26 +4,33 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bicycle_sdk import fail, skip
 from bicycle_sdk.windows import session_windows, sliding_windows
 from tests.event_time import Stamps
 from tests.examples import examples
-from tests.property.join_jobs import ACTIONS, disordered, run, sides
+from tests.property.join_jobs import ACTIONS, Run, disordered, run, sides
 
 MANY = settings(
     deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow]
 )
-BUDGETS = st.sampled_from([1, 4, 10])
+# Where calls that fail are left out, rows are joined one by one, and else many in one call.
+RUNS = st.builds(
+    Run,
+    budget=st.sampled_from([1, 4, 10]),
+    backend=st.sampled_from(["memory", "rocksdb"]),
+    policy=st.sampled_from([fail(), skip()]),
+)
 
 
 def pair(left, right):
     return (left, right)
 
 
-def with_times(build):
+def with_times(build, policy):
     """Return a job that collects the results of a join with their event times."""
 
     def job(env):
-        joined = build(*sides(env)).uid("join")
+        joined = build(*sides(env)).on_error(policy).uid("join")
         joined.process_fn(Stamps()).collect("out")
 
     return job
@@ -43,20 +50,20 @@ def outer(pairs, left, right, how):
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 @MANY
 @given(
-    disordered("l"), disordered("r"), ACTIONS, BUDGETS,
+    disordered("l"), disordered("r"), ACTIONS, RUNS,
     st.tuples(st.integers(-80, 80), st.integers(0, 80)), st.tuples(st.booleans(), st.booleans()),
 )  # fmt: skip
 def test_an_interval_join_gives_the_pairs_of_brute_force(
-    how, left, right, actions, budget, span, inclusive
+    how, left, right, actions, way, span, inclusive
 ):
     # The bounds as they are told; those that still match differ by 1 ms where they are excluded.
     lower, upper = span[0], span[0] + span[1]
     told = (lower - (not inclusive[0]), upper + (not inclusive[1]))
     ends = {"lower_inclusive": inclusive[0], "upper_inclusive": inclusive[1]}
     pairs = [(a, b) for a in left for b in right if a[0] == b[0] and lower <= b[1] - a[1] <= upper]
-    job = with_times(lambda a, b: a.interval_join(b, *told, pair, how=how, **ends))
+    job = with_times(lambda a, b: a.interval_join(b, *told, pair, how=how, **ends), way.policy)
 
-    results, states = run(job, {"left": left, "right": right}, actions, budget)
+    results, states = run(job, {"left": left, "right": right}, actions, way)
 
     found = [value for value, _ in results["out"]]
     assert sorted(found, key=repr) == sorted(outer(pairs, left, right, how), key=repr)
@@ -86,10 +93,10 @@ def shared(rows, size, slide):
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 @MANY
 @given(
-    disordered("l"), disordered("r"), ACTIONS, BUDGETS,
+    disordered("l"), disordered("r"), ACTIONS, RUNS,
     st.sampled_from([(100, 100), (90, 30), (40, 70)]),
 )  # fmt: skip
-def test_a_window_join_gives_the_pairs_of_brute_force(how, left, right, actions, budget, lengths):
+def test_a_window_join_gives_the_pairs_of_brute_force(how, left, right, actions, way, lengths):
     size, slide = lengths
     lefts, rights = shared(left, size, slide), shared(right, size, slide)
     expected = []
@@ -98,9 +105,9 @@ def test_a_window_join_gives_the_pairs_of_brute_force(how, left, right, actions,
         pairs = outer([(a, b) for a in mine for b in theirs], mine, theirs, how)
         expected += [(found, place[1] + size - 1) for found in pairs]
     windows = sliding_windows(size, slide)
-    job = with_times(lambda a, b: a.window_join(b, windows, pair, how=how))
+    job = with_times(lambda a, b: a.window_join(b, windows, pair, how=how), way.policy)
 
-    results, states = run(job, {"left": left, "right": right}, actions, budget)
+    results, states = run(job, {"left": left, "right": right}, actions, way)
 
     assert sorted(results["out"], key=repr) == sorted(expected, key=repr)
     assert states == []
@@ -126,8 +133,8 @@ def grouped(left, right):
 
 
 @MANY
-@given(disordered("l"), disordered("r"), ACTIONS, BUDGETS, st.sampled_from([1, 30, 60]))
-def test_sessions_of_both_sides_are_those_of_brute_force(left, right, actions, budget, gap):
+@given(disordered("l"), disordered("r"), ACTIONS, RUNS, st.sampled_from([1, 30, 60]))
+def test_sessions_of_both_sides_are_those_of_brute_force(left, right, actions, way, gap):
     expected = [
         (
             (of_side("l", session), of_side("r", session)),
@@ -136,9 +143,9 @@ def test_sessions_of_both_sides_are_those_of_brute_force(left, right, actions, b
         for key in "xy"
         for session in sessions_of([row for row in left + right if row[0] == key], gap)
     ]
-    job = with_times(lambda a, b: a.co_group(b, session_windows(gap), grouped))
+    job = with_times(lambda a, b: a.co_group(b, session_windows(gap), grouped), way.policy)
 
-    results, states = run(job, {"left": left, "right": right}, actions, budget)
+    results, states = run(job, {"left": left, "right": right}, actions, way)
 
     assert sorted(results["out"]) == sorted(expected)
     assert states == []
@@ -151,10 +158,10 @@ def is_third(row):
 @pytest.mark.parametrize("how", ["inner", "left"])
 @MANY
 @given(
-    disordered("l"), disordered("r"), ACTIONS, BUDGETS,
+    disordered("l"), disordered("r"), ACTIONS, RUNS,
     st.tuples(st.sampled_from([None, 0, 40]), st.sampled_from([None, is_third])),
 )  # fmt: skip
-def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, budget, settings):
+def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, way, settings):
     tolerance, is_deleted = settings
     expected = []
     for row in left:
@@ -171,10 +178,11 @@ def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, budg
         if match or how == "left":
             expected.append(((row, match), row[1]))
     job = with_times(
-        lambda a, b: a.as_of_join(b, pair, how=how, tolerance=tolerance, deleted_when=is_deleted)
+        lambda a, b: a.as_of_join(b, pair, how=how, tolerance=tolerance, deleted_when=is_deleted),
+        way.policy,
     )
 
-    results, states = run(job, {"left": left, "right": right}, actions, budget)
+    results, states = run(job, {"left": left, "right": right}, actions, way)
 
     assert sorted(results["out"], key=repr) == sorted(expected, key=repr)
     if tolerance is not None:

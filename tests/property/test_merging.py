@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.testing import Harness, script_source
 from tests.event_time import Stamps
 from tests.examples import examples
-from tests.property.join_jobs import STRATEGY, disordered, run
+from tests.property.join_jobs import STRATEGY, Run, disordered, run
 from tests.property.mishaps import FAULTS, RESCALES, actions, befall
 
 MANY = settings(
@@ -43,7 +43,7 @@ def in_order(names, rows):
     st.permutations(NAMES),
 )
 def test_a_merge_is_a_sort_whatever_happens_on_the_way(rows, actions, budget, names):
-    results, _ = run(merged(names, assigns_times=True), rows, actions, budget)
+    results, _ = run(merged(names, assigns_times=True), rows, actions, Run(budget))
 
     assert results["out"] == [(row, row[1]) for row in in_order(names, rows)]
     assert results["late"] == []

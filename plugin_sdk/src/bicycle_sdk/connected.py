@@ -234,6 +234,10 @@ class BuiltInFunction(_Opened):
     ``(event time in ms, record)``. ``needs_times`` makes records without event time an error.
     ``late`` counts the records of an epoch that came too late. Timers of event time stand
     ``timer_lead_ms`` behind the last time that they wait for.
+
+    A function with ``process_each`` takes many records in one call, and one with ``fire_each``,
+    whose ``on_timer`` sets no timers, many timers; each adds to the results one after the other, so
+    that a failure is that of the record or timer behind the last result.
     """
 
     stamps: ClassVar[bool] = False

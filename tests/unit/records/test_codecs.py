@@ -137,6 +137,17 @@ def test_state_keys_and_values_come_back_exactly(values):
     assert exact(codec.decode_list(codec.encode_list(values))) == exact(values)
 
 
+pairs = st.tuples(st.text(max_size=2) | st.integers(), st.tuples(st.integers(), st.integers()))
+
+
+@given(st.lists(pairs, max_size=4) | st.lists(pairs | st.tuples(st.none()) | anything, max_size=4))
+def test_many_keys_at_once_have_the_bytes_of_each_by_itself(values):
+    codec = AnyCodec()
+    found = codec.encode_items(values)
+
+    assert [b"\x91" + bytes(item) for item in found] == [codec.encode_list([v]) for v in values]
+
+
 @pytest.mark.parametrize("declared", DECLARED, ids=type_name_of)
 def test_state_survives_an_annotation_that_lies(declared):
     codec = ValueCodec(declared)

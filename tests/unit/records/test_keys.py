@@ -16,7 +16,7 @@ from bicycle_runtime.records.keys import (
     KeyBytes,
     encode_key,
     key_group,
-    order_of,
+    part_order,
     range_of,
     task_of,
 )
@@ -174,7 +174,8 @@ plain = st.one_of(st.integers(-(2**80), 2**80), st.text(max_size=3), st.binary(m
 def test_keys_of_a_declared_type_and_others_among_them_are_in_the_order_of_their_bytes(
     key_type, some
 ):
-    found = sorted(some, key=order_of(key_type))
+    place, parts = part_order(key_type)
+    found = parts(sorted(map(place, some)))
 
     assert list(map(encode_key, found)) == sorted(map(encode_key, some))
 
@@ -182,7 +183,7 @@ def test_keys_of_a_declared_type_and_others_among_them_are_in_the_order_of_their
 def test_what_cannot_be_a_key_is_refused_whatever_type_was_declared():
     for key_type in (int, tuple[int, int], None):
         with pytest.raises(KeyEncodingError, match="list"):
-            order_of(key_type)([1])
+            part_order(key_type).place([1])
 
 
 @given(st.lists(keys, max_size=20))

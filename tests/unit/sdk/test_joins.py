@@ -6,6 +6,7 @@ from bicycle_sdk import StreamEnvironment
 from bicycle_sdk.contexts import RuntimeContext
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.joins.rows import Rows
+from bicycle_sdk.state import MapStateDescriptor
 from bicycle_sdk.windows import session_windows, tumbling_windows
 from bicycle_sdk.windows.assigners import count_windows
 
@@ -72,23 +73,25 @@ def test_a_join_shows_its_kind_its_bounds_and_the_users_function(streams):
     assert vertex.output_type == "tuple[int, str]"
 
 
+def entries_of_rows():
+    """Return the entries of one side of a join."""
+    descriptor = MapStateDescriptor("left", tuple, str)
+    return RuntimeContext.standalone().state_entries(descriptor)
+
+
 def rows_of_one_state():
-    """Return the rows of one side of a join, and how often the state was read."""
-    context, reads = RuntimeContext.standalone(), []
-    state = context.get_map_state("left", tuple, str)
+    """Return the rows of one side of a join, their entries, and how often these were read."""
+    entries, reads = entries_of_rows(), []
 
     class Watched:
-        put = staticmethod(state.put)
+        put, has = entries.put, entries.has
 
-        def prefix(self, prefix):
-            for entry in state.prefix(prefix):
+        def scan(self, key, **bounds):
+            for entry in entries.scan(key, **bounds):
                 reads.append(entry)
                 yield entry
 
-        def __contains__(self, row_key):
-            return row_key in state
-
-    return Rows(Watched()), state, reads
+    return Rows(Watched()), entries, reads
 
 
 def test_rows_of_one_time_are_numbered_without_counting_them_at_each():
@@ -96,7 +99,7 @@ def test_rows_of_one_time_are_numbered_without_counting_them_at_each():
     row_keys = [rows.add("key", 5, f"row {number}") for number in range(500)]
 
     assert row_keys == [(5, number) for number in range(500)]
-    assert len(list(state.entries())) == 500
+    assert len(state.items("key")) == 500
     assert len(reads) < 100
 
 
@@ -110,7 +113,7 @@ def test_no_time_is_scanned_at_which_no_row_lies():
 
 @pytest.mark.parametrize("is_new_epoch", [True, False])
 def test_a_row_takes_no_place_of_another_when_the_first_of_its_time_was_evicted(is_new_epoch):
-    state = RuntimeContext.standalone().get_map_state("left", tuple, str)
+    state = entries_of_rows()
     rows = Rows(state, max_buffered=2)
     for number in range(20):
         row_key = rows.add("key", 5, f"row {number}")
@@ -118,20 +121,20 @@ def test_a_row_takes_no_place_of_another_when_the_first_of_its_time_was_evicted(
         if is_new_epoch:
             rows.begin_epoch()
 
-    assert list(state.entries()) == [((5, 18), "row 18"), ((5, 19), "row 19")]
+    assert list(state.scan("key")) == [((5, 18), "row 18"), ((5, 19), "row 19")]
 
 
 def test_a_lower_limit_holds_from_the_next_row_on_and_a_row_may_displace_itself():
-    state = RuntimeContext.standalone().get_map_state("left", tuple, str)
+    state = entries_of_rows()
     for time in range(10, 15):
         Rows(state).add("key", time, "")
     rows = Rows(state, max_buffered=2)
 
     assert rows.evict("key", rows.add("key", 3, "")) == [(3, 0), (10, 0), (11, 0), (12, 0)]
     assert rows.evict("key", rows.add("key", 2, "")) == [(2, 0)]
-    rows.take(None, 13)
+    rows.take("key", None, 13)
     assert rows.evict("key", rows.add("key", 4, "")) == []
-    assert [row_key for row_key, _ in state.entries()] == [(4, 0), (14, 0)]
+    assert [row_key for row_key, _ in state.scan("key")] == [(4, 0), (14, 0)]
 
 
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "2"])
@@ -149,7 +152,7 @@ def test_a_new_epoch_numbers_on_from_what_is_sealed():
     for number in range(20):
         rows.add("key", 5, str(number))
     for number in range(15, 20):  # The epoch failed: this is what was sealed before it.
-        state.remove((5, number))
+        state.delete("key", (5, number))
     rows.begin_epoch()
 
     assert rows.add("key", 5, "again") == (5, 15)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, Rows
-from bicycle_sdk.state import MapState, MapStateDescriptor
+from bicycle_sdk.state import MapStateDescriptor
+from bicycle_sdk.state.entries import MapEntries
 from bicycle_sdk.windows.panes import Window
 
 __all__ = ["IntervalJoin"]
@@ -37,96 +39,97 @@ class IntervalJoin(RowJoin):
 
     def open(self, ctx: Any) -> Any:
         """Get the states."""
+        opened = super().open(ctx)
         keeps_left, keeps_right = self.options.keeps_left, self.options.keeps_right
-        self._left_seen = ctx.get_map_state(self.left_matched) if keeps_left else None
-        self._right_seen = ctx.get_map_state(self.right_matched) if keeps_right else None
+        left_seen = ctx.state_entries(self.left_matched) if keeps_left else None
+        right_seen = ctx.state_entries(self.right_matched) if keeps_right else None
         few = max((self._upper - self._lower) // _STEPS, 1)
         has_limit = self.options.max_buffered is not None
-        self._left_step = 1 if keeps_left or has_limit else few
-        self._right_step = 1 if keeps_right or has_limit else few
-        return super().open(ctx)
+        left_step = 1 if keeps_left or has_limit else few
+        right_step = 1 if keeps_right or has_limit else few
+        self._sides = (
+            _Side(self.right, right_seen, -self._upper, -self._lower, right_step),
+            _Side(self.left, left_seen, self._lower, self._upper, left_step),
+        )
+        return opened
 
-    def process_element1(self, value: Any, ctx: Any) -> Any:
-        """Join a left row with the right rows that are there."""
-        time = ctx.timestamp
-        first, last = time + self._lower, time + self._upper
-        if time <= ctx.current_watermark():
-            return self.refuse_late(value, Window(first, last + 1), ctx)
-        found = self.right.between(first, last)
-        pairs: list[Pair] = [(max(time, row_key[0]), value, row) for row_key, row in found]
-        is_kept = last > ctx.current_watermark()
-        if not is_kept and not found and self._left_seen is not None:
-            pairs = [(time, value, None)]
+    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+        """Join a row with those of the other side that are there."""
+        mine, other = self._sides[is_left], self._sides[not is_left]
+        first, last = time + mine.first, time + mine.last
+        watermark = ctx.current_watermark()
+        if time <= watermark:
+            return self.refuse_late(value, time, Window(first, last + 1), ctx)
+        found = other.rows.between(key, first, last)
+        pairs: list[Pair] = []
+        if is_left:
+            pairs += [(max(time, row_key[0]), value, row) for row_key, row in found]
+        else:
+            pairs += [(max(time, row_key[0]), row, value) for row_key, row in found]
+        is_kept = last > watermark
+        if not is_kept and not found and mine.seen is not None:
+            pairs.append((time, value, None) if is_left else (time, None, value))
+        return self.results(pairs, self._store, value, key, time, found, is_left, is_kept)
 
-        def store() -> None:
-            _mark(self._right_seen, [row_key for row_key, _ in found])
-            if is_kept:
-                row_key, evicted = self.keep(self.left, value, ctx)
-                _mark(self._left_seen, [row_key] if found else [])
-                _unmark(self._left_seen, evicted)
-                forgotten_ms = _next_step(last + 1, self._left_step)
-                ctx.timer_service.register_event_time_timer(forgotten_ms)
-
-        return self.results(pairs, store)
-
-    def process_element2(self, value: Any, ctx: Any) -> Any:
-        """Join a right row with the left rows that are there."""
-        time = ctx.timestamp
-        first, last = time - self._upper, time - self._lower
-        if time <= ctx.current_watermark():
-            return self.refuse_late(value, Window(first, last + 1), ctx)
-        found = self.left.between(first, last)
-        pairs: list[Pair] = [(max(time, row_key[0]), row, value) for row_key, row in found]
-        is_kept = last > ctx.current_watermark()
-        if not is_kept and not found and self._right_seen is not None:
-            pairs = [(time, None, value)]
-
-        def store() -> None:
-            _mark(self._left_seen, [row_key for row_key, _ in found])
-            if is_kept:
-                row_key, evicted = self.keep(self.right, value, ctx)
-                _mark(self._right_seen, [row_key] if found else [])
-                _unmark(self._right_seen, evicted)
-                forgotten_ms = _next_step(last + 1, self._right_step)
-                ctx.timer_service.register_event_time_timer(forgotten_ms)
-
-        return self.results(pairs, store)
-
-    def complete(self, timestamp_ms: int) -> list[Pair]:
+    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the rows that never matched and can no more."""
         certain = timestamp_ms - 1
         left, right = certain - self._upper, certain + self._lower
-        lone_left = _taken(self.left, self._left_seen, left)
-        lone_right = _taken(self.right, self._right_seen, right)
+        lone_left = _taken(self._sides[1], key, left)
+        lone_right = _taken(self._sides[0], key, right)
         pairs: list[Pair] = [(max(certain, left), row, None) for row in lone_left]
         return pairs + [(max(certain, right), None, row) for row in lone_right]
 
+    def _store(
+        self, value: Any, key: Any, time: int, found: list[tuple[RowKey, Any]],
+        is_left: bool, is_kept: bool,  # details of a result, in a row
+    ) -> None:  # fmt: skip
+        """Keep a row, and note what has matched."""
+        mine, other = self._sides[is_left], self._sides[not is_left]
+        if other.seen is not None and found:
+            _mark(other.seen, key, [row_key for row_key, _ in found])
+        if not is_kept:
+            return
+        row_key, evicted = self.keep(mine.rows, value, key, time)
+        if mine.seen is not None:
+            _mark(mine.seen, key, [row_key] if found else [])
+            _unmark(mine.seen, key, evicted)
+        # The time that can be forgotten, or the first multiple of a step behind it.
+        self.timers.set(key, -(-(time + mine.last + 1) // mine.step) * mine.step)
 
-def _mark(seen: MapState[RowKey, bool] | None, row_keys: list[RowKey]) -> None:
+
+class _Side(NamedTuple):
+    """One side of the join.
+
+    ``seen`` has the rows that have matched, where lone ones are wanted. Rows of the other side from
+    ``first`` to ``last`` ms behind a row of this one match it. Timers lie at multiples of ``step``.
+    """
+
+    rows: Rows
+    seen: MapEntries | None
+    first: int
+    last: int
+    step: int
+
+
+def _mark(seen: MapEntries, key: Any, row_keys: list[RowKey]) -> None:
     """Take note that rows have matched."""
-    if seen is not None:
-        for row_key in row_keys:
-            if row_key not in seen:
-                seen.put(row_key, True)
+    for row_key in row_keys:
+        if not seen.has(key, row_key):
+            seen.put(key, row_key, True)
 
 
-def _unmark(seen: MapState[RowKey, bool] | None, row_keys: list[RowKey]) -> None:
+def _unmark(seen: MapEntries, key: Any, row_keys: Iterable[RowKey]) -> None:
     """Forget whether rows have matched."""
-    if seen is not None:
-        for row_key in row_keys:
-            seen.remove(row_key)
+    for row_key in row_keys:
+        seen.delete(key, row_key)
 
 
-def _taken(rows: Rows, seen: MapState[RowKey, bool] | None, time_ms: int) -> list[Any]:
+def _taken(side: _Side, key: Any, time_ms: int) -> list[Any]:
     """Forget the rows up to a time and return those that never matched, if anybody wants them."""
-    found = rows.take(None, time_ms)
+    found, seen = side.rows.take(key, None, time_ms), side.seen
     if seen is None:
         return []
-    lone = [row for row_key, row in found if row_key not in seen]
-    _unmark(seen, [row_key for row_key, _ in found])
+    lone = [row for row_key, row in found if not seen.has(key, row_key)]
+    _unmark(seen, key, [row_key for row_key, _ in found])
     return lone
-
-
-def _next_step(time_ms: int, step_ms: int) -> int:
-    """Return a time, or the first multiple of a step behind it."""
-    return -(-time_ms // step_ms) * step_ms

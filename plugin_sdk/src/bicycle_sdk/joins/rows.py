@@ -9,14 +9,16 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from bisect import insort
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from types import GeneratorType
 from typing import Any, ClassVar, Literal, TypedDict
 
 from bicycle_sdk.connected import BuiltInFunction
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject, as_callable, full_name
-from bicycle_sdk.state import MapState, MapStateDescriptor
+from bicycle_sdk.state import MapStateDescriptor
+from bicycle_sdk.state.entries import MISSING, MapEntries
 from bicycle_sdk.windows.panes import LateRecord, Window
 
 __all__ = [
@@ -105,15 +107,15 @@ class Arrivals:
 
 
 class Rows:
-    """The rows of one side under the current key, by event time.
+    """The rows of one side of a join, by key and event time.
 
     Args:
-        state: A map from time and number to row.
+        entries: A map of each key from time and number to row.
         max_buffered: How many rows of a key may lie here; None is without a limit.
     """
 
-    def __init__(self, state: MapState[RowKey, Any], max_buffered: int | None = None) -> None:
-        self._state = state
+    def __init__(self, entries: MapEntries, max_buffered: int | None = None) -> None:
+        self._entries = entries
         self._max_buffered = max_buffered
         self._row_keys: dict[
             Any, list[RowKey]
@@ -126,17 +128,17 @@ class Rows:
         self._row_keys.clear()
 
     def add(self, key: Any, time_ms: int, row: Any) -> RowKey:
-        """Put a row of the current key behind those of its time, and return where it lies."""
-        there: Iterable[int] = ()
+        """Put a row of a key behind those of its time, and return where it lies."""
+        entries, row_key = self._entries, (time_ms, 0)
         # hot path: where none is evicted, a time has a first row or none at all.
-        if self._max_buffered is not None or (time_ms, 0) in self._state:
-            there = (number for (_, number), _ in self._state.prefix((time_ms,)))
-        row_key = (time_ms, self.arrivals.number((key, time_ms), there))
-        self._state.put(row_key, row)
+        if self._max_buffered is not None or entries.has(key, row_key):
+            there = (number for (_, number), _ in entries.scan(key, prefix=(time_ms,)))
+            row_key = (time_ms, self.arrivals.number((key, time_ms), there))
+        entries.put(key, row_key, row)
         return row_key
 
     def evict(self, key: Any, added: RowKey) -> list[RowKey]:
-        """Forget the rows of the current key with the oldest times that are beyond the limit.
+        """Forget the rows of a key with the oldest times that are beyond the limit.
 
         Called after each ``add``; the row that was added may be the oldest.
         """
@@ -144,32 +146,34 @@ class Rows:
             return []
         row_keys = self._row_keys.get(key)
         if row_keys is None:
-            row_keys = self._row_keys[key] = list(self._state)
+            row_keys = self._row_keys[key] = [row_key for row_key, _ in self._entries.scan(key)]
         else:
             insort(row_keys, added)
         surplus = row_keys[: max(len(row_keys) - self._max_buffered, 0)]
         del row_keys[: len(surplus)]
-        for row_key in surplus:
-            self._state.remove(row_key)
+        self._delete(key, surplus)
         return surplus
 
-    def between(self, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
-        """Return the rows from ``first_ms`` to ``last_ms``, both included, in order."""
-        state: MapState[Any, Any] = self._state
-        start = None if first_ms is None else (first_ms,)
-        return list(state.range(start, (last_ms + 1,)))
+    def between(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
+        """Return the rows of a key from ``first_ms`` to ``last_ms``, both included, in order."""
+        start = MISSING if first_ms is None else (first_ms,)
+        return self._entries.between(key, start, (last_ms + 1,))
 
-    def take(self, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
+    def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
-        found = self.between(first_ms, last_ms)
-        self.forget(found)
+        found = self.between(key, first_ms, last_ms)
+        self.forget(key, found)
         return found
 
-    def forget(self, rows: Iterable[tuple[RowKey, Any]]) -> None:
+    def forget(self, key: Any, rows: Iterable[tuple[RowKey, Any]]) -> None:
         """Forget some of the rows that ``between`` returned."""
         self._row_keys.clear()
-        for row_key, _ in rows:
-            self._state.remove(row_key)
+        self._delete(key, (row_key for row_key, _ in rows))
+
+    def _delete(self, key: Any, row_keys: Iterable[RowKey]) -> None:
+        delete = self._entries.delete
+        for row_key in row_keys:
+            delete(key, row_key)
 
 
 class RowJoin(BuiltInFunction, ABC):
@@ -192,6 +196,7 @@ class RowJoin(BuiltInFunction, ABC):
         self.left_rows = MapStateDescriptor("left", tuple[int, int], options.left_type)
         self.right_rows = MapStateDescriptor("right", tuple[int, int], options.right_type)
         self._fired: tuple[Any, list[Pair]] | None = None
+        self._plain_types: set[type] = set()
 
     def begin_epoch(self) -> None:
         """Forget the timer that fired last: state is now as it was sealed."""
@@ -203,8 +208,9 @@ class RowJoin(BuiltInFunction, ABC):
     def open(self, ctx: Any) -> Any:
         """Get the rows, and open the user's function."""
         limit = self.options.max_buffered
-        self.left = Rows(ctx.get_map_state(self.left_rows), limit)
-        self.right = Rows(ctx.get_map_state(self.right_rows), limit)
+        self.left = Rows(ctx.state_entries(self.left_rows), limit)
+        self.right = Rows(ctx.state_entries(self.right_rows), limit)
+        self.timers = ctx.timer_service.event_timers
         self._evicted = None if limit is None else ctx.metrics.counter(EVICTED_ROWS)
         opening = getattr(self.options.function, "open", None)
         return None if opening is None else opening(ctx)
@@ -214,58 +220,109 @@ class RowJoin(BuiltInFunction, ABC):
         closing = getattr(self.options.function, "close", None)
         return None if closing is None else closing()
 
+    def process_element1(self, value: Any, ctx: Any) -> Any:
+        """Take a left row."""
+        return self.arrived(value, ctx.current_key(), ctx.timestamp, ctx, is_left=True)
+
+    def process_element2(self, value: Any, ctx: Any) -> Any:
+        """Take a right row."""
+        return self.arrived(value, ctx.current_key(), ctx.timestamp, ctx, is_left=False)
+
+    def process_each(
+        self, ordinal: int, records: Iterable[tuple[Any, Any, int]], results: list[Any], ctx: Any
+    ) -> None:
+        """Take rows one after the other, as ``process_element1`` and its sister do."""
+        arrived, append, is_left = self.arrived, results.append, ordinal == 0
+        for value, key, time in records:
+            append(arrived(value, key, time, ctx, is_left=is_left))
+
     def on_timer(self, timestamp_ms: int, ctx: Any) -> Any:
         """Give what the watermark has proved; the rows are gone then, whatever the function does.
 
         A call that is repeated finds the pairs of the first.
         """
-        timer = (ctx.current_key(), timestamp_ms)
-        if self._fired is None or self._fired[0] != timer:
-            self._fired = (timer, self.complete(timestamp_ms))
+        key = ctx.current_key()
+        if self._fired is None or self._fired[0] != (key, timestamp_ms):
+            self._fired = ((key, timestamp_ms), self.complete(key, timestamp_ms))
         return self.results(self._fired[1])
 
-    def keep(self, side: Rows, value: Any, ctx: Any) -> tuple[RowKey, list[RowKey]]:
-        """Let the row in hand wait, and return where; and where those lay that it has displaced."""
-        key = ctx.current_key()
-        row_key = side.add(key, ctx.timestamp, value)
+    def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
+        """Let timers fire one after the other, given by key and time, as ``on_timer`` does."""
+        for timer in timers:
+            pairs = self.complete(*timer)
+            self._fired = (timer, pairs)
+            results.append(self.results(pairs))
+
+    def keep(self, side: Rows, value: Any, key: Any, time_ms: int) -> tuple[RowKey, list[RowKey]]:
+        """Let a row wait, and return where; and where those lay that it has displaced."""
+        row_key = side.add(key, time_ms, value)
         evicted = side.evict(key, row_key)
         if evicted and self._evicted is not None:
             self._evicted.inc(len(evicted))
         return row_key, evicted
 
     @abstractmethod
-    def complete(self, timestamp_ms: int) -> list[Pair]:
+    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+        """Return the results that follow from a row.
+
+        Args:
+            value: The row.
+            key: Its key.
+            time: Its event time in ms; None where the join needs none.
+            ctx: The context of the call.
+            is_left: Whether it is of the left side.
+        """
+
+    @abstractmethod
+    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the pairs that are complete by a time, and forget rows that match no more."""
 
-    def results(self, pairs: Iterable[Pair], store: Callable[[], None] = lambda: None) -> Any:
-        """Return the results of pairs, with their times; then do what ``store`` does."""
+    def results(
+        self, pairs: Sequence[Pair], store: Callable[..., None] = lambda: None, *details: Any
+    ) -> Any:
+        """Return the results of pairs, with their times; then call ``store`` with the details."""
         if self.awaits:
-            return self._results_later(pairs, store)
+            return self._results_later(pairs, store, details)
         call = self._call
         found = [(time, call(left, right)) for time, left, right in pairs]
-        if any(inspect.isawaitable(result) for _, result in found):
-            return _all_awaited(found, store)
-        store()
+        if found and any(map(self._is_awaitable, found)):
+            return _all_awaited(found, store, details)
+        store(*details)
         return found
 
-    def refuse_late(self, value: Any, window: Window, ctx: Any) -> Any:
+    def refuse_late(self, value: Any, time_ms: int, window: Window, ctx: Any) -> Any:
         """Count a row that came too late, and send it where somebody wants it."""
         self.late += 1
         if self.options.late_tag is not None:
-            time, watermark = ctx.timestamp, ctx.current_watermark()
-            late = LateRecord(value, time, window, watermark, watermark - time)
+            watermark = ctx.current_watermark()
+            late = LateRecord(value, time_ms, window, watermark, watermark - time_ms)
             ctx.side_output(self.options.late_tag, late)
         return self.results(())
 
-    async def _results_later(self, pairs: Iterable[Pair], store: Callable[[], None]) -> Any:
+    def _is_awaitable(self, result: tuple[int, Any]) -> bool:
+        # hot path: a type that cannot be awaited is looked at once.
+        kind = type(result[1])
+        if kind in self._plain_types:
+            return False
+        if inspect.isawaitable(result[1]):
+            return True
+        if kind is not GeneratorType:  # Of these some can be awaited.
+            self._plain_types.add(kind)
+        return False
+
+    async def _results_later(
+        self, pairs: Iterable[Pair], store: Callable[..., None], details: tuple[Any, ...]
+    ) -> Any:
         found = [(time, await self._call(left, right)) for time, left, right in pairs]
-        store()
+        store(*details)
         return found
 
 
-async def _all_awaited(found: list[tuple[int, Any]], store: Callable[[], None]) -> Any:
+async def _all_awaited(
+    found: list[tuple[int, Any]], store: Callable[..., None], details: tuple[Any, ...]
+) -> Any:
     results = [(time, await r if inspect.isawaitable(r) else r) for time, r in found]
-    store()
+    store(*details)
     return results
 
 

@@ -35,19 +35,20 @@ class AsOfJoin(RowJoin):
         self._tolerance = tolerance_ms
         self._is_deleted = is_deleted
 
-    def process_element1(self, value: Any, ctx: Any) -> Any:
-        """Let a left row wait for its time."""
-        return self._wait(value, ctx, is_left=True)
+    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+        """Let a row wait for its time."""
+        watermark = ctx.current_watermark()
+        if time <= watermark:
+            found = self.refuse_late(value, time, Window(time, time + 1), ctx)
+            if is_left or self.right.between(key, time + 1, watermark):
+                return found
+        return self.results((), self._store, value, key, time, is_left)
 
-    def process_element2(self, value: Any, ctx: Any) -> Any:
-        """Let a right row wait for its time."""
-        return self._wait(value, ctx, is_left=False)
-
-    def complete(self, timestamp_ms: int) -> list[Pair]:
+    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the left rows of the time that the watermark has passed, each with its match."""
         certain = timestamp_ms - 1
-        known = self._known(certain)
-        waiting = self.left.take(certain, certain)
+        known = self._known(key, certain)
+        waiting = self.left.take(key, certain, certain)
         if not waiting:
             return []
         is_match = bool(known) and not (self._is_deleted and self._is_deleted(known[-1][1]))
@@ -56,33 +57,24 @@ class AsOfJoin(RowJoin):
         match = known[-1][1] if is_match else None
         return [(certain, row, match) for _, row in waiting]
 
-    def _known(self, certain: int) -> list[tuple[RowKey, Any]]:
+    def _known(self, key: Any, certain: int) -> list[tuple[RowKey, Any]]:
         """Return the newest right rows of one time, and forget those that no left row can need."""
-        rows = self.right.between(None, certain)
+        rows = self.right.between(key, None, certain)
         if not rows:
             return []
         first = rows[-1][0][0]
         if self._tolerance is not None:
             first = max(first, certain - self._tolerance)
         count = sum(time < first for (time, _), _ in rows)
-        self.right.forget(rows[:count])
+        if count:
+            self.right.forget(key, rows[:count])
         return rows[count:]
 
-    def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
-        time, watermark = ctx.timestamp, ctx.current_watermark()
-        if time <= watermark:
-            found = self.refuse_late(value, Window(time, time + 1), ctx)
-            if is_left or self.right.between(time + 1, watermark):
-                return found
-        service = ctx.timer_service
-
-        def store() -> None:
-            self.keep(self.left if is_left else self.right, value, ctx)
-            service.register_event_time_timer(time + 1)
-            if not is_left and self._tolerance is not None:
-                service.register_event_time_timer(time + self._tolerance + 2)
-
-        return self.results((), store)
+    def _store(self, value: Any, key: Any, time: int, is_left: bool) -> None:  # in a row
+        self.keep(self.left if is_left else self.right, value, key, time)
+        self.timers.set(key, time + 1)
+        if not is_left and self._tolerance is not None:
+            self.timers.set(key, time + self._tolerance + 2)
 
 
 class TableJoin(RowJoin):
@@ -109,27 +101,24 @@ class TableJoin(RowJoin):
 
     def open(self, ctx: Any) -> Any:
         """Get the table."""
-        self._table = ctx.get_value_state(self.table)
+        self._table = ctx.state_entries(self.table)
         return super().open(ctx)
 
-    def process_element1(self, value: Any, _ctx: Any) -> Any:
-        """Join a left row with what is known."""
-        known = self._table.value()
+    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:  # noqa: ARG002  # no row waits
+        """Join a left row with what is known, and put a right one in the place of that."""
         pairs: list[Pair] = []
-        if known or self.options.keeps_left:
-            pairs = [(0, value, known[0] if known else None)]
+        if is_left:
+            known = self._table.get(key)
+            if known or self.options.keeps_left:
+                pairs.append((0, value, known[0] if known else None))
+        elif self._is_deleted is not None and self._is_deleted(value):
+            self._table.delete(key)
+        else:
+            self._table.put(key, (value,))
         found = self.results(pairs)
         return _values_later(found) if self.awaits else [result for _, result in found]
 
-    def process_element2(self, value: Any, _ctx: Any) -> Any:
-        """Put a row in the place of the one before."""
-        if self._is_deleted is not None and self._is_deleted(value):
-            self._table.clear()
-        else:
-            self._table.update((value,))
-        return self.results(())
-
-    def complete(self, timestamp_ms: int) -> list[Pair]:  # noqa: ARG002  # it sets no timer
+    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:  # noqa: ARG002  # it sets no timer
         """Nothing waits."""
         return []
 

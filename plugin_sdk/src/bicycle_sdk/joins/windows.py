@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any, ClassVar
 
@@ -32,19 +32,30 @@ class WindowJoin(RowJoin):
         super().__init__(options)
         self._windows = windows
 
-    def process_element1(self, value: Any, ctx: Any) -> Any:
-        """Let a left row wait for its windows."""
-        return self._wait(value, ctx, is_left=True)
+    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+        """Let a row wait for its windows."""
+        windows = self._windows
+        if isinstance(windows, SessionWindows):
+            window = windows.window_of(time, value)
+            firing = [window.end + 1]
+            is_saved = self._touches_open(key, window, time)
+        else:
+            found = windows.windows_of(time)
+            if not found:
+                return self.results(())
+            window, is_saved = found[-1], False
+            firing = [window.end for window in found]
+        complete = ctx.current_watermark() + self.timer_lead_ms
+        due = [time_ms for time_ms in firing if time_ms > complete]
+        if not due and not is_saved:
+            return self.refuse_late(value, time, window, ctx)
+        return self.results((), self._store, value, key, time, due, is_left)
 
-    def process_element2(self, value: Any, ctx: Any) -> Any:
-        """Let a right row wait for its windows."""
-        return self._wait(value, ctx, is_left=False)
-
-    def complete(self, timestamp_ms: int) -> list[Pair]:
+    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the pairs of windows that the watermark has closed."""
         if isinstance(self._windows, SessionWindows):
-            return self._session(timestamp_ms - 1, self._windows)
-        return self._aligned(timestamp_ms, self._windows)
+            return self._session(key, timestamp_ms - 1, self._windows)
+        return self._aligned(key, timestamp_ms, self._windows)
 
     def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
         """Return the pairs of one window."""
@@ -55,53 +66,35 @@ class WindowJoin(RowJoin):
         pairs: list[Pair] = [(time_ms, row, None) for row in lone_left]
         return pairs + [(time_ms, None, row) for row in lone_right]
 
-    def _wait(self, value: Any, ctx: Any, *, is_left: bool) -> Any:
-        windows = self._windows
-        if isinstance(windows, SessionWindows):
-            window = windows.window_of(ctx.timestamp, value)
-            firing = [window.end + 1]
-            is_saved = self._touches_open(window, ctx.timestamp)
-        else:
-            found = windows.windows_of(ctx.timestamp)
-            if not found:
-                return self.results(())
-            window, is_saved = found[-1], False
-            firing = [window.end for window in found]
-        complete = ctx.current_watermark() + self.timer_lead_ms
-        due = [time for time in firing if time > complete]
-        if not due and not is_saved:
-            return self.refuse_late(value, window, ctx)
+    def _store(self, value: Any, key: Any, time: int, due: list[int], is_left: bool) -> None:
+        self.keep(self.left if is_left else self.right, value, key, time)
+        for time_ms in due:
+            self.timers.set(key, time_ms)
 
-        def store() -> None:
-            self.keep(self.left if is_left else self.right, value, ctx)
-            for time in due:
-                ctx.timer_service.register_event_time_timer(time)
-
-        return self.results((), store)
-
-    def _touches_open(self, window: Window, time_ms: int) -> bool:
+    def _touches_open(self, key: Any, window: Window, time_ms: int) -> bool:
         """Tell whether a row belongs to a session that is still open."""
         gap = window.end - time_ms
         sides = (self.left, self.right)
-        return any(side.between(time_ms - gap, time_ms + gap) for side in sides)
+        return any(side.between(key, time_ms - gap, time_ms + gap) for side in sides)
 
-    def _aligned(self, end: int, windows: AlignedWindows) -> list[Pair]:
+    def _aligned(self, key: Any, end: int, windows: AlignedWindows) -> list[Pair]:
         start = end - windows.size_ms
         left, right = (
-            [row for _, row in side.between(start, end - 1)] for side in (self.left, self.right)
+            [row for _, row in side.between(key, start, end - 1)]
+            for side in (self.left, self.right)
         )
         for side in (self.left, self.right):
-            side.take(None, start + windows.slide_ms - 1)
+            side.take(key, None, start + windows.slide_ms - 1)
         return self.paired(left, right, end - 1)
 
-    def _session(self, end: int, windows: SessionWindows) -> list[Pair]:
+    def _session(self, key: Any, end: int, windows: SessionWindows) -> list[Pair]:
         """Return the pairs of a session; the rows up to its last are its own, others are gone."""
         assert windows.gap_ms is not None
         last = end - windows.gap_ms
-        if any(side.between(last + 1, end) for side in (self.left, self.right)):
+        if any(side.between(key, last + 1, end) for side in (self.left, self.right)):
             return []  # It goes on: a later row has a timer of its own.
         left, right = (
-            [row for _, row in side.take(None, last)] for side in (self.left, self.right)
+            [row for _, row in side.take(key, None, last)] for side in (self.left, self.right)
         )
         is_small = len(left) + len(right) < windows.min_records
         return [] if is_small else self.paired(left, right, end)
@@ -116,9 +109,11 @@ class WindowCoGroup(WindowJoin):
         """Return the rows of one window as one pair of lists."""
         return [(time_ms, left, right)] if left or right else []
 
-    def results(self, pairs: Iterable[Pair], store: Callable[[], None] = lambda: None) -> Any:
+    def results(
+        self, pairs: Sequence[Pair], store: Callable[..., None] = lambda: None, *details: Any
+    ) -> Any:
         """Return what the function gives for each window, record by record."""
-        found = super().results(pairs, store)
+        found = super().results(pairs, store, *details)
         return _spread_later(found) if inspect.isawaitable(found) else _spread(found)
 
 

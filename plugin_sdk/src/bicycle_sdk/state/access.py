@@ -27,7 +27,13 @@ from bicycle_sdk.state.descriptors import (
     ValueStateDescriptor,
     require_same,
 )
-from bicycle_sdk.state.entries import MISSING, CarefulValueEntries, MapEntries, ValueEntries
+from bicycle_sdk.state.entries import (
+    MISSING,
+    CarefulValueEntries,
+    MapEntries,
+    PartOrder,
+    ValueEntries,
+)
 from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.handles import (
@@ -55,14 +61,14 @@ def make_entries(
     descriptor: StateDescriptor,
     *,
     clock: Callable[[TimeDomain], int],
-    order: Callable[[Any], Any] | None = None,
+    order: PartOrder | None = None,
 ) -> ValueEntries | MapEntries:
     """Return empty entries for a state.
 
     Args:
         descriptor: The state.
         clock: Tells the time in ms in a domain, for its TTL.
-        order: Gives what map keys are sorted by.
+        order: The order of its map keys; None for that of their types and values.
     """
     ttl = descriptor.time_to_live
     expiry = None if ttl is None else Expiry(ttl, lambda: clock(ttl.time))

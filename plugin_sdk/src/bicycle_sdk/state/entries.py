@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from bicycle_sdk.state.expiry import Expiry
 
@@ -18,6 +18,7 @@ __all__ = [
     "MISSING",
     "CarefulValueEntries",
     "MapEntries",
+    "PartOrder",
     "ValueEntries",
     "has_prefix",
     "natural_order",
@@ -150,27 +151,38 @@ class CarefulValueEntries(ValueEntries):
             self.delete(key)
 
 
+class PartOrder(NamedTuple):
+    """The order of map keys.
+
+    ``place`` gives what a map key is sorted by, and refuses keys that cannot be stored; ``parts``
+    gives the map keys of places. Places compare with places, those of equal map keys are equal.
+    """
+
+    place: Callable[[Any], Any]
+    parts: Callable[[list[Any]], list[Any]]
+
+
 class MapEntries:
     """A map per key, entry by entry; an entry is ``(key, map key)``. Lists are maps by position.
 
     Args:
         is_frozen: Whether values are of a type that cannot be changed in place.
         expiry: When entries expire; None for never.
-        order: Gives what map keys are sorted by; it refuses keys that cannot be stored.
+        order: The order of map keys; None for that of their types and values.
     """
 
-    __slots__ = ("_is_frozen", "_order", "_sorted", "expiry", "rows", "touched")
+    __slots__ = ("_is_frozen", "_parts_at", "_place", "_sorted", "expiry", "rows", "touched")
 
     def __init__(
         self,
         *,
         is_frozen: bool,
         expiry: Expiry | None = None,
-        order: Callable[[Any], Any] | None = None,
+        order: PartOrder | None = None,
     ) -> None:
         self._is_frozen = is_frozen
-        self._order = natural_order if order is None else order
-        self._sorted: dict[Any, list[tuple[Any, Any]]] = {}
+        self._place, self._parts_at = order or _NATURAL
+        self._sorted: dict[Any, list[Any]] = {}  # Places in order, by key.
         self.expiry = expiry
         self.rows: dict[Any, dict[Any, Any]] = {}
         self.touched: dict[tuple[Any, Any], None] = {}
@@ -272,9 +284,25 @@ class MapEntries:
             prefix: Only map keys that begin with this.
         """
         row = self.rows.get(key, {})
-        for part in self._between(self._ordered(key), start, end, prefix):
+        for part in self._within(self._ordered(key), start, end, prefix):
             if part in row and self._use((key, part)):
                 yield part, row[part]
+
+    def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
+        """Return the entries that ``scan`` gives, all at once.
+
+        Args:
+            key: Whose map.
+            start: First map key; ``MISSING`` for no bound.
+            end: Map key behind the last.
+        """
+        row = self.rows.get(key)
+        if row is None:
+            return []
+        parts = self._within(self._ordered(key), start, end)
+        if not self._is_frozen or self.expiry is not None:
+            parts = [part for part in parts if self._use((key, part))]
+        return [(part, row[part]) for part in parts]
 
     def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:
         """Put sealed entries in; they do not count as changed."""
@@ -321,25 +349,19 @@ class MapEntries:
         if self.expiry is not None:
             self.expiry.reset()
 
-    def _between(
-        self, ordered: list[tuple[Any, Any]], start: Any, end: Any, prefix: Any
-    ) -> list[Any]:
-        """Return some of the map keys that are given in order, with what they are sorted by."""
-        if not ordered:
-            return []
+    def _within(self, ordered: list[Any], start: Any, end: Any, prefix: Any = MISSING) -> list[Any]:
+        """Return some of the map keys whose places are given in order."""
         if prefix is not MISSING:
-            first = bisect_left(ordered, (self._order(prefix),))
-            found = takewhile(lambda entry: has_prefix(entry[1], prefix), ordered[first:])
-            return [part for _, part in found]
-        first = 0 if start is MISSING else bisect_left(ordered, (self._order(start),))
-        last = len(ordered) if end is MISSING else bisect_left(ordered, (self._order(end),), first)
-        return [part for _, part in ordered[first:last]]
+            parts = self._parts_at(ordered[bisect_left(ordered, self._place(prefix)) :])
+            return list(takewhile(lambda part: has_prefix(part, prefix), parts))
+        first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
+        last = len(ordered) if end is MISSING else bisect_left(ordered, self._place(end), first)
+        return self._parts_at(ordered[first:last]) if first < last else []
 
-    def _ordered(self, key: Hashable) -> list[tuple[Any, Any]]:
+    def _ordered(self, key: Hashable) -> list[Any]:
         ordered = self._sorted.get(key)
         if ordered is None:
-            order = self._order
-            ordered = sorted(((order(part), part) for part in self.rows.get(key, ())), key=_first)
+            ordered = sorted(map(self._place, self.rows.get(key, ())))
             if ordered:
                 self._sorted[key] = ordered
         return ordered
@@ -349,18 +371,21 @@ class MapEntries:
         if ordered is not None:
             self._enter(ordered, part)
         elif type(part) not in _SIMPLE:
-            self._order(part)
+            self._place(part)
 
-    def _enter(self, ordered: list[tuple[Any, Any]], part: Hashable) -> None:
-        """Put a map key among others that are in order; harmless when it is there."""
-        order = self._order(part)
-        index = bisect_left(ordered, (order,))
-        if index == len(ordered) or ordered[index][0] != order:
-            ordered.insert(index, (order, part))
+    def _enter(self, ordered: list[Any], part: Hashable) -> None:
+        """Put the place of a map key among others in order; harmless when it is there."""
+        place = self._place(part)
+        if not ordered or ordered[-1] < place:
+            ordered.append(place)
+            return
+        index = bisect_left(ordered, place)
+        if ordered[index] != place:
+            ordered.insert(index, place)
 
-    def _leave(self, ordered: list[tuple[Any, Any]], part: Hashable) -> None:
-        """Take a map key out of others that are in order."""
-        del ordered[bisect_left(ordered, (self._order(part),))]
+    def _leave(self, ordered: list[Any], part: Hashable) -> None:
+        """Take the place of a map key out of others in order."""
+        del ordered[bisect_left(ordered, self._place(part))]
 
     def _is_found(self, entry_key: tuple[Any, Any]) -> bool:
         """Tell whether an entry is live; then it counts as read."""
@@ -413,5 +438,6 @@ def has_prefix(key: Any, prefix: Any) -> bool:
     return isinstance(key, bytes) and isinstance(prefix, bytes) and key.startswith(prefix)
 
 
-def _first(entry: tuple[Any, Any]) -> Any:
-    return entry[0]
+_NATURAL = PartOrder(
+    lambda part: (natural_order(part), part), lambda places: [part for _, part in places]
+)

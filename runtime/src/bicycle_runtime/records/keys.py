@@ -21,13 +21,14 @@ from typing import Any, get_args, get_origin
 from zlib import crc32
 
 from bicycle_runtime.records.errors import KeyEncodingError
+from bicycle_sdk.state.entries import PartOrder
 
 __all__ = [
     "GroupCache",
     "KeyBytes",
     "encode_key",
     "key_group",
-    "order_of",
+    "part_order",
     "range_of",
     "task_of",
 ]
@@ -233,11 +234,12 @@ class KeyBytes(dict[Any, bytes]):
 class _Encoded:
     """A key among others of another type, in the order of bytes."""
 
-    __slots__ = ("data",)
+    __slots__ = ("data", "key")
     __hash__ = None  # type: ignore[assignment]  # it is compared, never looked up
 
     def __init__(self, key: Any) -> None:
         self.data = encode_key(key)
+        self.key = key
 
     def __eq__(self, other: object) -> bool:
         return self.data == _bytes_of(other)
@@ -253,8 +255,8 @@ def _bytes_of(key: object) -> bytes:
     return key.data if type(key) is _Encoded else encode_key(key)
 
 
-def order_of(key_type: Any) -> Callable[[Any], Any]:
-    """Return a function from a key to what sorts it among others, as its bytes would.
+def part_order(key_type: Any) -> PartOrder:
+    """Return the order of map keys: that of their bytes.
 
     Keys of the declared type stand for themselves where that gives the same order: ints, texts,
     bytes, and tuples of a fixed number of these. Others find their place among them.
@@ -263,23 +265,37 @@ def order_of(key_type: Any) -> Callable[[Any], Any]:
         key_type: The type that most keys have; None when unknown.
 
     Example:
-        >>> order = order_of(tuple[int, str])
-        >>> sorted([(2, "a"), (1, "b"), (1,), (1.5, "a")], key=order)
+        >>> place, parts = part_order(tuple[int, str])
+        >>> parts(sorted(map(place, [(2, "a"), (1, "b"), (1,), (1.5, "a")])))
         [(1.5, 'a'), (1,), (1, 'b'), (2, 'a')]
     """
     if key_type in _ORDERED_TYPES:
-        return partial(_plain, kind=key_type)
+        return PartOrder(partial(_plain, kind=key_type), _parts_at)
     parts = get_args(key_type) if get_origin(key_type) is tuple else ()
     if parts and all(part in _ORDERED_TYPES for part in parts):
-        shapes = frozenset(parts[:size] for size in range(len(parts) + 1))
-        return partial(_plain_tuple, shapes=shapes)
-    return encode_key
+        return PartOrder(_plain_tuple(parts), _parts_at)
+    return PartOrder(lambda key: (encode_key(key), key), lambda places: [key for _, key in places])
 
 
 def _plain(key: Any, kind: type) -> Any:
     return key if type(key) is kind else _Encoded(key)
 
 
-def _plain_tuple(key: Any, shapes: frozenset[tuple[type, ...]]) -> Any:
-    # hot path: 300 ns where the bytes take 1,200.
-    return key if type(key) is tuple and tuple(map(type, key)) in shapes else _Encoded(key)
+def _plain_tuple(kinds: tuple[type, ...]) -> Callable[[Any], Any]:
+    shapes = frozenset(kinds[:size] for size in range(len(kinds) + 1))
+    first, last = kinds[0], kinds[-1]
+
+    def place(key: Any) -> Any:
+        # hot path: 110 ns for a pair, 300 for others; their bytes take 1,200.
+        if type(key) is tuple and (
+            (len(key) == 2 == len(kinds) and type(key[0]) is first and type(key[1]) is last)
+            or tuple(map(type, key)) in shapes
+        ):
+            return key
+        return _Encoded(key)
+
+    return place
+
+
+def _parts_at(places: list[Any]) -> list[Any]:
+    return [place.key if type(place) is _Encoded else place for place in places]

@@ -30,7 +30,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
     even_slices,
 )
-from bicycle_runtime.records.by_value import pickle_by_value
+from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.connectors import SourceDescriptor
 
 __all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
@@ -179,7 +179,7 @@ class ScriptSource(Source):
 
     def _packed(self, start: int, end: int) -> str:
         times = [self._script.timestamps.get(index) for index in range(start, end)]
-        data = pickle_by_value((self._script.values[start:end], times))
+        data = pickle_any((self._script.values[start:end], times))
         return base64.b64encode(data).decode("ascii")
 
 

@@ -24,7 +24,7 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.operators.functions.time_order import TimeOrder
-from bicycle_runtime.operators.functions.timers import TimerRound
+from bicycle_runtime.operators.functions.timers import FireEach, TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.user_calls.batches import call_all
@@ -84,11 +84,20 @@ class ProcessOperator(Operator):
         groups = self.call_groups(batch)
         if self.context.attempts is not None:
             self.context.attempts.begin_batch()
-        calls = Calls(self.methods(), batch.values, groups, self.context, self.is_direct)
+        calls = self.calls_of(batch, groups)
         outcome = call_all(calls, self.settings, self.settle, awaits=self.awaits)
         output = spread(batch, outcome, function=full_name(self.function), policy=self.policy)
         self.take_sent(batch)
         return output
+
+    def calls_of(self, batch: Batch, groups: Sequence[int] | None) -> Calls:
+        """Return what is called for a batch.
+
+        Args:
+            batch: The batch.
+            groups: Key groups by which calls are told apart; None when they are not.
+        """
+        return Calls(self.methods(), batch.values, groups, self.context, self.is_direct)
 
     def take_sent(self, batch: Batch) -> None:
         """Make batches of what calls over ``batch`` have sent to side outputs."""
@@ -145,6 +154,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
     """A rich or process function with state, by key group or by subtask, and with timers."""
 
     context: KeyedContext
+    fire_each: FireEach | None = None
 
     def __init__(  # an operator's four parts, the method, and where its state lies
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
@@ -272,7 +282,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         return TimerRound(
             self.context, self._on_timer, function=full_name(self.function), policy=self.policy,
             advance=advance, due_ms=due_ms, follows_time=follows_time,
-        ).fire()  # fmt: skip
+        ).fire(self.fire_each)  # fmt: skip
 
     def next_event_ms(self) -> int | None:
         time_ms = self.context.timers.event.next_time_ms()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -17,12 +17,15 @@ from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, em
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
+from bicycle_runtime.operators.user_calls.batches import go_through
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import run, run_watched
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import Timer
 
-__all__ = ["TimerRound"]
+__all__ = ["FireEach", "TimerRound"]
+
+FireEach = Callable[[Iterable[tuple[Any, int]], list[Any]], None]
 
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
 _FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
@@ -66,9 +69,15 @@ class TimerRound:
         self._count = 0
         self._by_key: Counter[Any] = Counter()
 
-    def fire(self) -> Batch:
-        """Call ``on_timer`` for each timer that is due and return what came out, with its times."""
+    def fire(self, fire_each: FireEach | None = None) -> Batch:
+        """Call ``on_timer`` for each timer that is due and return what came out, with its times.
+
+        Args:
+            fire_each: Fires many timers of event time, as ``BuiltInFunction`` says, if it is there.
+        """
         self._context.follow(())
+        if fire_each is not None:
+            self._fire_all(fire_each)
         timer = self._next()
         while timer is not None:
             self._turn_to(timer)
@@ -81,6 +90,34 @@ class TimerRound:
             return Batch(self._values, ExchangeLineage(None))
         first = min(known)
         return emitted(self._values, [first if time is None else time for time in self._times])
+
+    def _fire_all(self, fire_each: FireEach) -> None:
+        """Fire all timers of event time that are due; none is set meanwhile."""
+        timers = self._context.timers.event.take_due(self._due_ms)
+        results: list[Any] = []
+        calls = map(self._turned_to, timers)
+
+        def again(index: int) -> Callable[[], Any]:
+            return partial(self._call, timers[index])
+
+        async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Any:
+            return await self._settled(error, timers[index], call)
+
+        self._policy.total += len(timers)
+        try:
+            go_through(partial(fire_each, calls, results), results, settle, again)
+            for timer, result in zip(timers, results, strict=True):
+                if inspect.isawaitable(result):
+                    self._turn_to(timer)
+                    run_watched(self._fire_async(timer, result, is_alone=True))
+                else:
+                    self._take(timer, result)
+        finally:
+            self._context.end_fired()
+
+    def _turned_to(self, timer: Timer) -> tuple[Any, int]:
+        self._turn_to(timer)
+        return timer.key, timer.time_ms
 
     def _fire_from(self, timer: Timer) -> Timer | None:
         """Fire one timer; when its hook is ``async``, all that are due, in one event loop."""
@@ -96,7 +133,7 @@ class TimerRound:
         self._take(timer, result)
         return self._next()
 
-    async def _fire_async(self, timer: Timer, awaitable: Any) -> None:
+    async def _fire_async(self, timer: Timer, awaitable: Any, *, is_alone: bool = False) -> None:
         waiting: Timer | None = timer
         result = awaitable
         while waiting is not None:
@@ -107,7 +144,7 @@ class TimerRound:
             except Exception as error:  # noqa: BLE001  # the boundary to user code
                 result = await self._settled(error, waiting, call)
             self._take(waiting, result)
-            result, waiting = None, self._next()
+            result, waiting = None, None if is_alone else self._next()
             if waiting is not None:
                 self._policy.total += 1
                 self._turn_to(waiting)

@@ -8,6 +8,9 @@ results happened, and which records came too late.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -17,7 +20,7 @@ from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.functions.process import StatefulOperator
 from bicycle_runtime.operators.spec import OperatorSpec
-from bicycle_runtime.operators.user_calls.calls import Settle
+from bicycle_runtime.operators.user_calls.calls import Calls, Settle
 from bicycle_runtime.operators.user_calls.direct import direct
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
@@ -56,6 +59,10 @@ class CoProcessOperator(StatefulOperator):
         self._built_in = function if isinstance(function, BuiltInFunction) else None
         always = self._built_in is not None and self._built_in.awaits
         self._awaiting = [always or is_async(eager(call)) for _, call in methods]
+        self._each: Callable[..., None] | None = None
+        if not always and context.attempts is None:
+            self._each = getattr(function, "process_each", None)
+            self.fire_each = getattr(function, "fire_each", None)
         self._ordinal = 0
         self._turn_to(0)
 
@@ -80,6 +87,14 @@ class CoProcessOperator(StatefulOperator):
         is_stamped = self._built_in is not None and self._built_in.stamps
         for output in super().advance(advance):
             yield _stamped(output) if is_stamped else output
+
+    def calls_of(self, batch: Batch, groups: Sequence[int] | None) -> Calls:
+        calls = super().calls_of(batch, groups)
+        if self._each is None:
+            return calls
+        times = batch.lineage.times()
+        columns = self.context.batch_keys(), repeat(None) if times is None else times
+        return replace(calls, each=partial(self._each, batch.ordinal), columns=columns)
 
     def call_groups(self, batch: Batch) -> Sequence[int]:
         # Only records of keyed inputs have key groups; those of others are called the same way.

@@ -5,7 +5,7 @@ Who decides about a call that failed is a contract here, ``Settle``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -83,7 +83,9 @@ class Calls:
 
     ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
     second argument of each call, and knows the record in hand. A call that ``is_direct`` gives its
-    result, although its function is ``async``; others of such functions are awaited.
+    result, although its function is ``async``; others of such functions are awaited. ``each`` makes
+    all calls in a row: it gets the records with their ``columns``, the results that it adds to, and
+    the context.
     """
 
     methods: Callable[..., Any] | Methods
@@ -91,6 +93,8 @@ class Calls:
     groups: Sequence[int] | None
     context: Any
     is_direct: bool = False
+    each: Callable[[Iterator[Any], list[Any], Any], None] | None = None
+    columns: tuple[Iterable[Any], ...] = ()
 
     @property
     def is_keyed(self) -> bool:
@@ -98,7 +102,9 @@ class Calls:
         return self.groups is not None
 
     def records(self) -> Iterator[Any]:
-        """Return an iterator of values, or of values with the function of their key group."""
+        """Return an iterator of values, with columns or with the function of their key group."""
+        if self.each is not None:
+            return zip(self.values, *self.columns, strict=False)  # One column may be endless.
         if self.groups is None:
             return iter(self.values)
         assert not callable(self.methods)
@@ -126,6 +132,9 @@ def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
     number of results says nothing at the end.
     """
     context = calls.context
+    if calls.each is not None:
+        calls.each(records, results, context)
+        return
     if calls.is_keyed:
         for value, method in records:
             results.append(method(value, context))

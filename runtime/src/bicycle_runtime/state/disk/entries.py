@@ -32,7 +32,7 @@ from bicycle_runtime.state.rocksdb.key_layout import (
 )
 from bicycle_sdk.state.descriptors import StateTtl
 from bicycle_sdk.state.entries import MISSING as NO_BOUND
-from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries, has_prefix
+from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries, PartOrder, has_prefix
 from bicycle_sdk.state.expiry import Expiry
 
 __all__ = [
@@ -99,23 +99,26 @@ class DiskMapEntries(MapEntries):
         sealed: Where the entries lie, by ``(key, map key)``.
         is_frozen: Whether values are of a type that cannot be changed in place.
         expiry: When entries expire; None for never.
-        order: Gives what map keys are sorted by in memory, as their bytes are.
+        order: The order of map keys in memory, that of their bytes.
     """
 
     __slots__ = (
-        "_cache", "_ends", "_fresh", "_group_of", "_name", "_scans", "is_lasting", "stored"
+        "_cache", "_ends", "_fresh", "_fresh_count", "_group_of", "_name", "_scans",
+        "is_lasting", "stored",
     )  # fmt: skip
 
     def __init__(
         self, cache: DiskCache, name: str, group_of: Callable[[Any], int], sealed: SealedEntries,
-        *, is_frozen: bool, expiry: Expiry | None, order: Callable[[Any], Any] = encode_key,
+        *, is_frozen: bool, expiry: Expiry | None, order: PartOrder,
     ) -> None:  # fmt: skip
         super().__init__(is_frozen=is_frozen, expiry=expiry, order=order)
         self._cache = cache
         self._name = name
         self._group_of = group_of
         self.is_lasting = True  # Handles of functions hold it.
-        self._fresh: dict[Any, dict[Any, None]] = {}  # Map keys that the epoch has touched, by key.
+        # Map keys that the epoch has touched, by key, and of how many that are touched.
+        self._fresh: dict[Any, list[Any]] = {}
+        self._fresh_count = 0
         self._ends: dict[Any, int] = {}  # Positions behind the lists that the epoch has touched.
         self._scans: dict[Any, int] = {}  # How often a key was scanned of which not all is known.
         self.stored = new_dict(sealed, is_frozen=is_frozen)
@@ -126,6 +129,7 @@ class DiskMapEntries(MapEntries):
     def settle(self) -> None:
         """Regard what the epoch changed as part of the space."""
         self._fresh.clear()
+        self._fresh_count = 0
         self._ends.clear()
 
     def clean_count(self) -> int:
@@ -158,9 +162,9 @@ class DiskMapEntries(MapEntries):
         if ordered is not None:
             self._enter(ordered, part)
         else:
-            self._order(part)  # Refuse what has no order now, not when the epoch is written.
+            self._place(part)  # Refuse what has no order now, not when the epoch is written.
         self.stored[entry_key] = value
-        self._touch(entry_key)
+        self.touched[entry_key] = None
         if self.expiry is not None:
             self.expiry.renew(entry_key)
 
@@ -179,10 +183,10 @@ class DiskMapEntries(MapEntries):
             return known
         ordered = self._sorted.get(key)
         if ordered is not None:
-            return ordered[-1][1] + 1 if ordered else 0
+            return self._parts_at(ordered[-1:])[0] + 1 if ordered else 0
         start = self._start_of(key)
         last = self._cache.last(start, behind_key(start))
-        positions = list(self._fresh.get(key, ()))
+        positions = list(self._fresh_of(key))
         if last is not None:
             change_set = len(start) - len(key_start(key))
             positions.append(key_in(last[0][change_set:], last[1])[1])
@@ -197,7 +201,7 @@ class DiskMapEntries(MapEntries):
         """Return the map keys that a key has, expired or not, in order."""
         ordered = self._known(key)
         if ordered is not None:
-            return [part for _, part in ordered]
+            return self._parts_at(ordered)
         return [
             part
             for _, part, data in self._entries(key)
@@ -213,7 +217,7 @@ class DiskMapEntries(MapEntries):
         ordered = self._sorted.get(key)
         if ordered is not None:
             self._leave(ordered, part)
-        self._touch(entry_key)
+        self.touched[entry_key] = None
         if self.expiry is not None:
             self.expiry.forget(entry_key)
 
@@ -239,11 +243,19 @@ class DiskMapEntries(MapEntries):
             yield from self._scan_disk(key, start, end, prefix)
             return
         peek = self.stored.peek
-        for part in self._between(ordered, start, end, prefix):
+        for part in self._within(ordered, start, end, prefix):
             entry_key = (key, part)
             value = peek(entry_key)
             if value is not MISSING and self._use(entry_key):
                 yield part, value
+
+    def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
+        """Return the entries that ``scan`` gives, all at once."""
+        ordered = self._known(key)
+        if ordered is None or not self._is_frozen or self.expiry is not None:
+            return list(self.scan(key, start, end))
+        peek = self.stored.peek
+        return [(part, peek((key, part))) for part in self._within(ordered, start, end)]
 
     def _scan_disk(
         self, key: Hashable, start: Any, end: Any, prefix: Any
@@ -301,20 +313,24 @@ class DiskMapEntries(MapEntries):
 
     # --- the order of map keys ---------------------------------------------------------------
 
-    def _touch(self, entry_key: tuple[Any, Any]) -> None:
-        self.touched[entry_key] = None
-        self._fresh.setdefault(entry_key[0], {})[entry_key[1]] = None
-
     def _use(self, entry_key: tuple[Any, Any]) -> bool:
         if not super()._use(entry_key):
             return False
         if not self._is_frozen:
             self.stored.touched[entry_key] = None
-            self._fresh.setdefault(entry_key[0], {})[entry_key[1]] = None
         return True
 
-    def _known(self, key: Hashable) -> list[tuple[Any, Any]] | None:
-        """Return all map keys of a key with what they are sorted by; None where there are many."""
+    def _fresh_of(self, key: Hashable) -> Iterable[Any]:
+        """Return the map keys of a key that the epoch has touched."""
+        touched = self.stored.touched
+        if len(touched) > self._fresh_count:
+            for owner, part in islice(touched, self._fresh_count, None):
+                self._fresh.setdefault(owner, []).append(part)
+            self._fresh_count = len(touched)
+        return self._fresh.get(key, ())
+
+    def _known(self, key: Hashable) -> list[Any] | None:
+        """Return the places of all map keys of a key, in order; None where there are many."""
         ordered = self._sorted.get(key)
         if ordered is not None:
             return ordered
@@ -325,8 +341,8 @@ class DiskMapEntries(MapEntries):
         entries = list(islice(self._entries(key), count + 1))
         if len(entries) > count:
             return None
-        hold, order = self.stored.hold, self._order
-        ordered = [(order(part), part) for _, part, data in entries if hold((key, part), data)]
+        hold, place = self.stored.hold, self._place
+        ordered = [place(part) for _, part, data in entries if hold((key, part), data)]
         self._sorted[key] = ordered
         del self._scans[key]
         return ordered
@@ -348,7 +364,7 @@ class DiskMapEntries(MapEntries):
             low: Bytes of the first map key; None for no bound.
             high: Bytes of the map key behind the last; None for no bound.
         """
-        touched = [(encode_key(part), part, None) for part in self._fresh.get(key, ())]
+        touched = [(encode_key(part), part, None) for part in self._fresh_of(key)]
         fresh: list[_Entry] = [
             entry
             for entry in sorted(touched, key=lambda entry: entry[0])

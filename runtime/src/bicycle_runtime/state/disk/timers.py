@@ -13,6 +13,7 @@ looks.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Any, Generic, TypeVar
@@ -110,6 +111,10 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         self._time_queue.pop()
         self._remove((first.key, first.time_ms))
         return first
+
+    def take_due(self, time_ms: int) -> list[Timer]:
+        """Take out and return all timers that are due at a time, in order."""
+        return list(iter(partial(self.pop_due, time_ms), None))
 
     def peek(self) -> Timer | None:
         """Return the first timer; None when there is none."""

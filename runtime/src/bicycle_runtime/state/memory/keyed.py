@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.errors import STATE_KIND_CHANGED
 from bicycle_runtime.state.memory.space import KeyedEntries, MemorySpace, StateSpace
-from bicycle_runtime.state.sealed.changes import make_change_set
+from bicycle_runtime.state.sealed.changes import divided_change_sets
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.state_metadata import SHAPES, keyed_state
@@ -30,6 +31,7 @@ __all__ = ["BROADCAST", "BroadcastTable", "KeyedTable"]
 
 _KEYS = AnyCodec()
 _STAMPS = ValueCodec(int)
+_FIRST = itemgetter(0)
 
 
 @dataclass(slots=True)
@@ -181,58 +183,38 @@ class KeyedTable:
                 raise STATE_KIND_CHANGED(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
     def _entries(self, state: _State, entry_keys: Iterable[Any]) -> list[ChangeSet]:
-        name, codec, peek = self._entries_name(state), state.codec, state.entries.peek
-        return [
-            make_change_set(
-                group,
-                name,
-                _KEYS.encode_list(kept),
-                codec.encode_list([peek(entry_key) for entry_key in kept]),
-                deleted=_KEYS.encode_list(gone) if gone else None,
-            )
-            for group, kept, gone in self._by_group(state, entry_keys, self._held(state))
-        ]
+        peek = state.entries.peek
+        found = {entry_key: peek(entry_key) for entry_key in entry_keys}
+        return self._divided(state, self._entries_name(state), found, state.codec)
 
     def _times(self, state: _State, entry_keys: Iterable[Any]) -> list[ChangeSet]:
         name = self._times_prefix + state.stored_name
         assert state.entries.expiry is not None
         stamps = state.entries.expiry.stamps
-        return [
-            make_change_set(
-                group,
-                name,
-                _KEYS.encode_list(kept),
-                _STAMPS.encode_list([stamps[entry_key] for entry_key in kept]),
-                deleted=_KEYS.encode_list(gone) if gone else None,
-            )
-            for group, kept, gone in self._by_group(state, entry_keys, stamps.__contains__)
-        ]
+        found = {entry_key: stamps.get(entry_key, MISSING) for entry_key in entry_keys}
+        return self._divided(state, name, found, _STAMPS)
 
-    def _held(self, state: _State) -> Callable[[Any], bool]:
-        entries = state.entries
-        if not self._space.holds_all:
-            return lambda entry_key: entries.peek(entry_key) is not MISSING
-        if isinstance(entries, MapEntries):
-            rows = entries.rows
-            return lambda entry_key: entry_key[0] in rows and entry_key[1] in rows[entry_key[0]]
-        return entries.entries.__contains__
+    def _divided(
+        self, state: _State, name: str, entries: dict[Any, Any], codec: ValueCodec
+    ) -> list[ChangeSet]:
+        """Return the change sets of entries with their values, ``MISSING`` for those gone."""
+        gone = [entry_key for entry_key, value in entries.items() if value is MISSING]
+        for entry_key in gone:
+            del entries[entry_key]
+        put = zip(
+            self._groups_of(state, entries),
+            _KEYS.encode_items(list(entries)),
+            codec.encode_items(list(entries.values())),
+            strict=True,
+        )
+        deleted = zip(self._groups_of(state, gone), _KEYS.encode_items(gone), strict=True)
+        change_sets = divided_change_sets(name, put, deleted)
+        state.groups.update(change_set.group for change_set in change_sets)
+        return change_sets
 
-    def _by_group(
-        self, state: _State, entry_keys: Iterable[Any], is_held: Callable[[Any], bool]
-    ) -> list[tuple[int, list[Any], list[Any]]]:
-        """Divide entries by key group, and those that are there from those that are gone."""
-        groups = self._groups
-        is_map = isinstance(state.entries, MapEntries)
-        parts: dict[int, tuple[list[Any], list[Any]]] = {}
-        # hot path: 250 ns a touched entry.
-        for entry_key in entry_keys:
-            group = groups[entry_key[0] if is_map else entry_key]
-            part = parts.get(group)
-            if part is None:
-                part = parts[group] = ([], [])
-            part[not is_held(entry_key)].append(entry_key)
-        state.groups.update(parts)
-        return [(group, *part) for group, part in sorted(parts.items())]
+    def _groups_of(self, state: _State, entry_keys: Iterable[Any]) -> Iterable[int]:
+        keys = map(_FIRST, entry_keys) if isinstance(state.entries, MapEntries) else entry_keys
+        return map(self._groups.__getitem__, keys)
 
     def _apply_entries(self, state: _State, change_set: ChangeSet) -> None:
         entry_keys = _decoded(change_set.keys)

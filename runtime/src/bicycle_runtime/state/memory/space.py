@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind
 from bicycle_runtime.records.codecs import AnyCodec
-from bicycle_runtime.records.keys import KeyBytes, order_of
+from bicycle_runtime.records.keys import KeyBytes, part_order
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
@@ -25,7 +25,7 @@ from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.access import make_entries
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
-from bicycle_sdk.state.entries import MapEntries, ValueEntries
+from bicycle_sdk.state.entries import MapEntries, PartOrder, ValueEntries
 from bicycle_sdk.state.timers import TimerQueue
 
 __all__ = [
@@ -260,9 +260,9 @@ class MemorySpace(StateSpace):
         """Keep everything: nothing is open."""
 
 
-def map_key_order(descriptor: StateDescriptor) -> Callable[[Any], Any]:
-    """Return what the map keys of a state are sorted by; those of a list are positions."""
-    return order_of(getattr(descriptor, "key_type", int))
+def map_key_order(descriptor: StateDescriptor) -> PartOrder:
+    """Return the order of the map keys of a state; those of a list are positions."""
+    return part_order(getattr(descriptor, "key_type", int))
 
 
 def timer_state_name(kind: TimerKind) -> str:

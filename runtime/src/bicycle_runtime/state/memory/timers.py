@@ -8,19 +8,23 @@ The queues decide the order; this table saves what changed in them: ``$timers.<d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
+
+import msgspec
 
 from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, timer_state_name
-from bicycle_runtime.state.sealed.changes import make_change_set
+from bicycle_runtime.state.sealed.changes import divided_change_sets
 from bicycle_sdk.state.timers import TimerQueue
 
 __all__ = ["TimerTable"]
 
 _KEYS = AnyCodec()
 _PREFIX = "$timers."
+_NOTHING = msgspec.Raw(b"\xc0")  # The value of each entry: None.
 
 
 class TimerTable:
@@ -80,20 +84,18 @@ class TimerTable:
     def _change_sets(
         self, name: str, queue: TimerQueue, entry_keys: Iterable[tuple[Any, int]]
     ) -> list[ChangeSet]:
-        parts: dict[int, tuple[list[Any], list[Any]]] = {}
+        put: list[tuple[Any, int]] = []
+        gone: list[tuple[Any, int]] = []
         for entry_key in entry_keys:
-            part = parts.setdefault(self._groups[entry_key[0]], ([], []))
-            part[entry_key not in queue.waiting].append(entry_key)
-        return [
-            make_change_set(
-                group,
-                name,
-                _KEYS.encode_list(waiting),
-                _KEYS.encode_list([None] * len(waiting)),
-                deleted=_KEYS.encode_list(gone) if gone else None,
-            )
-            for group, (waiting, gone) in sorted(parts.items())
-        ]
+            (put if entry_key in queue.waiting else gone).append(entry_key)
+        return divided_change_sets(
+            name,
+            zip(self._groups_of(put), _KEYS.encode_items(put), repeat(_NOTHING), strict=False),
+            zip(self._groups_of(gone), _KEYS.encode_items(gone), strict=True),
+        )
+
+    def _groups_of(self, entry_keys: Iterable[tuple[Any, int]]) -> Iterator[int]:
+        return (self._groups[key] for key, _ in entry_keys)
 
     def _clear_group(self, queue: TimerQueue, group: int) -> None:
         for key, time_ms in [

@@ -166,6 +166,10 @@ class UndoMapEntries:
                 self._note((key, part), is_handed=True)
             yield part, value
 
+    def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
+        """Return the entries that ``scan`` gives, all at once."""
+        return list(self.scan(key, start, end))
+
     def _note_all(self, key: Hashable) -> None:
         if self._renews or not self._is_frozen:
             for part in self._entries.parts(key):

@@ -87,6 +87,10 @@ class ValueCodec:
             return data
         return _ENCODER.encode([(self._mark, item) for item in _RAW_LIST.decode(data)])
 
+    def encode_items(self, values: Sequence[Any]) -> list[msgspec.Raw]:
+        """Return the bytes of each value, as ``encode_list`` puts them in a row."""
+        return _RAW_LIST.decode(self.encode_list(values))
+
     def decode_list(
         self, data: bytes | memoryview | msgspec.Raw, keys: Any = _NO_KEYS
     ) -> list[Any]:

@@ -1,0 +1,239 @@
+"""Rows of two sides, and what is done with them: by operators, and by loops that keep nothing.
+
+``FORMS`` adds one operator to two keyed streams, or seven; ``LOOPS`` does the same as some of them
+on dicts and sorted lists, for all rows in the order in which the epochs bring them.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from bicycle_runtime.testing import script_source
+from bicycle_sdk import (
+    DataStream,
+    KeyedProcessFunction,
+    KeyedStream,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StreamEnvironment,
+    ValueStateDescriptor,
+    WatermarkStrategy,
+)
+from bicycle_sdk.windows import tumbling_windows
+
+__all__ = ["FORMS", "LOOPS", "Epochs", "Row", "job", "rows_of"]
+
+KEYS = 400
+EPOCHS = 8
+_REACH_MS = 2_000
+_MS_PER_ROW = 10
+_OUT_OF_ORDER_MS = 1_000
+_LAST = 20
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of either side."""
+
+    key: str
+    time: int
+    value: float
+
+
+Epochs = list[tuple[list[Row], list[Row]]]  # The rows of both sides in each epoch.
+
+
+def rows_of(count: int) -> Epochs:
+    """Return rows of both sides in the order of time, by epoch; one of five is of the right."""
+    left, right = _side(count * 4 // 5), _side(count // 5)
+    return list(zip(left, right, strict=True))
+
+
+def _side(count: int) -> list[list[Row]]:
+    chance = random.Random(count)
+    span = count * _MS_PER_ROW
+    rows = [
+        Row(f"key-{chance.randrange(KEYS)}", chance.randrange(span), chance.random())
+        for _ in range(count)
+    ]
+    rows.sort(key=lambda row: row.time)
+    size = -(-count // EPOCHS)
+    return [rows[start : start + size] for start in range(0, count, size)]
+
+
+def pair(left: Row, right: Row) -> tuple[str, float]:
+    """Return a result of two rows."""
+    return left.key, left.value * right.value
+
+
+# --- operators -----------------------------------------------------------------------------------
+
+
+class Watch(KeyedProcessFunction[str, Row, tuple[str, int]]):
+    """Counts the rows of a key, keeps the newest of each second, and tells every five seconds."""
+
+    count = ValueStateDescriptor("count", int, default=0)
+    newest = MapStateDescriptor("newest", int, float)
+
+    def process_element(self, value, ctx):
+        count = ctx.get_value_state(self.count)
+        count.update(count.value() + 1)
+        ctx.get_map_state(self.newest).put(value.time // 1_000, value.value)
+        ctx.timer_service.register_event_time_timer(value.time // 5_000 * 5_000 + 5_000)
+        return []
+
+    def on_timer(self, timestamp_ms, ctx):
+        newest = ctx.get_map_state(self.newest)
+        for second, _ in list(newest.range(None, timestamp_ms // 1_000)):
+            newest.remove(second)
+        return [(ctx.current_key(), ctx.get_value_state(self.count).value())]
+
+
+class LastRows(KeyedProcessFunction[str, Row, tuple[str, float]]):
+    """Keeps the rows of a key, and tells their mean when there are twenty."""
+
+    rows = ListStateDescriptor("rows", Row)
+    count = ValueStateDescriptor("count", int, default=0)
+
+    def open(self, ctx):
+        self._rows, self._count = ctx.get_list_state(self.rows), ctx.get_value_state(self.count)
+
+    def process_element(self, value, _ctx):
+        self._rows.add(value)
+        count = self._count.value() + 1
+        self._count.update(count % _LAST)
+        if count < _LAST:
+            return []
+        mean = sum(row.value for row in self._rows.get()) / _LAST
+        self._rows.clear()
+        return [(value.key, mean)]
+
+
+class Seconds(KeyedProcessFunction[str, Row, tuple[str, int, float]]):
+    """Sums up the rows of a key by the second, and keeps all sums."""
+
+    sums = MapStateDescriptor("sums", int, float)
+
+    def open(self, ctx):
+        self._sums = ctx.get_map_state(self.sums)
+
+    def process_element(self, value, _ctx):
+        second = value.time // 1_000
+        total = self._sums.get(second, 0.0) + value.value
+        self._sums.put(second, total)
+        return [(value.key, second, total)]
+
+
+class Totals(KeyedProcessFunction[str, Row, tuple[str, float]]):
+    """Sums up the rows of a key."""
+
+    total = ValueStateDescriptor("total", float, default=0.0)
+
+    def open(self, ctx):
+        self._total = ctx.get_value_state(self.total)
+
+    def process_element(self, value, _ctx):
+        total = self._total.value() + value.value
+        self._total.update(total)
+        return [(value.key, total)]
+
+
+Form = Callable[[KeyedStream, KeyedStream], DataStream]
+
+
+def _both(function: Callable[[], KeyedProcessFunction]) -> Form:
+    def form(left: KeyedStream, right: KeyedStream) -> DataStream:
+        return left.union(right).key_by(lambda row: row.key).process_fn(function())
+
+    return form
+
+
+_ONE: dict[str, Form] = {
+    "interval join": lambda left, right: left.interval_join(right, -_REACH_MS, _REACH_MS, pair),
+    "as-of join": lambda left, right: left.as_of_join(right, pair),
+    "window join": lambda left, right: left.window_join(right, tumbling_windows(5_000), pair),
+    "timers, value and map": _both(Watch),
+    "list state": _both(LastRows),
+    "map state": _both(Seconds),
+    "value state": _both(Totals),
+}
+FORMS = {**{name: (form,) for name, form in _ONE.items()}, "all seven": tuple(_ONE.values())}
+
+
+def job(form: str, env: StreamEnvironment) -> None:
+    """Add the operators of a form behind the sources ``left`` and ``right``."""
+    marks = WatermarkStrategy.bounded_out_of_orderness(timedelta(milliseconds=_OUT_OF_ORDER_MS))
+    sides = [
+        env.add_source(script_source(Row)).uid(uid)
+        .assign_timestamps(marks.with_timestamps(lambda row: row.time))
+        .key_by(lambda row: row.key)
+        for uid in ("left", "right")
+    ]  # fmt: skip
+    for number, add in enumerate(FORMS[form]):
+        add(*sides).uid(f"judged-{number}").collect(f"out-{number}")
+
+
+# --- loops ---------------------------------------------------------------------------------------
+
+
+def joined(epochs: Epochs) -> list[tuple[str, float]]:
+    """Return what the interval join gives; all rows are kept."""
+    kept: tuple[dict[str, list[Row]], ...] = defaultdict(list), defaultdict(list)
+    times: tuple[dict[str, list[int]], ...] = defaultdict(list), defaultdict(list)
+    results = []
+    for ours, theirs in epochs:
+        for side, rows in ((0, ours), (1, theirs)):
+            for row in rows:
+                other = times[1 - side][row.key]
+                low = bisect_left(other, row.time - _REACH_MS)
+                high = bisect_right(other, row.time + _REACH_MS)
+                results += [
+                    pair(row, match) if side == 0 else pair(match, row)
+                    for match in kept[1 - side][row.key][low:high]
+                ]
+                kept[side][row.key].append(row)
+                times[side][row.key].append(row.time)
+    return results
+
+
+def watched(epochs: Epochs) -> list[tuple[str, int]]:
+    """Return what ``Watch`` gives, with its timers in a heap."""
+    counts: dict[str, int] = defaultdict(int)
+    newest: dict[str, dict[int, float]] = defaultdict(dict)
+    heap: list[tuple[int, str]] = []
+    known: set[tuple[int, str]] = set()
+    results: list[tuple[str, int]] = []
+
+    def told(until_ms: float) -> Iterator[tuple[str, int]]:
+        while heap and heap[0][0] <= until_ms:
+            timer = heapq.heappop(heap)
+            known.discard(timer)
+            seconds = newest[timer[1]]
+            for second in [second for second in seconds if second < timer[0] // 1_000]:
+                del seconds[second]
+            yield timer[1], counts[timer[1]]
+
+    for sides in epochs:
+        for row in (row for rows in sides for row in rows):
+            counts[row.key] += 1
+            newest[row.key][row.time // 1_000] = row.value
+            timer = (row.time // 5_000 * 5_000 + 5_000, row.key)
+            if timer not in known:
+                known.add(timer)
+                heapq.heappush(heap, timer)
+        least = min(rows[-1].time for rows in sides)
+        results += told(least - _OUT_OF_ORDER_MS - 1)
+    return results
+
+
+LOOPS: dict[str, Callable[[Epochs], list[Any]]] = {
+    "interval join": joined,
+    "timers, value and map": watched,
+}
