@@ -173,7 +173,7 @@ def test_timers_that_are_loaded_at_once_fire_as_those_loaded_one_by_one(steps):
             case "load":
                 many.load_all(what)
                 for entry_key in what:
-                    single.load(*entry_key)
+                    single.load_all([entry_key])
             case "pop":
                 assert many.pop_due(what) == single.pop_due(what)
             case _:

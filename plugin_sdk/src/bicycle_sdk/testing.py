@@ -210,7 +210,7 @@ class FunctionHarness(Generic[In, Out]):
             queue.reset()
             for timer in snapshot.timers:
                 if timer.domain == queue.domain:
-                    queue.load(timer.key, timer.time_ms)
+                    queue.load_all([(timer.key, timer.time_ms)])
 
     def _processed(self, value: In) -> list[Any]:
         match self.function:

@@ -142,16 +142,15 @@ class Rows:
 
         Called after each ``add``; the row that was added may be the oldest.
         """
-        if self._max_buffered is None:
-            return []
         row_keys = self._row_keys.get(key)
         if row_keys is None:
             row_keys = self._row_keys[key] = [row_key for row_key, _ in self._entries.scan(key)]
         else:
             insort(row_keys, added)
-        surplus = row_keys[: max(len(row_keys) - self._max_buffered, 0)]
+        surplus = row_keys[: max(len(row_keys) - (self._max_buffered or 0), 0)]
         del row_keys[: len(surplus)]
-        self._delete(key, surplus)
+        for row_key in surplus:
+            self._entries.delete(key, row_key)
         return surplus
 
     def between(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
@@ -161,19 +160,9 @@ class Rows:
 
     def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
-        found = self.between(key, first_ms, last_ms)
-        self.forget(key, found)
-        return found
-
-    def forget(self, key: Any, rows: Iterable[tuple[RowKey, Any]]) -> None:
-        """Forget some of the rows that ``between`` returned."""
         self._row_keys.clear()
-        self._delete(key, (row_key for row_key, _ in rows))
-
-    def _delete(self, key: Any, row_keys: Iterable[RowKey]) -> None:
-        delete = self._entries.delete
-        for row_key in row_keys:
-            delete(key, row_key)
+        start = MISSING if first_ms is None else (first_ms,)
+        return self._entries.take(key, start, (last_ms + 1,))
 
 
 class RowJoin(BuiltInFunction, ABC):
@@ -256,9 +245,10 @@ class RowJoin(BuiltInFunction, ABC):
     def keep(self, side: Rows, value: Any, key: Any, time_ms: int) -> tuple[RowKey, list[RowKey]]:
         """Let a row wait, and return where; and where those lay that it has displaced."""
         row_key = side.add(key, time_ms, value)
+        if self._evicted is None:
+            return row_key, []
         evicted = side.evict(key, row_key)
-        if evicted and self._evicted is not None:
-            self._evicted.inc(len(evicted))
+        self._evicted.inc(len(evicted))
         return row_key, evicted
 
     @abstractmethod

@@ -67,7 +67,7 @@ class AsOfJoin(RowJoin):
             first = max(first, certain - self._tolerance)
         count = sum(time < first for (time, _), _ in rows)
         if count:
-            self.right.forget(key, rows[:count])
+            self.right.take(key, None, first - 1)
         return rows[count:]
 
     def _store(self, value: Any, key: Any, time: int, is_left: bool) -> None:  # in a row

@@ -185,7 +185,8 @@ class MapEntries:
         self._sorted: dict[Any, list[Any]] = {}  # Places in order, by key.
         self.expiry = expiry
         self.rows: dict[Any, dict[Any, Any]] = {}
-        self.touched: dict[tuple[Any, Any], None] = {}
+        # What changed since it was last saved; true for what is new, of which nothing is saved.
+        self.touched: dict[tuple[Any, Any], bool] = {}
 
     def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
         """Return an entry of a key's map, else the default."""
@@ -204,11 +205,12 @@ class MapEntries:
         row = self.rows.get(key)
         if row is None:
             row = self.rows[key] = {}
-        if part not in row:
+        is_new = part not in row
+        if is_new:
             self._admit(key, part)
         row[part] = value
         entry_key = (key, part)
-        self.touched[entry_key] = None
+        self.touched.setdefault(entry_key, is_new)
         if self.expiry is not None:
             self.expiry.renew(entry_key)
 
@@ -246,9 +248,7 @@ class MapEntries:
         if row is None or part not in row:
             return
         del row[part]
-        self.touched[key, part] = None
-        if self.expiry is not None:
-            self.expiry.forget((key, part))
+        self._note_gone((key, part))
         if not row:
             del self.rows[key]
             self._sorted.pop(key, None)
@@ -259,9 +259,7 @@ class MapEntries:
         """Remove a key's map."""
         self._sorted.pop(key, None)
         for part in self.rows.pop(key, ()):
-            self.touched[key, part] = None
-            if self.expiry is not None:
-                self.expiry.forget((key, part))
+            self._note_gone((key, part))
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
         """Return the entries of a key's map, oldest first."""
@@ -303,6 +301,23 @@ class MapEntries:
         if not self._is_frozen or self.expiry is not None:
             parts = [part for part in parts if self._use((key, part))]
         return [(part, row[part]) for part in parts]
+
+    def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
+        """Remove the entries that ``between`` gives, and return them."""
+        found = self.between(key, start, end)
+        if len(found) > 1 and self.expiry is None:
+            # hot path: many are taken out of those in order at once.
+            row, ordered = self.rows[key], self._sorted[key]
+            if len(found) < len(row):
+                first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
+                del ordered[first : first + len(found)]
+                for part, _ in found:
+                    del row[part]
+                    self._note_gone((key, part))
+                return found
+        for part, _ in found:
+            self.delete(key, part)
+        return found
 
     def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:
         """Put sealed entries in; they do not count as changed."""
@@ -373,15 +388,17 @@ class MapEntries:
         elif type(part) not in _SIMPLE:
             self._place(part)
 
-    def _enter(self, ordered: list[Any], part: Hashable) -> None:
-        """Put the place of a map key among others in order; harmless when it is there."""
+    def _enter(self, ordered: list[Any], part: Hashable) -> bool:
+        """Put the place of a map key among others in order; tell whether it was not there."""
         place = self._place(part)
         if not ordered or ordered[-1] < place:
             ordered.append(place)
-            return
+            return True
         index = bisect_left(ordered, place)
-        if ordered[index] != place:
+        is_new: bool = ordered[index] != place
+        if is_new:
             ordered.insert(index, place)
+        return is_new
 
     def _leave(self, ordered: list[Any], part: Hashable) -> None:
         """Take the place of a map key out of others in order."""
@@ -400,8 +417,16 @@ class MapEntries:
         if not self._is_found(entry_key):
             return False
         if not self._is_frozen:
-            self.touched[entry_key] = None
+            self.touched.setdefault(entry_key, False)
         return True
+
+    def _note_gone(self, entry_key: tuple[Any, Any]) -> None:
+        """Take note that an entry is gone; one of which nothing is saved leaves nothing to save."""
+        touched = self.touched
+        if not touched.pop(entry_key, False):
+            touched[entry_key] = False
+        if self.expiry is not None:
+            self.expiry.forget(entry_key)
 
     def _is_live(self, entry_key: tuple[Any, Any]) -> bool:
         return self.expiry is None or self.expiry.is_live(entry_key)

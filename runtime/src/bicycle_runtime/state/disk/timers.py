@@ -88,7 +88,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         if entry_key in self.stored:
             return
         self.stored[entry_key] = None
-        self.touched[entry_key] = None
+        self.touched.setdefault(entry_key, True)
         self.earliest_ms = min(self.earliest_ms, time_ms)
         self._time_queue.add(timer_order(key, time_ms), entry_key)
 
@@ -164,7 +164,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
 
     def _remove(self, entry_key: tuple[Any, int]) -> None:
         del self.stored[entry_key]
-        self.touched[entry_key] = None
+        self._note_gone(entry_key)
 
     def _is_deleted(self, entry_key: tuple[Any, int]) -> bool:
         """Tell whether the running epoch has deleted a timer."""

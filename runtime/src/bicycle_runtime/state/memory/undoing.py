@@ -170,6 +170,13 @@ class UndoMapEntries:
         """Return the entries that ``scan`` gives, all at once."""
         return list(self.scan(key, start, end))
 
+    def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
+        """Remove the entries that ``between`` gives, and return them."""
+        found = self.between(key, start, end)
+        for part, _ in found:
+            self.delete(key, part)
+        return found
+
     def _note_all(self, key: Hashable) -> None:
         if self._renews or not self._is_frozen:
             for part in self._entries.parts(key):
