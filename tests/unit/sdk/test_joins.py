@@ -84,7 +84,7 @@ def rows_of_one_state():
     entries, reads = entries_of_rows(), []
 
     class Watched:
-        put, has = entries.put, entries.has
+        put, add = entries.put, entries.add
 
         def scan(self, key, **bounds):
             for entry in entries.scan(key, **bounds):

@@ -53,7 +53,7 @@ class IntervalJoin(RowJoin):
         )
         return opened
 
-    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+    def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
         """Join a row with those of the other side that are there."""
         mine, other = self._sides[is_left], self._sides[not is_left]
         first, last = time + mine.first, time + mine.last
@@ -62,14 +62,14 @@ class IntervalJoin(RowJoin):
             return self.refuse_late(value, time, Window(first, last + 1), ctx)
         found = other.rows.between(key, first, last)
         pairs: list[Pair] = []
-        if is_left:
+        if found and is_left:
             pairs += [(max(time, row_key[0]), value, row) for row_key, row in found]
-        else:
+        elif found:
             pairs += [(max(time, row_key[0]), row, value) for row_key, row in found]
         is_kept = last > watermark
         if not is_kept and not found and mine.seen is not None:
             pairs.append((time, value, None) if is_left else (time, None, value))
-        return self.results(pairs, self._store, value, key, time, found, is_left, is_kept)
+        return self.results(pairs, self._store, (value, key, time), found, is_left, is_kept)
 
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the rows that never matched and can no more."""
@@ -81,10 +81,11 @@ class IntervalJoin(RowJoin):
         return pairs + [(max(certain, right), None, row) for row in lone_right]
 
     def _store(
-        self, value: Any, key: Any, time: int, found: list[tuple[RowKey, Any]],
+        self, row: tuple[Any, Any, int], found: list[tuple[RowKey, Any]],
         is_left: bool, is_kept: bool,  # details of a result, in a row
     ) -> None:  # fmt: skip
-        """Keep a row, and note what has matched."""
+        """Keep a row, given with key and time, and note what has matched."""
+        value, key, time = row
         mine, other = self._sides[is_left], self._sides[not is_left]
         if other.seen is not None and found:
             _mark(other.seen, key, [row_key for row_key, _ in found])

@@ -131,9 +131,10 @@ class Rows:
         """Put a row of a key behind those of its time, and return where it lies."""
         entries, row_key = self._entries, (time_ms, 0)
         # hot path: where none is evicted, a time has a first row or none at all.
-        if self._max_buffered is not None or entries.has(key, row_key):
-            there = (number for (_, number), _ in entries.scan(key, prefix=(time_ms,)))
-            row_key = (time_ms, self.arrivals.number((key, time_ms), there))
+        if self._max_buffered is None and entries.add(key, row_key, row):
+            return row_key
+        there = (number for (_, number), _ in entries.scan(key, prefix=(time_ms,)))
+        row_key = (time_ms, self.arrivals.number((key, time_ms), there))
         entries.put(key, row_key, row)
         return row_key
 
@@ -155,14 +156,14 @@ class Rows:
 
     def between(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Return the rows of a key from ``first_ms`` to ``last_ms``, both included, in order."""
-        start = MISSING if first_ms is None else (first_ms,)
-        return self._entries.between(key, start, (last_ms + 1,))
+        start = MISSING if first_ms is None else (first_ms, 0)
+        return self._entries.between(key, start, (last_ms + 1, 0))
 
     def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
         self._row_keys.clear()
-        start = MISSING if first_ms is None else (first_ms,)
-        return self._entries.take(key, start, (last_ms + 1,))
+        start = MISSING if first_ms is None else (first_ms, 0)
+        return self._entries.take(key, start, (last_ms + 1, 0))
 
 
 class RowJoin(BuiltInFunction, ABC):
@@ -211,19 +212,19 @@ class RowJoin(BuiltInFunction, ABC):
 
     def process_element1(self, value: Any, ctx: Any) -> Any:
         """Take a left row."""
-        return self.arrived(value, ctx.current_key(), ctx.timestamp, ctx, is_left=True)
+        return self.take_row(value, ctx.current_key(), ctx.timestamp, ctx, is_left=True)
 
     def process_element2(self, value: Any, ctx: Any) -> Any:
         """Take a right row."""
-        return self.arrived(value, ctx.current_key(), ctx.timestamp, ctx, is_left=False)
+        return self.take_row(value, ctx.current_key(), ctx.timestamp, ctx, is_left=False)
 
     def process_each(
         self, ordinal: int, records: Iterable[tuple[Any, Any, int]], results: list[Any], ctx: Any
     ) -> None:
         """Take rows one after the other, as ``process_element1`` and its sister do."""
-        arrived, append, is_left = self.arrived, results.append, ordinal == 0
+        take_row, append, is_left = self.take_row, results.append, ordinal == 0
         for value, key, time in records:
-            append(arrived(value, key, time, ctx, is_left=is_left))
+            append(take_row(value, key, time, ctx, is_left=is_left))
 
     def on_timer(self, timestamp_ms: int, ctx: Any) -> Any:
         """Give what the watermark has proved; the rows are gone then, whatever the function does.
@@ -252,7 +253,7 @@ class RowJoin(BuiltInFunction, ABC):
         return row_key, evicted
 
     @abstractmethod
-    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+    def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
         """Return the results that follow from a row.
 
         Args:
@@ -273,9 +274,12 @@ class RowJoin(BuiltInFunction, ABC):
         """Return the results of pairs, with their times; then call ``store`` with the details."""
         if self.awaits:
             return self._results_later(pairs, store, details)
+        if not pairs:
+            store(*details)
+            return ()
         call = self._call
         found = [(time, call(left, right)) for time, left, right in pairs]
-        if found and any(map(self._is_awaitable, found)):
+        if any(map(self._is_awaitable, found)):
             return _all_awaited(found, store, details)
         store(*details)
         return found

@@ -35,7 +35,7 @@ class AsOfJoin(RowJoin):
         self._tolerance = tolerance_ms
         self._is_deleted = is_deleted
 
-    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+    def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
         """Let a row wait for its time."""
         watermark = ctx.current_watermark()
         if time <= watermark:
@@ -104,7 +104,7 @@ class TableJoin(RowJoin):
         self._table = ctx.state_entries(self.table)
         return super().open(ctx)
 
-    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:  # noqa: ARG002  # no row waits
+    def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:  # noqa: ARG002  # no row waits
         """Join a left row with what is known, and put a right one in the place of that."""
         pairs: list[Pair] = []
         if is_left:

@@ -32,7 +32,7 @@ class WindowJoin(RowJoin):
         super().__init__(options)
         self._windows = windows
 
-    def arrived(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
+    def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
         """Let a row wait for its windows."""
         windows = self._windows
         if isinstance(windows, SessionWindows):
@@ -49,7 +49,7 @@ class WindowJoin(RowJoin):
         due = [time_ms for time_ms in firing if time_ms > complete]
         if not due and not is_saved:
             return self.refuse_late(value, time, window, ctx)
-        return self.results((), self._store, value, key, time, due, is_left)
+        return self.results((), self._store, (value, key, time), due, is_left)
 
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the pairs of windows that the watermark has closed."""
@@ -66,7 +66,9 @@ class WindowJoin(RowJoin):
         pairs: list[Pair] = [(time_ms, row, None) for row in lone_left]
         return pairs + [(time_ms, None, row) for row in lone_right]
 
-    def _store(self, value: Any, key: Any, time: int, due: list[int], is_left: bool) -> None:
+    def _store(self, row: tuple[Any, Any, int], due: list[int], is_left: bool) -> None:
+        """Keep a row, given with key and time, and let its windows wait."""
+        value, key, time = row
         self.keep(self.left if is_left else self.right, value, key, time)
         for time_ms in due:
             self.timers.set(key, time_ms)

@@ -27,6 +27,7 @@ __all__ = [
 MISSING = object()
 _RANKS = ((0, type(None)), (1, bytes), (2, str), (4, int), (5, float))
 _TUPLE_RANK = 3
+_NO_ROW: dict[Any, Any] = {}
 _SIMPLE = frozenset({str, int, float, bytes, bool, type(None)})
 
 
@@ -73,6 +74,10 @@ class ValueEntries:
     def peek(self, entry_key: Any) -> Any:
         """Return the value of an entry without using it; ``MISSING`` when there is none."""
         return self.entries.get(entry_key, MISSING)
+
+    def peek_all(self, entry_keys: Iterable[Any]) -> list[Any]:
+        """Return the values of entries without using them; ``MISSING`` for those not there."""
+        return list(map(self.peek, entry_keys))
 
     def view(self, key: Hashable) -> Any:
         """Return the live value of a key without using it; ``MISSING`` when there is none."""
@@ -214,6 +219,14 @@ class MapEntries:
         if self.expiry is not None:
             self.expiry.renew(entry_key)
 
+    def add(self, key: Hashable, part: Hashable, value: Any) -> bool:
+        """Set an entry unless there is one; tell whether it was set."""
+        row = self.rows.get(key)
+        if row is not None and part in row:
+            return False
+        self.put(key, part, value)
+        return True
+
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
         for position, value in enumerate(values, self.end(key)):
@@ -304,10 +317,13 @@ class MapEntries:
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Remove the entries that ``between`` gives, and return them."""
+        row = self.rows.get(key)
+        if row is None or (start is MISSING and not self._ordered(key)[0] < self._place(end)):
+            return []
         found = self.between(key, start, end)
         if len(found) > 1 and self.expiry is None:
             # hot path: many are taken out of those in order at once.
-            row, ordered = self.rows[key], self._sorted[key]
+            ordered = self._sorted[key]
             if len(found) < len(row):
                 first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
                 del ordered[first : first + len(found)]
@@ -343,6 +359,11 @@ class MapEntries:
         """Return the value of an entry without using it; ``MISSING`` when there is none."""
         key, part = entry_key
         return self.rows.get(key, {}).get(part, MISSING)
+
+    def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """Return the values of entries without using them; ``MISSING`` for those not there."""
+        rows: dict[Any, Any] = self.rows
+        return [rows.get(key, _NO_ROW).get(part, MISSING) for key, part in entry_keys]
 
     def view(self, key: Hashable) -> dict[Any, Any] | Any:
         """Return the live entries of a key without using them; ``MISSING`` when there are none."""

@@ -81,7 +81,12 @@ class TimerQueue:
         entry_key = (key, time_ms)
         if entry_key not in self.waiting:
             self.waiting[entry_key] = None
-            self._file(key, time_ms)
+            keys = self._by_time.get(time_ms)
+            if keys is None or not self._is_filed or time_ms in self._sorted:
+                self._file(key, time_ms)
+            else:  # hot path: many timers have one time.
+                keys.append(key)
+                self._count += 1
             self.touched.setdefault(entry_key, True)
             self.earliest_ms = min(self.earliest_ms, time_ms)
 

@@ -158,6 +158,13 @@ class DiskMapEntries(MapEntries):
         if self.expiry is not None:
             self.expiry.renew(entry_key)
 
+    def add(self, key: Hashable, part: Hashable, value: Any) -> bool:
+        """Set an entry unless there is one; tell whether it was set."""
+        if (key, part) in self.stored:
+            return False
+        self.put(key, part, value)
+        return True
+
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
         position = self.end(key)
@@ -283,6 +290,10 @@ class DiskMapEntries(MapEntries):
         """Return the value of an entry without using it; the SDK's ``MISSING`` for none."""
         value = self.stored.peek(entry_key)
         return NO_BOUND if value is MISSING else value
+
+    def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
+        """Return the values of entries without using them; ``MISSING`` for those not there."""
+        return list(map(self.peek, entry_keys))
 
     def view(self, key: Hashable) -> Any:
         """Return the live entries of a key without using them; ``MISSING`` when there are none."""

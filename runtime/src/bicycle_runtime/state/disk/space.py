@@ -13,9 +13,8 @@ from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind, Wind
 from bicycle_runtime.state.disk.cache import DiskCache, UncountedPart
 from bicycle_runtime.state.disk.dicts import DiskDict, SealedEntries, TouchDiskDict
 from bicycle_runtime.state.disk.entries import DiskMapEntries, DiskValueEntries
-from bicycle_runtime.state.disk.expiry import DiskExpiry
 from bicycle_runtime.state.disk.folder import LocalFolder
-from bicycle_runtime.state.disk.timers import DiskTimerQueue, TimeQueue
+from bicycle_runtime.state.disk.timers import DiskExpiry, DiskTimerQueue, TimeQueue
 from bicycle_runtime.state.disk.windows import (
     DiskKeyRecords,
     DiskNamespaceRecords,

@@ -11,7 +11,7 @@ which they live. A TTL may therefore be added and taken away again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any
@@ -182,39 +182,38 @@ class KeyedTable:
             if name in self._unread or self._space.has(name):
                 raise STATE_KIND_CHANGED(state=descriptor.name, sealed=shape, asked=descriptor.kind)
 
-    def _entries(self, state: _State, entry_keys: Iterable[Any]) -> list[ChangeSet]:
-        peek = state.entries.peek
-        found = {entry_key: peek(entry_key) for entry_key in entry_keys}
-        return self._divided(state, self._entries_name(state), found, state.codec)
+    def _entries(self, state: _State, entry_keys: Collection[Any]) -> list[ChangeSet]:
+        values = state.entries.peek_all(entry_keys)
+        name = self._entries_name(state)
+        return self._divided(state, name, entry_keys, values, codec=state.codec)
 
-    def _times(self, state: _State, entry_keys: Iterable[Any]) -> list[ChangeSet]:
+    def _times(self, state: _State, entry_keys: Collection[Any]) -> list[ChangeSet]:
         name = self._times_prefix + state.stored_name
         assert state.entries.expiry is not None
         stamps = state.entries.expiry.stamps
-        found = {entry_key: stamps.get(entry_key, MISSING) for entry_key in entry_keys}
-        return self._divided(state, name, found, _STAMPS)
+        found = [stamps.get(entry_key, MISSING) for entry_key in entry_keys]
+        return self._divided(state, name, entry_keys, found, codec=_STAMPS)
 
     def _divided(
-        self, state: _State, name: str, entries: dict[Any, Any], codec: ValueCodec
-    ) -> list[ChangeSet]:
+        self, state: _State, name: str, entry_keys: Collection[Any], values: list[Any],
+        *, codec: ValueCodec,
+    ) -> list[ChangeSet]:  # fmt: skip
         """Return the change sets of entries with their values, ``MISSING`` for those gone."""
-        gone = [entry_key for entry_key, value in entries.items() if value is MISSING]
-        for entry_key in gone:
-            del entries[entry_key]
-        put = zip(
-            self._groups_of(state, entries),
-            _KEYS.encode_items(list(entries)),
-            codec.encode_items(list(entries.values())),
-            strict=True,
-        )
-        deleted = zip(self._groups_of(state, gone), _KEYS.encode_items(gone), strict=True)
-        change_sets = divided_change_sets(name, put, deleted)
-        state.groups.update(change_set.group for change_set in change_sets)
-        return change_sets
+        gone: list[Any] = []
+        if MISSING in values:
+            pairs = list(zip(entry_keys, values, strict=True))
+            gone = [entry_key for entry_key, value in pairs if value is MISSING]
+            entry_keys = [entry_key for entry_key, value in pairs if value is not MISSING]
+            values = [value for value in values if value is not MISSING]
+        kept = list(entry_keys)
+        put = self._groups_of(state, kept), _KEYS.encode_items(kept), codec.encode_items(values)
+        deleted = self._groups_of(state, gone), _KEYS.encode_items(gone)
+        state.groups.update(put[0])
+        return divided_change_sets(name, put, deleted)
 
-    def _groups_of(self, state: _State, entry_keys: Iterable[Any]) -> Iterable[int]:
+    def _groups_of(self, state: _State, entry_keys: Iterable[Any]) -> list[int]:
         keys = map(_FIRST, entry_keys) if isinstance(state.entries, MapEntries) else entry_keys
-        return map(self._groups.__getitem__, keys)
+        return list(map(self._groups.__getitem__, keys))
 
     def _apply_entries(self, state: _State, change_set: ChangeSet) -> None:
         entry_keys = _decoded(change_set.keys)

@@ -8,8 +8,7 @@ The queues decide the order; this table saves what changed in them: ``$timers.<d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -90,12 +89,12 @@ class TimerTable:
             (put if entry_key in queue.waiting else gone).append(entry_key)
         return divided_change_sets(
             name,
-            zip(self._groups_of(put), _KEYS.encode_items(put), repeat(_NOTHING), strict=False),
-            zip(self._groups_of(gone), _KEYS.encode_items(gone), strict=True),
+            (self._groups_of(put), _KEYS.encode_items(put), [_NOTHING] * len(put)),
+            (self._groups_of(gone), _KEYS.encode_items(gone)),
         )
 
-    def _groups_of(self, entry_keys: Iterable[tuple[Any, int]]) -> Iterator[int]:
-        return (self._groups[key] for key, _ in entry_keys)
+    def _groups_of(self, entry_keys: Iterable[tuple[Any, int]]) -> list[int]:
+        return [self._groups[key] for key, _ in entry_keys]
 
     def _clear_group(self, queue: TimerQueue, group: int) -> None:
         for key, time_ms in [

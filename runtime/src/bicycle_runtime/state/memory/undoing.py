@@ -134,6 +134,11 @@ class UndoMapEntries:
         self._note((key, part))
         self._entries.put(key, part, value)
 
+    def add(self, key: Hashable, part: Hashable, value: Any) -> bool:
+        """Set an entry unless there is one; tell whether it was set."""
+        self._note((key, part))
+        return self._entries.add(key, part, value)
+
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
         ATTEMPT.get().append((self._entries.cut, key, self._entries.end(key)))
