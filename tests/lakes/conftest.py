@@ -4,37 +4,23 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.sql import SqlCatalog
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.faults import disarm_faults
-from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from bicycle_sdk.sinks import IcebergCatalog, delta_sink, iceberg_sink
+from tests.sink_runs import SinkRuns
 
 
-class Lake:
+class Lake(SinkRuns):
     """One place with tables; ``start`` begins a job that writes to one of them."""
 
     def __init__(self, folder):
-        self.folder = folder
-        self._runs = []
+        super().__init__(self.word, folder, roll_rows=1)
 
-    def start(self, record_type=None, *, place="one", state=None, epoch=-1, name="a", **more):
-        spec = ConnectorSpec(
-            vertex_id="out",
-            connector_type=self.word,
-            properties={"roll_rows": 1, **self.descriptor(name).properties, **more},
-            record_type=record_type,
-        )
-        services = services_in(self.folder / place, clock=SystemClock())
-        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=state is not None)
-        run.start()
-        self._runs.append(run)
-        return run
+    def start(self, record_type=None, *, name="a", **more):
+        return super().start(record_type, **{**self.descriptor(name).properties, **more})
 
-    def close(self):
+    def stop(self):
         disarm_faults()
-        for run in self._runs:
-            run.stop()
+        super().stop()
 
 
 class DeltaLake(Lake):
@@ -96,8 +82,8 @@ class Iceberg(Lake):
     def append(self, rows):
         self.table().append(rows)
 
-    def close(self):
-        super().close()
+    def stop(self):
+        super().stop()
         if self._opened is not None:
             self._opened.close()
 
@@ -106,14 +92,14 @@ class Iceberg(Lake):
 def delta(tmp_path):
     lake = DeltaLake(tmp_path)
     yield lake
-    lake.close()
+    lake.stop()
 
 
 @pytest.fixture
 def iceberg(tmp_path):
     lake = Iceberg(tmp_path)
     yield lake
-    lake.close()
+    lake.stop()
 
 
 @pytest.fixture(params=["delta", "iceberg"])

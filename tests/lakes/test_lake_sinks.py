@@ -1,7 +1,7 @@
 """The sinks of lakes: what others read, rows by key, tables that do not fit, older epochs."""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import duckdb
@@ -26,6 +26,7 @@ from bicycle_sdk import Secret, dead_letter
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.sinks import IcebergCatalog, Rolling, delta_sink, iceberg_sink
 from tests.raising import raises
+from tests.sink_runs import Order
 
 AT = datetime(2026, 3, 1, 12, 30, 0, 123_456, tzinfo=UTC)
 KEYED = {"mode": "upsert", "keys": ["id"], "columns": {"id": "int", "name": "str"}}
@@ -39,16 +40,7 @@ class Inner:
 
 
 @dataclass(frozen=True)
-class Order:
-    id: int
-    user: str | None
-    cents: float | None = None
-    paid: bool | None = None
-    at: datetime | None = None
-    day: date | None = None
-    price: Decimal | None = None
-    raw: bytes | None = None
-    tags: list[str] | None = None
+class NestedOrder(Order):
     counts: dict[str, int] | None = None
     inner: Inner | None = None
 
@@ -93,9 +85,9 @@ def test_a_job_that_is_killed_writes_each_row_once_and_others_read_them(lake):
 
 
 def test_each_type_of_field_has_its_column(lake):
-    full = Order(7, "ada", 1.5, True, AT, AT.date(), Decimal("2.5"), b"\0x", ["a", "b"], {"k": 1},
-                 Inner(3, "w"))  # fmt: skip
-    lake.start(Order).run_epoch([[full, Order(8, None)]])
+    plain = (7, "ada", 1.5, True, AT, AT.date(), Decimal("2.5"), b"\0x", ["a", "b"])
+    full = NestedOrder(*plain, {"k": 1}, Inner(3, "w"))
+    lake.start(NestedOrder).run_epoch([[full, NestedOrder(8, None)]])
 
     [first, second] = sorted(lake.read().to_pylist(), key=lambda row: row["id"])
     assert first == {

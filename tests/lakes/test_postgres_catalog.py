@@ -25,7 +25,7 @@ def lake(server, tmp_path):
     lake = Iceberg(tmp_path, server.url)
     yield lake
     server.start()
-    lake.close()
+    lake.stop()
 
 
 def ids(lake):

@@ -1,12 +1,10 @@
 """The PostgreSQL sink: rows by key, deletions, what a table must be like, and older epochs."""
 
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     CONNECTOR_OPTION_WRONG,
@@ -18,28 +16,14 @@ from bicycle_runtime.connectors.postgres.errors import (
     POSTGRES_TABLE_UNSUITABLE,
     POSTGRES_UNREACHABLE,
 )
-from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing import Harness
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from bicycle_sdk import Secret, dead_letter
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.sinks import postgres_sink
 from tests.raising import raises
+from tests.sink_runs import Order, SinkRuns
 
 AT = datetime(2026, 3, 1, 12, 30, 0, 123_000, tzinfo=UTC)
-
-
-@dataclass(frozen=True)
-class Order:
-    id: int
-    user: str | None
-    cents: float | None = None
-    paid: bool | None = None
-    at: datetime | None = None
-    day: date | None = None
-    price: Decimal | None = None
-    raw: bytes | None = None
-    tags: list[str] | None = None
 
 
 FULL = Order(7, "ada\\N", 1.5, True, AT, AT.date(), Decimal("2.5"), b"\0\\x", ['a"\\\t', "b"])
@@ -47,25 +31,10 @@ FULL = Order(7, "ada\\N", 1.5, True, AT, AT.date(), Decimal("2.5"), b"\0\\x", ['
 
 @pytest.fixture
 def sink(server, table, tmp_path):
-    runs = []
-
-    def start(record_type=Order, *, place=tmp_path, state=None, epoch=-1, **properties):
-        spec = ConnectorSpec(
-            vertex_id="out",
-            connector_type="postgres",
-            properties={"url": server.url, "table": table, **properties},
-            record_type=record_type,
-        )
-        services = services_in(place, clock=SystemClock())
-        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=state is not None)
-        run.start()
-        runs.append(run)
-        return run
-
-    yield start
+    runs = SinkRuns("postgres", tmp_path, url=server.url, table=table)
+    yield runs.start
     server.start()
-    for run in runs:
-        run.stop()
+    runs.stop()
 
 
 def keyed(sink, **properties):
@@ -120,7 +89,7 @@ def test_the_last_record_of_a_key_wins_and_deletions_delete(server, sink, table)
 
 
 def test_each_type_of_field_has_its_column(server, sink, table):
-    sink(create_table=True).run_epoch([[FULL, Order(8, None)]])
+    sink(Order, create_table=True).run_epoch([[FULL, Order(8, None)]])
 
     [full, empty] = server.query(f'select * from {table} order by "id"')
     assert full == (
@@ -240,7 +209,7 @@ def test_an_older_epoch_than_was_written_is_refused_unless_it_may_come_again(ser
 def test_two_jobs_of_one_savepoint_both_write(server, sink, table, tmp_path):
     first = keyed(sink)
     first.run_epoch([[of(1, "a")]])
-    second = keyed(sink, state=first.state, epoch=first.epoch, place=tmp_path / "other")
+    second = keyed(sink, state=first.state, epoch=first.epoch, place="other")
     first.run_epoch([[of(2, "b")]])
     second.run_epoch([[of(3, "c")]])
 

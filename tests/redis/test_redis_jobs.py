@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+from functools import partial
 
 import pytest
+from redis import Redis
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.streams.errors import (
     STREAM_ADDRESS_WRONG,
     STREAMS_AHEAD,
@@ -17,8 +20,9 @@ from bicycle_runtime.connectors.streams.redis import RedisStreamSource
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.streams import connect
 from bicycle_runtime.testing import Harness
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
+from bicycle_runtime.testing.connectors.running import services_in
 from tests.raising import raises
+from tests.sink_runs import SinkRuns
 from tests.waiting import until
 
 PLENTY = Budget(record_count=1_000, byte_count=1 << 20, parallelism=2)
@@ -192,21 +196,10 @@ def test_a_key_that_is_no_stream_is_no_empty_one(server, tmp_path, caplog):
 
 @pytest.fixture
 def sink(server, tmp_path):
-    runs = []
-
-    def start(*, state=None, epoch=-1, **properties):
-        settings = {"address": f"{server.uri}/out", **properties}
-        spec = ConnectorSpec(vertex_id="out", connector_type="redis", properties=settings)
-        services = services_in(tmp_path, clock=SystemClock())
-        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=state is not None)
-        run.start()
-        runs.append(run)
-        return run
-
-    yield start
+    runs = SinkRuns("redis", tmp_path, address=f"{server.uri}/out")
+    yield runs.start
     server.start()
-    for run in runs:
-        run.stop()
+    runs.stop()
 
 
 def test_an_older_epoch_is_refused_or_written_again(server, sink):
@@ -244,11 +237,48 @@ def test_nobody_where_the_server_should_be_is_told(server, sink):
 
 
 @pytest.mark.parametrize(
-    "address", ["redis://h", "redis://h/", "redis://h/a,b", "redis://h:x/a", "kafka://h/a"]
+    "address",
+    [
+        "redis://h",
+        "redis://h/",
+        "redis://h/a,b",
+        "redis://h:x/a",
+        "redis://h:77777/a",
+        "redis://ada@h/a",
+        "redis://::1/a",
+        "kafka://h/a",
+    ],
 )
 def test_an_address_that_is_none_is_told_before_anything_starts(sink, address):
     with raises(STREAM_ADDRESS_WRONG):
         sink(address=address)
+
+
+@pytest.mark.parametrize("password", ["swordfish", {"secret": {"env": ""}}, {"secret": "PASSWORD"}])
+def test_a_password_that_is_no_reference_is_told_and_not_shown(server, sink, password):
+    for start in (sink, partial(source_of, server)):
+        with raises(CONNECTOR_OPTION_WRONG) as caught:
+            start(password=password)
+        assert caught.value.facts["name"] == "password"
+        assert "swordfish" not in str(caught.value)
+
+
+def test_a_password_is_read_where_its_reference_says(server, sink, tmp_path, monkeypatch):
+    monkeypatch.setenv("REDIS_PASSWORD", "swordfish")
+    with server.client as client:
+        client.config_set("requirepass", "swordfish")
+    try:
+        with raises(STREAMS_UNREACHABLE):
+            sink()
+        sink(password={"secret": {"env": "REDIS_PASSWORD"}}).run_epoch([["a"]])
+        source = source_of(server, password={"secret": {"env": "REDIS_PASSWORD"}})
+        source.start(services_in(tmp_path, clock=SystemClock()), {}, {})
+        assert source.poll().is_reachable
+    finally:
+        with Redis(port=server.port, password="swordfish") as client:
+            client.config_set("requirepass", "")
+
+    assert found(server) == ["a"]
 
 
 def test_what_a_job_wrote_into_a_file_is_read_by_programs_and_jobs(server, tmp_path):

@@ -5,16 +5,14 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, PublishInterruptedError
 from bicycle_runtime.connectors.http.errors import HTTP_REFUSED, HTTP_UNREACHABLE
-from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing import Harness
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from bicycle_sdk import Secret
 from bicycle_sdk.errors import SecretError, StreamDefinitionError
 from bicycle_sdk.sinks import http_sink
 from tests.raising import raises
+from tests.sink_runs import SinkRuns
 from tests.unit.connectors.http_server import Server
 
 
@@ -37,23 +35,9 @@ def server():
 
 @pytest.fixture
 def sink(server, tmp_path):
-    runs = []
-
-    def start(*, place="one", state=None, **properties):
-        spec = ConnectorSpec(
-            vertex_id="out",
-            connector_type="http",
-            properties={"url": server.url, "batch_records": 4, **properties},
-        )
-        services = services_in(tmp_path / place, clock=SystemClock())
-        run = SinkRun(spec, services, state=state or {})
-        run.start()
-        runs.append(run)
-        return run
-
-    yield start
-    for run in runs:
-        run.stop()
+    runs = SinkRuns("http", tmp_path, url=server.url, batch_records=4)
+    yield runs.start
+    runs.stop()
 
 
 def refused(run):

@@ -2,13 +2,11 @@
 
 import pytest
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.connectors.streams.errors import STREAM_FILE_CHANGED, STREAMS_AHEAD
-from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.file.writing import FileWriter
-from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from tests.raising import raises
+from tests.sink_runs import SinkRuns
 from tests.unit.streams.ss_decoder import decode
 
 
@@ -19,20 +17,9 @@ def path(tmp_path):
 
 @pytest.fixture
 def start(path, tmp_path):
-    runs = []
-
-    def started(*, state=None, epoch=-1, **properties):
-        settings = {"address": f"file://{path}/numbers", **properties}
-        spec = ConnectorSpec(vertex_id="out", connector_type="stream_file", properties=settings)
-        services = services_in(tmp_path, clock=SystemClock())
-        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=state is not None)
-        run.start()
-        runs.append(run)
-        return run
-
-    yield started
-    for run in runs:
-        run.stop()
+    runs = SinkRuns("stream_file", tmp_path, address=f"file://{path}/numbers")
+    yield runs.start
+    runs.stop()
 
 
 def numbers(path):

@@ -13,7 +13,7 @@ from typing import Any
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.contract import DriverServices
 
-__all__ = ["goes_on", "new_run", "place_of"]
+__all__ = ["place_of", "run_of"]
 
 
 def place_of(services: DriverServices) -> str:
@@ -21,11 +21,14 @@ def place_of(services: DriverServices) -> str:
     return f"{services.storage.url}/{services.prefix}"
 
 
-def goes_on(state: Mapping[str, Any], place: str) -> bool:
-    """Tell whether a job goes on with the run of a state, in the place where it was."""
-    return "run" in state and bool(state.get("place", place) == place)
+def run_of(state: Mapping[str, Any], place: str, *, is_again: bool = False) -> str:
+    """Return the run of a sink that begins: that of its state, or the name of a new one.
 
-
-def new_run() -> str:
-    """Return the name of a run that begins."""
+    Args:
+        state: What the last sealed epoch says of the sink.
+        place: Where the state of the sink lies now.
+        is_again: Whether epochs of the run are written a second time, so that it cannot go on.
+    """
+    if "run" in state and not is_again and state.get("place", place) == place:
+        return str(state["run"])
     return attempt_id(source=system_random())

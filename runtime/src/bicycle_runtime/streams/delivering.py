@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Generator, Iterable
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.errors import (
@@ -140,6 +141,7 @@ class QueuedSender(Sender):
     def __init__(self, address: str, options: StreamerOptions) -> None:
         super().__init__(address)
         self._queue_max = options.send_queue_messages
+        self._now_ms = SystemClock().now_ms  # The time of messages that have none.
         self._queue: list[Message] = []
         self._taken = 0
         self._written = 0
@@ -152,10 +154,6 @@ class QueuedSender(Sender):
     @abstractmethod
     async def _write(self, messages: list[Message]) -> None:
         """Hand messages to the other side; raise a StreamError when that fails for good."""
-
-    @abstractmethod
-    def _now_ms(self) -> int:
-        """Return the time of messages that have none."""
 
     def _check(self, payload: bytes) -> None:
         """Raise a StreamError when a payload cannot be sent."""

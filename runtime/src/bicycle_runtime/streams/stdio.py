@@ -11,7 +11,6 @@ import sys
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
 
-from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri
 from bicycle_runtime.streams.consuming import Consumer, Subscription
@@ -99,10 +98,6 @@ class _StdioSender(QueuedSender):
         super().__init__(address, options)
         self._stream = stream
         self._hub = hub
-        self._clock = SystemClock()
-
-    def _now_ms(self) -> int:
-        return self._clock.now_ms()
 
     def _check(self, payload: bytes) -> None:
         line_payload(payload, self.address)

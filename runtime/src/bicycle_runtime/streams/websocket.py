@@ -257,10 +257,6 @@ class _FrameSender(QueuedSender):
     def __init__(self, streamer: WebSocketStreamer) -> None:
         super().__init__(streamer.address, streamer.options)
         self._streamer = streamer
-        self._clock = SystemClock()
-
-    def _now_ms(self) -> int:
-        return self._clock.now_ms()
 
     def _check(self, payload: bytes) -> None:
         line_payload(payload, self.address)

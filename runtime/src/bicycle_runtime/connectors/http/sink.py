@@ -25,7 +25,7 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.http.errors import HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience
-from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.settings import read_options, secret_option
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.contract import (
@@ -174,7 +174,7 @@ class HttpSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, S
         self.check(services, state)
         self._services = services
         self._place = place_of(services)
-        self._run = state["run"] if goes_on(state, self._place) else new_run()
+        self._run = run_of(state, self._place)
         self._client = self._opened()
 
     def writer(self) -> _JsonWriterFactory:

@@ -34,7 +34,7 @@ from bicycle_runtime.connectors.lakes.table import (
     plain_type,
 )
 from bicycle_runtime.connectors.patience import Patience
-from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.reading import HeldReader
 from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
@@ -139,8 +139,7 @@ class LakeSink(InterruptiblePublication, ChecksBeforeStart, HeldTableSink):
         required = [field.name for field in found.schema if not field.nullable]
         self.columns = self.columns.requiring(required)
         is_again = self._check_history(found, state)
-        is_same = goes_on(state, self._place) and not is_again
-        self._run = state["run"] if is_same else new_run()
+        self._run = run_of(state, self._place, is_again=is_again)
 
     def writer(self) -> TableWriterFactory:
         """Return the factory of writers; a commit reads staged files, so they may be long."""

@@ -33,7 +33,7 @@ from bicycle_runtime.connectors.postgres.table import (
     limits_of,
     table_name,
 )
-from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import staged_blocks
 from bicycle_runtime.connectors.tables.columns import columns_of, declared_columns
@@ -121,9 +121,8 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
             self._check_table(connection, may_miss=False)
             self._guarded(self._make_marker, connection)
             is_again = self._check_history(connection, state)
-            is_same = goes_on(state, self._place) and not is_again
-            self._run = state["run"] if is_same else new_run()
-            if is_same:
+            self._run = run_of(state, self._place, is_again=is_again)
+            if self._run == state.get("run"):
                 self._server.end_others(connection, self._run)
         self._server.name = self._run
 

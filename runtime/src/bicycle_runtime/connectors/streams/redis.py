@@ -19,6 +19,7 @@ from redis.exceptions import (
 from redis.retry import Retry
 
 from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.connectors.streams.addressing import address_error, url_of
 from bicycle_runtime.connectors.streams.inputs import AwayError, Cut, StreamInput, cut_of
 from bicycle_runtime.connectors.streams.options import (
@@ -32,17 +33,16 @@ from bicycle_runtime.connectors.streams.source import StreamSource
 from bicycle_runtime.connectors.streams.targets import Target, TargetAwayError, TargetRefusesError
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
-from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.errors import StreamError, StreamUrlError
 from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.redis.connection import LOST, host_and_port
 from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
 from bicycle_sdk.secrets import Secret
 
 __all__ = ["RedisStreamSink", "RedisStreamSource"]
 
-_LOST = (ConnectionError, TimeoutError, OSError)
 _PROTOCOLS = ("redis", "rediss")
-_PORT = 6379
 _BATCH = 1_000
 _CUT_MAX = 50_000
 _PAUSE_S, _PAUSE_MAX_S = 0.05, 1.0
@@ -155,7 +155,7 @@ class RedisInput:
                 for name in sorted(self._names)
                 if (end := self._end_of(name)) is not None
             }
-        except _LOST as error:
+        except LOST as error:
             self.close()
             raise AwayError(str(error)) from None
 
@@ -184,7 +184,7 @@ class RedisInput:
         count = min(size[0], _CUT_MAX)
         try:
             ids = self._call("EVAL", _IDS, 1, shard, id_of(start), id_of(end - 1), count, size[1])
-        except _LOST:
+        except LOST:
             self.close()
             return Cut((), ())
         return cut_of([sequence_of(entry_id)[1] for entry_id in ids], parts)
@@ -198,7 +198,7 @@ class RedisInput:
                 entries = self._call(
                     "XRANGE", name, id_of(start), id_of(end - 1), "COUNT", _BATCH, waits=True
                 )
-            except _LOST as error:
+            except LOST as error:
                 self.close()
                 raise AwayError(str(error)) from None
             if not entries:
@@ -314,7 +314,7 @@ class RedisTarget:
         """Close the connection after an error, and say what it means."""
         try:
             yield
-        except (*_LOST, WatchError) as error:
+        except (*LOST, WatchError) as error:
             self.close()
             raise TargetAwayError(str(error)) from None
         except RedisError as error:
@@ -340,20 +340,15 @@ def _place_of(
     spec: ConnectorSpec, url: StreamUrl, options: RedisSourceOptions | RedisSinkOptions
 ) -> RedisPlace:
     """Return how a server of Redis is reached."""
-    host, _, port = url.streamer.node.rpartition(":")
-    if not host:
-        host, port = url.streamer.node, str(_PORT)
-    if not port.isdecimal():
-        raise address_error(spec, options.address, f"the port is {port!r}")
-    secret = None
-    if isinstance(options.password, dict):
-        [[kind, name]] = options.password["secret"].items()
-        secret = Secret(kind, name)
+    try:
+        host, port = host_and_port(url.streamer)
+    except StreamUrlError as error:
+        raise address_error(spec, options.address, error.facts["problem"]) from None
     return RedisPlace(
-        host=host.strip("[]"),
-        port=int(port),
+        host=host,
+        port=port,
         has_tls=url.streamer.protocol == "rediss",
         db=options.db,
         username=options.username,
-        secret=secret,
+        secret=secret_option(spec, "password", options.password),
     )

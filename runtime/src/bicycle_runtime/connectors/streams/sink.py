@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Any
 
 from bicycle_runtime.connectors.patience import Patience
-from bicycle_runtime.connectors.runs import goes_on, new_run, place_of
+from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.settings import codec_for, read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.streams.errors import (
@@ -108,8 +108,7 @@ class StreamSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart,
             is_again = self._check_history(state)
         except (TargetAwayError, TargetRefusesError) as error:
             raise self._unreachable(0, error) from None
-        is_same = goes_on(state, self._place) and not is_again
-        self._run = state["run"] if is_same else new_run()
+        self._run = run_of(state, self._place, is_again=is_again)
 
     def writer(self) -> PayloadWriterFactory:
         """Return the factory of writers."""
