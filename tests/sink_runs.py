@@ -42,7 +42,7 @@ class SinkRuns:
             record_type=record_type,
         )
         services = services_in(self.folder / place, clock=SystemClock())
-        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=state is not None)
+        run = SinkRun(spec, services, state=state or {}, epoch=epoch, is_sealed=epoch >= 0)
         self._runs.append(run.start())
         return run
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
-from bicycle_sdk.time import TIME_MS_MAX, as_ms
+from bicycle_runtime.formats.times import time_of
+from bicycle_sdk.time import TIME_MS_MAX
 
 __all__ = ["columns_for", "in_field_order", "records_of", "with_event_times"]
 
@@ -119,7 +119,7 @@ def _checked(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> S
     first = batch.next_offset - len(data)
     for index, time in enumerate(found):
         try:
-            times.append(_time_of(time))
+            times.append(time_of(time))
             kept.append(index)
         except ValueError as error:
             offset = batch.offsets[index]
@@ -139,22 +139,6 @@ def _checked(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> S
 
 def _field_of(value: Any, field: str) -> Any:
     return value.get(field) if isinstance(value, dict) else getattr(value, field, None)
-
-
-def _time_of(time: Any) -> int:
-    if time is None:
-        raise ValueError("there is none")
-    if not isinstance(time, str):
-        return as_ms(time)
-    text = time.strip()
-    if text.removeprefix("-").isdecimal():
-        return as_ms(int(text))
-    try:
-        return as_ms(datetime.fromisoformat(text))
-    except ValueError:
-        raise ValueError(
-            f"{text[:60]!r} is neither an RFC 3339 time with a zone nor ms since 1970"
-        ) from None
 
 
 def _is_within_bounds(times: Sequence[int]) -> bool:

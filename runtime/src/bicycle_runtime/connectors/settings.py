@@ -24,7 +24,14 @@ from bicycle_runtime.formats.registry import make_codec
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.secrets import Secret
 
-__all__ = ["codec_for", "read_options", "require_decodable", "secret_option", "typed_path"]
+__all__ = [
+    "codec_for",
+    "read_options",
+    "require_decodable",
+    "secret_of",
+    "secret_option",
+    "typed_path",
+]
 
 _T = TypeVar("_T")
 
@@ -117,6 +124,16 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     ) from cause
 
 
+def secret_of(value: object) -> Secret | None:
+    """Return the secret for which JSON of the form ``{"secret": {"env": …}}`` stands, or None."""
+    inner = value["secret"] if isinstance(value, Mapping) and set(value) == {"secret"} else None
+    if isinstance(inner, Mapping) and len(inner) == 1:
+        [(kind, place)] = inner.items()
+        if kind in ("env", "file") and isinstance(place, str) and place:
+            return Secret(kind, place)
+    return None
+
+
 def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | None:
     """Return the reference that an option holds, None where it is not given.
 
@@ -128,13 +145,9 @@ def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | Non
     Raises:
         CONNECTOR_OPTION_WRONG: it is something else, which is not shown.
     """
-    if value is None:
-        return None
-    inner = value.get("secret") if isinstance(value, Mapping) else None
-    if isinstance(inner, Mapping) and len(inner) == 1:
-        [(kind, place)] = inner.items()
-        if kind in ("env", "file") and isinstance(place, str) and place:
-            return Secret(kind, place)
+    secret = secret_of(value)
+    if secret is not None or value is None:
+        return secret
     raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,

@@ -13,7 +13,16 @@ import msgspec
 from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_sdk.expressions import Expression, lit
 
-__all__ = ["FILTERS", "FLAT_MAPS", "MAPS", "FilterWord", "Keep", "text_of"]
+__all__ = [
+    "FILTERS",
+    "FLAT_MAPS",
+    "MAPS",
+    "FilterWord",
+    "Keep",
+    "expression_of",
+    "field_of",
+    "text_of",
+]
 
 
 def text_of(record: Any) -> str:
@@ -26,6 +35,16 @@ def text_of(record: Any) -> str:
     if isinstance(record, str):
         return record
     return "" if record is None else msgspec.json.encode(record).decode()
+
+
+def field_of(record: Any, name: str) -> Any:
+    """Return a field of a record, None where it has none."""
+    return record.get(name) if isinstance(record, dict) else None
+
+
+def expression_of(name: str) -> Expression:
+    """Return ``field_of`` over columns."""
+    return Expression("field_or", name, lit(None))
 
 
 def uppercase(record: Any) -> str:
@@ -117,12 +136,12 @@ class Keep(HasExpression):
     def __call__(self, record: Any) -> bool:
         if self.field is None:
             return self._holds(record)
-        return self._of_field(record.get(self.field) if isinstance(record, dict) else None)
+        return self._of_field(field_of(record, self.field))
 
     def expression(self) -> Expression:
         if self.field is None:
             return Expression("apply", self._holds, Expression("itself"))
-        return Expression("apply", self._of_field, Expression("field_or", self.field, lit(None)))
+        return Expression("apply", self._of_field, expression_of(self.field))
 
     def _of_field(self, value: Any) -> bool:
         return value is not None and self._holds(value)

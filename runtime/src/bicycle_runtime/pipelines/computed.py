@@ -12,7 +12,8 @@ from typing import Any
 from bicycle_runtime.expressions.types import CompiledExpressions
 from bicycle_runtime.operators.columnar.kernel import Columns, HasExpression, evaluate
 from bicycle_runtime.operators.columnar.vectors import Refused, Vector
-from bicycle_sdk.expressions import Expression, col, lit
+from bicycle_runtime.pipelines.builtin_functions import expression_of
+from bicycle_sdk.expressions import Expression, col
 
 __all__ = ["ComputedFields", "Dropped", "Where"]
 
@@ -57,7 +58,7 @@ class _Computed(HasExpression):
         return [_vector(column, columns.count) for column in found]
 
     def _column(self, place: int) -> Expression:
-        inputs = [Expression("field_or", read.field, lit(None)) for read in self._compiled.reads]
+        inputs = [expression_of(read.field) for read in self._compiled.reads]
         return Expression("columns", self, place, *inputs)
 
     def _answers(self, values: Sequence[Any]) -> list[Any]:

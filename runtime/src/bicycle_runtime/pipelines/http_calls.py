@@ -8,9 +8,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from bicycle_runtime.pipelines.builtin_functions import text_of
+from bicycle_runtime.pipelines.builtin_functions import field_of, text_of
 from bicycle_runtime.pipelines.operator_keys import HttpCall
-from bicycle_runtime.pipelines.record_functions import field_of
 from bicycle_sdk import AsyncIOFunction, Context
 from bicycle_sdk.secrets import Secret
 

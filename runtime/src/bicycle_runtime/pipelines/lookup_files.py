@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.pipelines.builtin_functions import field_of
 from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
 from bicycle_runtime.pipelines.operator_keys import Enrich
-from bicycle_runtime.pipelines.record_functions import field_of
 from bicycle_sdk import AsyncFunction, Context
 
 __all__ = ["LookupInFile"]

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, TypedDict
 
 import msgspec
 
+from bicycle_runtime.formats.times import time_of
 from bicycle_runtime.operators.columnar.kernel import HasExpression
-from bicycle_runtime.pipelines.builtin_functions import text_of
+from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
 from bicycle_runtime.pipelines.values import FieldType
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
-from bicycle_sdk.expressions import Expression, col, lit
-from bicycle_sdk.time import as_ms
+from bicycle_sdk.expressions import Expression, col
 from bicycle_sdk.windows.panes import Window
 from bicycle_sdk.windows.triggers import ProcessingTimeTrigger, TriggerContext, TriggerResult
 
@@ -66,17 +66,7 @@ _KINDS: Mapping[FieldType, frozenset[type]] = {
 }
 
 
-def field_of(record: Any, name: str) -> Any:
-    """Return a field of a record, None where it has none."""
-    return record.get(name) if isinstance(record, dict) else None
-
-
 _PLAIN = frozenset({int, float, str, bool, type(None)})
-
-
-def _value_of(name: str) -> Expression:
-    """Return the expression of ``field_of``."""
-    return Expression("field_or", name, lit(None))
 
 
 class _OfField(HasExpression):
@@ -89,7 +79,7 @@ class _OfField(HasExpression):
 
     def expression(self) -> Expression:
         """Return what it is over columns: values of some types as they are, else the function."""
-        return Expression("converted", self.as_they_are, self.of, _value_of(self.field))
+        return Expression("converted", self.as_they_are, self.of, expression_of(self.field))
 
     def __call__(self, record: Any) -> Any:
         return self.of(field_of(record, self.field))
@@ -108,7 +98,7 @@ class FieldValue(_OfField):
     __slots__ = ()
 
     def expression(self) -> Expression:
-        return _value_of(self.field)
+        return expression_of(self.field)
 
     @staticmethod
     def of(value: Any) -> Any:
@@ -161,12 +151,7 @@ class TimeOf(_OfField):
     __slots__ = ()
     as_they_are = frozenset({int})
 
-    @staticmethod
-    def of(value: Any) -> int:
-        if isinstance(value, str):
-            digits = value.removeprefix("-")
-            value = int(value) if digits.isdigit() else datetime.fromisoformat(value)
-        return as_ms(value)
+    of = staticmethod(time_of)
 
 
 class FieldKey(HasExpression):
@@ -182,7 +167,7 @@ class FieldKey(HasExpression):
         return values if len(values) > 1 else values[0]
 
     def expression(self) -> Expression:
-        parts = [Expression("converted", _PLAIN, None, _value_of(name)) for name in self.fields]
+        parts = [Expression("converted", _PLAIN, None, expression_of(name)) for name in self.fields]
         return parts[0] if len(parts) == 1 else Expression("tuple", *parts)
 
 

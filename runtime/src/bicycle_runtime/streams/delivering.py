@@ -1,32 +1,25 @@
-"""What backends share whose messages are gone once they are read: delivery, and a queue to send.
+"""Delivery of messages that are gone once they are read.
 
 A ``Hub`` gives each message to all consumers of its stream, and within a group to one. Its queues
-are bounded: while one is full, ``offer`` waits, and with it the reader of what comes in. A
-``QueuedSender`` keeps what the other side has not taken yet.
+are bounded: while one is full, ``offer`` waits, and with it the reader of what comes in.
 """
 
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections import defaultdict, deque
-from collections.abc import Generator, Iterable
+from collections.abc import Iterable
 
-from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.errors import (
-    ProducerEndedError,
-    SendQueueFullError,
     StreamEndedError,
     StreamError,
 )
 from bicycle_runtime.streams.lines import BROADCAST
-from bicycle_runtime.streams.messages import Message, Receipt
+from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import StreamerOptions
-from bicycle_runtime.streams.producing import Sender, Sent
 
-__all__ = ["Hub", "HubConsumer", "QueuedSender"]
+__all__ = ["Hub", "HubConsumer"]
 
 
 class Hub:
@@ -128,96 +121,3 @@ class HubConsumer(Consumer):
     async def _close(self) -> None:
         self._hub.leave(self)
         self.wake()
-
-
-class QueuedSender(Sender):
-    """A sender whose messages wait in a queue until the other side takes them.
-
-    Args:
-        address: Where it sends to, for messages of errors.
-        options: Options of the streamer.
-    """
-
-    def __init__(self, address: str, options: StreamerOptions) -> None:
-        super().__init__(address)
-        self._queue_max = options.send_queue_messages
-        self._now_ms = SystemClock().now_ms  # The time of messages that have none.
-        self._queue: list[Message] = []
-        self._taken = 0
-        self._written = 0
-        self._moved = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
-        self._failure: StreamError | None = None
-        self._is_closed = False
-        self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
-
-    @abstractmethod
-    async def _write(self, messages: list[Message]) -> None:
-        """Hand messages to the other side; raise a StreamError when that fails for good."""
-
-    def _check(self, payload: bytes) -> None:
-        """Raise a StreamError when a payload cannot be sent."""
-
-    def send(
-        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
-    ) -> Sent:
-        if self._is_closed:
-            raise ProducerEndedError(address=self.address)
-        if self._failure is not None:
-            raise self._failure
-        if len(self._queue) >= self._queue_max:
-            raise SendQueueFullError(address=self.address, waiting=len(self._queue))
-        self._check(payload)
-        stream = (key, shard_id or 0)
-        sequence = self._sequences[stream]
-        self._sequences[stream] = sequence + 1
-        time_ms = self._now_ms() if timestamp_ms is None else timestamp_ms
-        self._queue.append(Message(*stream, sequence, time_ms, payload))
-        self._taken += 1
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._drain())
-        return _Numbered(self, self._taken, Receipt(*stream, sequence, time_ms))
-
-    async def flush(self) -> None:
-        await self.wait_for(self._taken)
-
-    async def wait_for(self, number: int) -> None:
-        """Return once the message of this number was taken by the other side."""
-        while self._written < number:
-            if self._failure is not None:
-                raise self._failure
-            self._moved.clear()
-            await self._moved.wait()
-
-    async def close(self) -> None:
-        if not self._is_closed:
-            self._is_closed = True
-            await self.flush()
-
-    async def _drain(self) -> None:
-        try:
-            while self._queue:
-                batch = self._queue[:]
-                await self._write(batch)
-                del self._queue[: len(batch)]
-                self._written += len(batch)
-                self._moved.set()
-        except StreamError as error:
-            self._failure = error
-        finally:
-            self._moved.set()
-
-
-class _Numbered:
-    """The receipt of a message, true once the other side has taken it."""
-
-    __slots__ = ("_number", "_receipt", "_sender")
-
-    def __init__(self, sender: QueuedSender, number: int, receipt: Receipt) -> None:
-        self._sender = sender
-        self._number = number
-        self._receipt = receipt
-
-    def __await__(self) -> Generator[object, None, Receipt]:
-        yield from self._sender.wait_for(self._number).__await__()
-        return self._receipt

@@ -25,10 +25,18 @@ class Sender(ABC):
 
     Args:
         address: Where it sends to, for messages of errors.
+        shard_count: Over how many shards messages without one go, in turns.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, shard_count: int = 1) -> None:
         self.address = address
+        self._shard_count = shard_count
+        self._turn = -1
+
+    def _next_shard(self) -> int:
+        """Return the shard of a message that has none."""
+        self._turn = (self._turn + 1) % self._shard_count
+        return self._turn
 
     @abstractmethod
     def send(

@@ -15,16 +15,16 @@ from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
-from bicycle_runtime.streams.delivering import Hub, HubConsumer, QueuedSender
+from bicycle_runtime.streams.delivering import Hub, HubConsumer
 from bicycle_runtime.streams.errors import (
     STREAMER_IN_USE,
     ConnectionLostError,
     StreamEndedError,
 )
-from bicycle_runtime.streams.lines import LineDecoder, format_line, line_payload
-from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.lines import LineDecoder
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
+from bicycle_runtime.streams.queued_sending import LineSender, Pending
 from bicycle_runtime.streams.standard_input import batches_of_lines
 
 __all__ = ["StdioOptions", "StdioStreamer"]
@@ -89,7 +89,7 @@ class StdioStreamer(Streamer):
         self._hub.end(StreamEndedError(address=str(self.uri)))
 
 
-class _StdioSender(QueuedSender):
+class _StdioSender(LineSender):
     """Writes lines to standard output, on a thread, since a full pipe makes a write wait."""
 
     def __init__(
@@ -99,18 +99,15 @@ class _StdioSender(QueuedSender):
         self._stream = stream
         self._hub = hub
 
-    def _check(self, payload: bytes) -> None:
-        line_payload(payload, self.address)
-
-    async def _write(self, messages: list[Message]) -> None:
-        lines = [format_line(m.header, m.payload.decode()) + "\n" for m in messages if m.payload]
+    async def _write(self, batch: list[Pending]) -> None:
+        lines = [self.line_of(pending) + "\n" for pending in batch if pending.payload]
         data = "".join(lines).encode()
         try:
             await asyncio.to_thread(self._put, data)
         except OSError as error:
             raise ConnectionLostError(address=self.address, reason=str(error)) from None
         if self._hub is not None:
-            await self._hub.offer(messages)
+            await self._hub.offer([self.message_of(pending) for pending in batch])
 
     def _put(self, data: bytes) -> None:
         self._stream.write(data)

@@ -25,17 +25,18 @@ from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
-from bicycle_runtime.streams.delivering import Hub, HubConsumer, QueuedSender
+from bicycle_runtime.streams.delivering import Hub, HubConsumer
 from bicycle_runtime.streams.errors import (
     ConnectionLostError,
     StreamConnectError,
     StreamEndedError,
     StreamError,
 )
-from bicycle_runtime.streams.lines import BROADCAST, LineDecoder, format_line, line_payload
+from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
+from bicycle_runtime.streams.queued_sending import LineSender, Pending
 
 __all__ = ["WebSocketOptions", "WebSocketStreamer"]
 
@@ -251,18 +252,15 @@ class WebSocketStreamer(Streamer):
             await self._changed.wait()
 
 
-class _FrameSender(QueuedSender):
+class _FrameSender(LineSender):
     """Sends each message as a frame; a client sends again what was not answered."""
 
     def __init__(self, streamer: WebSocketStreamer) -> None:
         super().__init__(streamer.address, streamer.options)
         self._streamer = streamer
 
-    def _check(self, payload: bytes) -> None:
-        line_payload(payload, self.address)
-
-    async def _write(self, messages: list[Message]) -> None:
-        frames = [format_line(m.header, m.payload.decode()) for m in messages]
+    async def _write(self, batch: list[Pending]) -> None:
+        frames = [self.line_of(pending) for pending in batch]
         while True:
             await self._streamer.wait_for_peer()
             if await self._streamer.send_frames(frames) or self._streamer.options.listen:

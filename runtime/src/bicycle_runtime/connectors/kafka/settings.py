@@ -24,12 +24,10 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_refusal
 from bicycle_runtime.connectors.kafka.errors import (
@@ -38,19 +36,19 @@ from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_SECRET_MISSING,
     KafkaAccessError,
 )
-from bicycle_sdk.errors import BicycleError
+from bicycle_runtime.connectors.settings import secret_of
+from bicycle_sdk.errors import BicycleError, SecretError
 from bicycle_sdk.kafka import is_secret_property
+from bicycle_sdk.secrets import Secret
 
 __all__ = [
     "RESERVED_FOR_ALL",
     "ClientLog",
     "ClientProperties",
-    "SecretReference",
     "checked_properties",
     "client_error",
     "is_outage",
     "open_client",
-    "secret_reference",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -131,58 +129,6 @@ class ClientLog:
         )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SecretReference:
-    """Where a secret is: the name of an environment variable, or the path of a file."""
-
-    kind: Literal["env", "file"]
-    place: str
-
-    def resolve(self, *, vertex: str, name: str) -> str:
-        """Return the secret; a file's last line end does not belong to it.
-
-        Args:
-            vertex: For the error.
-            name: The property that it is for; for the error.
-
-        Raises:
-            KAFKA_SECRET_MISSING: the variable is not set, or the file cannot be read.
-        """
-        if self.kind == "env":
-            found = chosen_variables([self.place])
-            if self.place in found:
-                return found[self.place]
-            raise KAFKA_SECRET_MISSING(
-                vertex=vertex,
-                name=name,
-                problem=f"environment variable {self.place!r} is not set",
-                hint=f"set {self.place} where the job is started",
-            )
-        try:
-            return Path(self.place).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
-            raise KAFKA_SECRET_MISSING(
-                vertex=vertex,
-                name=name,
-                problem=f"file {self.place!r} cannot be read: {reason}",
-                hint="give a file that the user of the job may read on the driver's host",
-            ) from None
-
-
-def secret_reference(value: Any) -> SecretReference | None:
-    """Return the reference that JSON of the form ``{"secret": {"env": …}}`` stands for, or None."""
-    if not isinstance(value, Mapping) or set(value) != {"secret"}:
-        return None
-    inner = value["secret"]
-    if not isinstance(inner, Mapping) or len(inner) != 1:
-        return None
-    [(kind, place)] = inner.items()
-    if kind not in ("env", "file") or not isinstance(place, str) or not place:
-        return None
-    return SecretReference(kind=kind, place=place)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientProperties:
     """Properties of a client as the graph gives them: plain texts, and references to secrets.
@@ -193,7 +139,7 @@ class ClientProperties:
 
     vertex: str
     plain: Mapping[str, str]
-    references: Mapping[str, SecretReference] = field(default_factory=dict)
+    references: Mapping[str, Secret] = field(default_factory=dict)
     values: Mapping[str, str] | None = None
 
     def __repr__(self) -> str:
@@ -243,10 +189,19 @@ class ClientProperties:
     def _secrets(self) -> dict[str, str]:
         if self.values is not None:
             return dict(self.values)
-        return {
-            name: reference.resolve(vertex=self.vertex, name=name)
-            for name, reference in self.references.items()
-        }
+        return {name: self._secret(name) for name in self.references}
+
+    def _secret(self, name: str) -> str:
+        try:
+            return self.references[name].reveal()
+        except SecretError as error:
+            kind, place, problem = (error.facts[key] for key in ("kind", "place", "problem"))
+            raise KAFKA_SECRET_MISSING(
+                vertex=self.vertex,
+                name=name,
+                problem=f"{kind} {place!r} {problem}",
+                hint="set the variable, or make the file readable, where the job is started",
+            ) from None
 
 
 def checked_properties(
@@ -264,7 +219,7 @@ def checked_properties(
         KAFKA_PROPERTY_WRONG: a property is reserved, is no text, or holds a secret in plain sight.
     """
     plain: dict[str, str] = {}
-    references: dict[str, SecretReference] = {}
+    references: dict[str, Secret] = {}
     all_reserved = {**RESERVED_FOR_ALL, **reserved}
     if properties is None:
         properties = {}
@@ -272,7 +227,7 @@ def checked_properties(
         problem = f"properties are of type {type(properties).__name__}"
         raise _refusal(vertex, "(all)", problem, "give an object of names and values")
     for name, value in properties.items():
-        reference = secret_reference(value)
+        reference = secret_of(value)
         if name in all_reserved:
             raise _refusal(
                 vertex, name, "an option of the connector decides it", all_reserved[name]

@@ -78,11 +78,9 @@ class FileSender(Sender):
     """
 
     def __init__(self, address: str, shared: SharedWriter, shard_count: int) -> None:
-        super().__init__(address)
+        super().__init__(address, shard_count)
         self._shared = shared
         self._writer = shared.writer
-        self._shard_count = shard_count
-        self._turn = -1
         self._is_closed = False
         self._linger: asyncio.TimerHandle | None = None
         self._syncing: asyncio.Task[None] | None = None
@@ -130,12 +128,6 @@ class FileSender(Sender):
                 await self._syncing
         finally:
             self._shared.release()
-
-    def _next_shard(self) -> int:
-        if self._shard_count == 1:
-            return 0
-        self._turn = (self._turn + 1) % self._shard_count
-        return self._turn
 
     def _arm(self) -> None:
         options = self._shared.options

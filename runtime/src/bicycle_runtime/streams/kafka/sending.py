@@ -38,7 +38,7 @@ class KafkaSender(Sender):
     """
 
     def __init__(self, cluster: Cluster, durability: Durability, shard_count: int) -> None:
-        super().__init__(cluster.address)
+        super().__init__(cluster.address, shard_count)
         options = cluster.options
         self._cluster = cluster
         self._client = Client(
@@ -50,8 +50,6 @@ class KafkaSender(Sender):
                 **_DURABILITIES[durability],
             )
         )
-        self._shard_count = shard_count
-        self._turn = -1
         # Messages of topics of which we do not know yet whether they are there.
         self._waiting: dict[StreamKey, list[_Pending] | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,8 +89,7 @@ class KafkaSender(Sender):
         """Return a partition; -1 lets Kafka choose."""
         if shard_id is not None or self._shard_count == 1:
             return -1 if shard_id is None else shard_id
-        self._turn = (self._turn + 1) % self._shard_count
-        return self._turn
+        return self._next_shard()
 
     def _produce(self, pending: _Pending) -> None:
         partition, time_ms = pending.place

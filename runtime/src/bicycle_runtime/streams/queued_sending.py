@@ -1,0 +1,180 @@
+"""Senders whose messages wait in a queue until the other side takes them."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections import defaultdict
+from collections.abc import Generator
+from typing import Any
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import ProducerEndedError, SendQueueFullError, StreamError
+from bicycle_runtime.streams.lines import format_line, line_payload
+from bicycle_runtime.streams.messages import Message, Receipt
+from bicycle_runtime.streams.options import StreamerOptions
+from bicycle_runtime.streams.producing import Sender, Sent
+
+__all__ = ["LineSender", "Pending", "QueuedSender"]
+
+
+class Pending:
+    """A message that waits for the other side, and the receipt that follows from its answer."""
+
+    __slots__ = (
+        "_number", "_sender", "error", "key", "payload", "receipt", "shard_id", "timestamp_ms",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        sender: QueuedSender,
+        number: int,
+        place: tuple[StreamKey, int],
+        payload: bytes,
+        *,
+        timestamp_ms: int | None,
+    ) -> None:
+        self._sender = sender
+        self._number = number
+        self.key, self.shard_id = place
+        self.payload = payload
+        self.timestamp_ms = timestamp_ms
+        self.receipt: Receipt | None = None
+        self.error: StreamError | None = None
+
+    def __await__(self) -> Generator[Any, Any, Receipt]:
+        yield from self._sender.wait_for(self._number).__await__()
+        if self.error is not None:
+            raise self.error
+        assert self.receipt is not None, "what is settled has a receipt or an error"
+        return self.receipt
+
+
+class QueuedSender(Sender):
+    """A sender whose messages wait in a queue; one task hands them over, many at a time.
+
+    Args:
+        address: Where it sends to, for messages of errors.
+        options: Options of the streamer.
+        batch_max: How many messages are handed over at once; None: all that wait.
+        shard_count: Over how many shards messages without one go, in turns.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        options: StreamerOptions,
+        *,
+        batch_max: int | None = None,
+        shard_count: int = 1,
+    ) -> None:
+        super().__init__(address, shard_count)
+        self._queue_max = options.send_queue_messages
+        self._batch_max = batch_max
+        self._queue: list[Pending] = []
+        self._taken = 0
+        self._settled = 0
+        self._moved = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._failure: StreamError | None = None  # Nothing can be sent any more.
+        self._refusal: StreamError | None = None  # The first message that was refused.
+        self._is_closed = False
+
+    @abstractmethod
+    async def _write(self, batch: list[Pending]) -> None:
+        """Hand messages to the other side; each has a receipt, or was refused, when it returns.
+
+        Raises:
+            StreamError: nothing can be sent any more.
+        """
+
+    def _begin(self, pending: Pending) -> None:
+        """Look at a message that is taken; raise a StreamError when it cannot be sent."""
+
+    def send(
+        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
+    ) -> Sent:
+        if self._is_closed:
+            raise ProducerEndedError(address=self.address)
+        if self._failure is not None:
+            raise self._failure
+        if len(self._queue) >= self._queue_max:
+            raise SendQueueFullError(address=self.address, waiting=len(self._queue))
+        place = (key, self._next_shard() if shard_id is None else shard_id)
+        pending = Pending(self, self._taken + 1, place, payload, timestamp_ms=timestamp_ms)
+        self._begin(pending)
+        self._taken += 1
+        self._queue.append(pending)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+        return pending
+
+    def refuse(self, pending: Pending, error: StreamError) -> None:
+        """Note that the other side does not take a message, while it takes others."""
+        pending.error = error
+        if self._refusal is None:
+            self._refusal = error
+
+    async def flush(self) -> None:
+        await self.wait_for(self._taken)
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            raise refusal
+
+    async def wait_for(self, number: int) -> None:
+        """Return once the message of this number was taken or refused by the other side."""
+        while self._settled < number:
+            if self._failure is not None:
+                raise self._failure
+            self._moved.clear()
+            await self._moved.wait()
+
+    async def close(self) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await self.flush()
+
+    async def _drain(self) -> None:
+        try:
+            while self._queue:
+                batch = self._queue[: self._batch_max]
+                await self._write(batch)
+                del self._queue[: len(batch)]
+                self._settled += len(batch)
+                self._moved.set()
+        except StreamError as error:
+            self._failure = error
+        finally:
+            self._moved.set()
+
+
+class LineSender(QueuedSender):
+    """A sender of lines, which counts the messages of each stream itself."""
+
+    def __init__(self, address: str, options: StreamerOptions) -> None:
+        super().__init__(address, options)
+        self._now_ms = SystemClock().now_ms
+        self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
+
+    def _begin(self, pending: Pending) -> None:
+        line_payload(pending.payload, self.address)
+        stream = (pending.key, pending.shard_id)
+        sequence = self._sequences[stream]
+        self._sequences[stream] = sequence + 1
+        time_ms = pending.timestamp_ms
+        pending.receipt = Receipt(*stream, sequence, self._now_ms() if time_ms is None else time_ms)
+
+    @staticmethod
+    def line_of(pending: Pending) -> str:
+        """Return what is sent as a line, without its end."""
+        assert pending.receipt is not None, "a line has its number when it is taken"
+        return format_line(pending.receipt, pending.payload.decode())
+
+    @staticmethod
+    def message_of(pending: Pending) -> Message:
+        """Return what is sent as a consumer gets it."""
+        sent = pending.receipt
+        assert sent is not None, "a line has its number when it is taken"
+        place = (sent.stream_key, sent.shard_id, sent.sequence, sent.timestamp_ms)
+        return Message(*place, pending.payload)
