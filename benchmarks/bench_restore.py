@@ -29,7 +29,7 @@ from far_storage import FarStorage, Limits, far_storage
 from measuring import Report, Table, Target, WrongOutputError, arguments
 from workloads import Keys, scratch
 
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.layouts.manifest import OperatorState

@@ -20,7 +20,8 @@ from measuring import BUILD
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.local import LocalExecutor

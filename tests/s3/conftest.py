@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from bicycle_runtime.base.remote_storage import file_system
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.cli.parameters import home
 from tests.s3.s3_server import KEY, SECRET, S3Server
 

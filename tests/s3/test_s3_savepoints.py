@@ -6,7 +6,8 @@ from collections import Counter
 
 import pytest
 
-from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import COPY_REFUSED, SAVEPOINT_TAKEN

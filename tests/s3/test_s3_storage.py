@@ -21,7 +21,8 @@ from bicycle_runtime.base.errors import (
     ObjectMissingError,
     StorageUnreachableError,
 )
-from bicycle_runtime.base.storage import delete_all, open_storage, require_atomic_create
+from bicycle_runtime.base.storage import delete_all, require_atomic_create
+from bicycle_runtime.base.storage_urls import open_storage
 from tests.raising import raises
 from tests.s3.s3_server import KEY, SECRET
 

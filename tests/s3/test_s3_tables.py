@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyarrow import parquet
 
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.testing import Harness
 from bicycle_sdk.sinks import Rolling, by_field, delta_sink, parquet_sink
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.storage import LocalStorage, StorageError, open_storage
+from bicycle_runtime.base.storage import LocalStorage, StorageError
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices

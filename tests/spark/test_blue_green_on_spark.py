@@ -8,7 +8,7 @@ import threading
 import pytest
 from click.testing import CliRunner
 
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.layouts.paths import SHADOW

@@ -37,6 +37,7 @@ class Imports:
 
     def __init__(self) -> None:
         self._graph = grimp.build_graph(PACKAGE, exclude_type_checking_imports=True, cache_dir=None)
+        self._mentions = grimp.build_graph(PACKAGE, cache_dir=None)
 
     @property
     def modules(self) -> set[str]:
@@ -47,8 +48,8 @@ class Imports:
         return self._graph.find_modules_directly_imported_by(module)
 
     def importers(self, module: str) -> set[str]:
-        """Return what imports a module."""
-        return self._graph.find_modules_that_directly_import(module)
+        """Return what imports a module, for types too."""
+        return self._mentions.find_modules_that_directly_import(module)
 
     @cached_property
     def longest_chain(self) -> list[str]:

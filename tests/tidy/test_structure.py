@@ -1,7 +1,7 @@
 """The figures of the runtime's structure stay what they are, or get better.
 
 Each ceiling is the figure of today: lower it when you have made one smaller. The aim is 20
-modules in a chain, 20 imports of the driver (reached), and 18 modules for a record.
+modules in a chain and 20 imports of the driver (both reached), and 18 modules for a record.
 ``python -m tests.tidy.structure`` shows what makes up each.
 """
 
@@ -11,7 +11,7 @@ import pytest
 
 from tests.tidy.structure import DRIVER, Imports, passed_by_a_record
 
-CHAIN_MAX = 30
+CHAIN_MAX = 20
 DRIVER_IMPORTS_MAX = 16
 RECORD_MODULES_MAX = 24
 # Modules that one other module of their room imports, which has room for them. Each new one is
@@ -38,7 +38,6 @@ STAND_ALONE = frozenset(
         "jobs.running.restarting",
         "jobs.running.shadow",
         "jobs.running.storage_outages",
-        "jobs.running.summary",
         "operators.columnar.shapes",
         "operators.windows.kept_slices",
         "operators.windows.sessions",

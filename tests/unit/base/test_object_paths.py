@@ -8,7 +8,8 @@ import pytest
 from bicycle_runtime.base.errors import UnsafePathError
 from bicycle_runtime.base.object_paths import checked_name, checked_path, require_below
 from bicycle_runtime.base.s3_storage import S3Storage
-from bicycle_runtime.base.storage import LocalStorage, open_storage, publish_file
+from bicycle_runtime.base.storage import LocalStorage, publish_file
+from bicycle_runtime.base.storage_urls import open_storage
 
 SAFE = [
     "",

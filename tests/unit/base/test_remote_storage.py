@@ -14,7 +14,9 @@ from bicycle_runtime.base.errors import (
     StorageError,
     StorageUnreachableError,
 )
-from bicycle_runtime.base.storage import FsspecStorage, open_storage, require_atomic_create
+from bicycle_runtime.base.remote_storage import FsspecStorage
+from bicycle_runtime.base.storage import require_atomic_create
+from bicycle_runtime.base.storage_urls import open_storage
 from tests.raising import raises
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.base.files import make_folder
-from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, publish_file
+from bicycle_runtime.base.remote_storage import FsspecStorage
+from bicycle_runtime.base.storage import LocalStorage, publish_file
 from bicycle_runtime.connectors.files.parts import PartPlan, carry_out
 
 

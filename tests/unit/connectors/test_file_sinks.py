@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, open_storage
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import (
     OPEN_PART_DAMAGED,
     OUTPUT_TAKEN_OVER,

@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import STORAGE_FULL, StorageError
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import (
     JOURNAL_DAMAGED,
     PORT_UNAVAILABLE,

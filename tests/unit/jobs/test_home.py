@@ -7,7 +7,7 @@ import pytest
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.processes import start_ticks
-from bicycle_runtime.base.storage import FsspecStorage
+from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.base.storage import FsspecStorage, LocalStorage
+from bicycle_runtime.base.remote_storage import FsspecStorage
+from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.recovery import (
     CheckpointId,
     CheckpointState,

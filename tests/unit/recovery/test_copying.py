@@ -5,7 +5,8 @@ from zlib import crc32
 
 import pytest
 
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.layouts.savepoint import CopiedFile
 from bicycle_runtime.recovery.copying import (
     Wanted,

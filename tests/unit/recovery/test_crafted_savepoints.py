@@ -13,7 +13,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import UnsafePathError
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.files.parts import PartPlan, carry_out
 from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.layouts.state import BaseIndex, SstRef

@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import OUTPUT_HELD
 from bicycle_runtime.recovery.savepoints import write_savepoint
 from bicycle_runtime.testing import Harness, script_source

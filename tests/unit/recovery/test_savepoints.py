@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.base.storage import LocalStorage, StorageError, open_storage
+from bicycle_runtime.base.storage import LocalStorage, StorageError
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.recovery.adoption import adopt, find_origin, refuse_unfinished_restore
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import (

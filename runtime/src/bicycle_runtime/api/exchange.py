@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import TYPE_CHECKING
 
 from starlette.datastructures import MutableHeaders
 from starlette.types import Message, Receive, Send
 
 from bicycle_runtime.api.errors import BODY_TOO_LARGE, BODY_TOO_SLOW
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.entrance import Entrance
 from bicycle_runtime.service.users.roles import Identity
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = ["HEADERS", "Exchange"]
 

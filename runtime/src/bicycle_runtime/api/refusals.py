@@ -6,10 +6,13 @@ import functools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import Identity
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = ["note_refused"]
 

@@ -14,8 +14,8 @@ from bicycle_runtime.api.routing import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
 from bicycle_runtime.service.operations import kinds
-from bicycle_runtime.service.operations.operations import Operation
-from bicycle_runtime.service.plugins.store import UploadedPlugin
+from bicycle_runtime.service.plugins.wheels import UploadedPlugin
+from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role
 
 __all__ = ["ALIASES", "ROUTES"]

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -18,8 +18,10 @@ from bicycle_runtime.api.errors import (
     QUERY_UNREADABLE,
 )
 from bicycle_runtime.api.shapes import NoQuery
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import Identity, Role, require_role
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = [
     "EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint",

@@ -12,9 +12,8 @@ import msgspec
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.service.metrics.metrics import MetricSample
-from bicycle_runtime.service.operations.operations import Operation
-from bicycle_runtime.service.plugins.store import UploadedPlugin
-from bicycle_runtime.service.store.history import AuditEntry, Event, StateChange
+from bicycle_runtime.service.plugins.wheels import UploadedPlugin
+from bicycle_runtime.service.store.history import AuditEntry, Event, Operation, StateChange
 from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.service.watching.workers import ProcessUse
 

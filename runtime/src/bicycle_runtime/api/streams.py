@@ -10,15 +10,17 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from bicycle_runtime.api.routing import EVENT_STREAM
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.watching.fleet import Change
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = ["News", "event_stream", "log_stream", "news_of", "until_closing"]
 

@@ -73,12 +73,10 @@ class OptionInfo:
 
 def describe(cls: type[Any]) -> list[OptionInfo]:
     """Return the options of a dataclass in the order of their declaration."""
-    hints = typing.get_type_hints(cls)
-    return [
-        _info(field, hints[field.name], declared)
-        for field in dataclasses.fields(cls)
-        if (declared := declaration(field)) is not None
-    ]
+    declared = [(field, declaration(field)) for field in dataclasses.fields(cls)]
+    options = [(field, found) for field, found in declared if found is not None]
+    hints = typing.get_type_hints(cls) if options else {}
+    return [_info(field, hints[field.name], found) for field, found in options]
 
 
 def check(options: Any) -> None:

@@ -1,9 +1,9 @@
-"""Checkpoint storage: named byte objects under one root, on a local disk or behind a URL.
+"""Checkpoint storage: named byte objects under one root, and the one on a local disk.
 
 The idea a reader needs: nothing is ever modified. Objects are created whole (readers never see a
 half written one), *create-if-absent* is atomic, and everything else is built on these two. Paths
-are relative, with forward slashes, and lead nowhere else (``object_paths``). This module knows
-nothing of epochs, manifests or sinks.
+are relative, with forward slashes, and lead nowhere else (``object_paths``). Storage behind a URL
+is opened by ``storage_urls``. This module knows nothing of epochs, manifests or sinks.
 """
 
 from __future__ import annotations
@@ -18,13 +18,11 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
-from urllib.parse import urlsplit
+from typing import BinaryIO, Protocol, runtime_checkable
 
 from bicycle_runtime.base.errors import (
     ATOMIC_CREATE_MISSING,
     STORAGE_FULL,
-    ConfigError,
     ObjectExistsError,
     ObjectMissingError,
     StorageError,
@@ -33,19 +31,15 @@ from bicycle_runtime.base.errors import (
 from bicycle_runtime.base.files import make_folder, sync_folder
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.object_paths import checked_path, refuse_links
-from bicycle_runtime.base.remote_storage import FsspecStorage
-from bicycle_runtime.base.s3_storage import S3Storage
 
 __all__ = [
     "ATOMIC_CREATE_MISSING",
-    "FsspecStorage",
     "LocalStorage",
     "ObjectExistsError",
     "ObjectMissingError",
     "Storage",
     "StorageError",
     "delete_all",
-    "open_storage",
     "publish_file",
     "require_atomic_create",
     "storage_error",
@@ -57,7 +51,6 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _AWAY = (  # As file systems of other machines say it.
     *(errno.ESTALE, errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
 )
-_S3_SCHEMES = ("s3", "s3a")
 _RACER_COUNT = 4
 
 
@@ -110,6 +103,14 @@ class Storage(Protocol):
         Returns:
             How many half-written objects there were.
         """
+
+
+@runtime_checkable
+class DeletesMany(Protocol):
+    """A storage that removes many objects in one request."""
+
+    def delete_all(self, paths: Iterable[str]) -> None:
+        """Remove objects in their order; missing is fine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,32 +283,9 @@ def storage_error(error: OSError, *, url: str, action: str, path: str) -> Storag
     return kind(url=url, action=action, path=path, reason=error.strerror or str(error))
 
 
-def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
-    """Return the storage at a path or URL; ``file://`` and plain paths are local. Opens nothing.
-
-    Args:
-        location: A directory path, or a URL: ``s3://``, or another scheme that fsspec knows.
-        patience_s: How long a call to a remote storage that does not answer is tried again.
-
-    Raises:
-        ConfigError: the URL has a password in it.
-    """
-    parts = urlsplit(location)
-    if parts.scheme in ("", "file"):
-        return LocalStorage(str(Path(parts.path if parts.scheme else location).absolute()))
-    if parts.password is not None or (parts.username and parts.scheme in _S3_SCHEMES):
-        raise ConfigError(
-            problem=f"the {parts.scheme} URL of a storage has credentials in it, which would stand "
-            "in logs and status files",
-            hint="give them by environment or profile, and the URL without them",
-        )
-    kind = S3Storage if parts.scheme in _S3_SCHEMES else FsspecStorage
-    return kind(location.rstrip("/"), patience_s)
-
-
 def delete_all(storage: Storage, paths: Iterable[str]) -> None:
     """Remove objects in their order, in few requests where the storage can; missing is fine."""
-    if isinstance(storage, S3Storage):
+    if isinstance(storage, DeletesMany):
         storage.delete_all(paths)
         return
     for path in paths:

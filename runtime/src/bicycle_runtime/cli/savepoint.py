@@ -120,7 +120,7 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
     made elsewhere with --to are listed with that place as --checkpoint-dir.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.base.storage import open_storage
+    from bicycle_runtime.base.storage_urls import open_storage
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
 
     if checkpoint_dir is not None and job is not None:
@@ -160,7 +160,7 @@ def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -
     --checkpoint-dir shows what the operators keep.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.base.storage import open_storage
+    from bicycle_runtime.base.storage_urls import open_storage
     from bicycle_runtime.jobs.checkpoints.reports import EpochReport
     from bicycle_runtime.jobs.savepoints.commands import savepoint_report
     from bicycle_runtime.layouts.savepoint import Savepoint
@@ -195,7 +195,7 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
     Nothing but a savepoint is removed; jobs that began with it have copies of their own.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.base.storage import open_storage
+    from bicycle_runtime.base.storage_urls import open_storage
     from bicycle_runtime.recovery.savepoints import delete_savepoint
 
     if job is not None:

@@ -10,10 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
+
+if TYPE_CHECKING:
+    from bicycle_runtime.base.storage import Storage
 
 __all__ = [
     "ChecksBeforeStart",

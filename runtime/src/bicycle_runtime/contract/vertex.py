@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.storage import Storage
+
+if TYPE_CHECKING:
+    from bicycle_runtime.base.storage import Storage
 
 __all__ = ["Connector", "ConnectorSpec", "DriverServices", "Guarantee"]
 

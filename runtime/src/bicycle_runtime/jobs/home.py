@@ -21,7 +21,8 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
-from bicycle_runtime.base.storage import LocalStorage, Storage, open_storage
+from bicycle_runtime.base.storage import LocalStorage, Storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.extraction.scripts import is_script, script_name
 from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest

@@ -21,7 +21,8 @@ from zlib import crc32
 from bicycle_runtime.base.files import sync_folder
 from bicycle_runtime.base.object_paths import checked_path
 from bicycle_runtime.base.s3_storage import S3Storage
-from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage, open_storage
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.layouts.savepoint import CopiedFile
 from bicycle_runtime.recovery.errors import COPY_REFUSED
 from bicycle_sdk.errors import BicycleError

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND

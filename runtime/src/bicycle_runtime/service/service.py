@@ -29,12 +29,12 @@ from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.kinds import Surroundings
-from bicycle_runtime.service.operations.operations import Operation, Operations
+from bicycle_runtime.service.operations.operations import Operations
 from bicycle_runtime.service.plugins.store import Plugins, clear_leftovers, clear_uploads
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import History
+from bicycle_runtime.service.store.history import History, Operation
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
 from bicycle_runtime.service.users.logins import Sessions

@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.engine.executor import Executor
@@ -32,7 +33,6 @@ from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.recovery.adoption import adopt, find_origin
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.errors import HarnessError
-from bicycle_runtime.testing.options import HarnessOptions
 from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import (
     captured,
@@ -45,6 +45,9 @@ from bicycle_runtime.testing.script import Script, ScriptSource
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.graph import RuntimeMode
+
+if TYPE_CHECKING:
+    from bicycle_runtime.testing.options import HarnessOptions
 
 __all__ = ["LocalJob"]
 

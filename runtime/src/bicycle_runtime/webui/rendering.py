@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.formats import FILTERS
 from bicycle_runtime.webui.sentences import why_text
 from bicycle_runtime.webui.static_files import StaticFiles
 from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = ["Site", "now_ms"]
 

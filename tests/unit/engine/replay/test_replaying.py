@@ -8,7 +8,8 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.faults import InjectedFault, arm_fault
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, REPLAY_INPUT_GONE
 from bicycle_runtime.engine.local import LocalExecutor

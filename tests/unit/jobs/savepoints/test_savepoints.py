@@ -10,7 +10,8 @@ from bicycle_runtime.base.errors import OptionError
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.process_identity import ProcessIdentity
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
 from bicycle_runtime.jobs.locks import FileLock

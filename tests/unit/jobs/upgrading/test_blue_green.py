@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.ending import stop_job
 from bicycle_runtime.jobs.errors import (
     BLUE_GREEN_REFUSED,

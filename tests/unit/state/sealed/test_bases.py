@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from bicycle_runtime.base.faults import BASE_POINTS, InjectedFault, arm_fault, disarm_faults
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.layouts.state import BaseIndex, BaseMark
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.rocksdb.space import RocksSpace

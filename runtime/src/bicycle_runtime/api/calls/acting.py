@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
 
 from bicycle_runtime.api.routing import Call, Handler, answer_json
-from bicycle_runtime.service.operations.operations import Operation
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.store.history import Operation
 
 __all__ = [
     "accepted",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.responses import Response
@@ -20,10 +20,12 @@ from bicycle_runtime.jobs.savepoints.commands import (
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.errors import ListQueryError
 from bicycle_runtime.service.metrics.metrics import job_samples
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.schema import TIERS
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = [
     "all_savepoints", "config", "epochs", "events", "exceptions", "graph", "job", "job_metrics",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.datastructures import FormData, UploadFile
@@ -14,8 +14,10 @@ from bicycle_runtime.api.errors import BODY_UNREADABLE
 from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.api.uploads import UPLOAD_FILES, read_form
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.plugins.store import InstallFacts
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.store.history import Operation
 
 __all__ = ["plugin", "plugins", "remove", "upload"]
 

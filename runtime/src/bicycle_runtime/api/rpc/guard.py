@@ -11,19 +11,21 @@ import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 
 from bicycle_runtime.api.errors import REQUEST_BROKE, answer_code, plain_answer
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.entrance import Entrance
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, Role, require_role
 from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.service.service import Service
 
 __all__ = ["ERROR_KEY", "Asking", "CallGuard", "asking"]
 

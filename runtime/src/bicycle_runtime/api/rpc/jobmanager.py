@@ -19,8 +19,8 @@ from bicycle_runtime.api.rpc.guard import Context, asking
 from bicycle_runtime.api.streams import News, news_of, until_closing
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
-from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.listing import LIMIT_MAX, JobQuery, list_page

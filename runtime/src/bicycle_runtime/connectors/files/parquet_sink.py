@@ -25,7 +25,8 @@ from bicycle_runtime.base.errors import StorageError
 from bicycle_runtime.base.files import make_folder, sync_folder
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import option
-from bicycle_runtime.base.storage import LocalStorage, open_storage, publish_file
+from bicycle_runtime.base.storage import LocalStorage, publish_file
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
     OUTPUT_UNWRITABLE,

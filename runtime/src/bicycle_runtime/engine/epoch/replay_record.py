@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.storage import FsspecStorage, LocalStorage, ObjectMissingError, Storage
+from bicycle_runtime.base.remote_storage import FsspecStorage
+from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
 from bicycle_runtime.contract import Slice
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup

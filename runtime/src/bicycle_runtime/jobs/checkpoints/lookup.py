@@ -6,7 +6,8 @@ or one above it, as ``--checkpoint-dir`` of a run is. Nothing is made.
 
 from __future__ import annotations
 
-from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING

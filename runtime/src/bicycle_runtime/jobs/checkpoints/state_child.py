@@ -14,7 +14,8 @@ import sys
 from typing import IO, Any
 
 from bicycle_runtime.base.pipes import is_readable, read_frame, write_frame
-from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch, open_epoch
 from bicycle_runtime.jobs.checkpoints.sealed_values import ValueReader

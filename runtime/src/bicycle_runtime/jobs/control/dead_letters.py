@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.base.storage import LocalStorage, open_storage
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from bicycle_runtime.jobs.home import Home

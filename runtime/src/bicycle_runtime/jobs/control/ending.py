@@ -19,7 +19,8 @@ from bicycle_runtime.base.processes import (
     start_detached,
     wait_for_end,
 )
-from bicycle_runtime.base.storage import StorageError, open_storage
+from bicycle_runtime.base.storage import StorageError
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT, JobNotRunningError

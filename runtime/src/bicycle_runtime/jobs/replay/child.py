@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.options import from_mapping
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, ReplayRecord, decode_record
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job

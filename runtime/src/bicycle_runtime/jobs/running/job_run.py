@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
-from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home, JobPlace
@@ -34,6 +33,9 @@ from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
 from bicycle_runtime.recovery.lease import Lease
 from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 
 __all__ = ["JobRun"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from typing import TYPE_CHECKING
 
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.logging import log_event
@@ -15,12 +16,14 @@ from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.engine.errors import SparkStartError
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.running.epochs import Epochs
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.starting import plan_job
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, Restarts, may_pass, place_of
 from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.running.epochs import Epochs
 
 __all__ = ["run_to_end"]
 

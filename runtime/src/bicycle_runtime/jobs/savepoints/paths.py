@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from bicycle_runtime.base.errors import OptionError
-from bicycle_runtime.base.storage import Storage, open_storage
+from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.layouts.paths import SAVEPOINTS
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.recovery.copying import folder_of

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.errors import FOREIGN_SAVEPOINT, SAVEPOINT_KEY_UNUSABLE
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.recovery.errors import SAVEPOINT_SIGNATURE_WRONG

@@ -12,7 +12,7 @@ from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.storage import open_storage
+from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import SHADOW_LEFT_BEHIND
 from bicycle_runtime.jobs.home import Home

@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from time import perf_counter_ns
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
-from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.metrics.durations import Durations
 from bicycle_runtime.operators.metrics.user_metrics import MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -22,6 +21,9 @@ from bicycle_runtime.operators.user_calls.last_position import enter_operator
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import resolve, run_watched
 from bicycle_sdk.errors import FunctionResultError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.functions.contexts import WorkerContext
 
 __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
 

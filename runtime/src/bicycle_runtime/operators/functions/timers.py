@@ -11,17 +11,19 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
-from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
 from bicycle_runtime.operators.user_calls.batches import go_through
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import run, run_watched
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 from bicycle_sdk.state import Timer
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
 __all__ = ["FireEach", "TimerRound"]
 

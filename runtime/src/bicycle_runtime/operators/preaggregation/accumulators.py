@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import count
 from operator import getitem
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bicycle_runtime.operators.preaggregation.gathering import Contents
 from bicycle_runtime.operators.preaggregation.rows import Rows
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.preaggregation.gathering import Contents
 
 __all__ = ["Numbers", "Part", "Session", "SessionAccumulators", "WindowAccumulators"]
 

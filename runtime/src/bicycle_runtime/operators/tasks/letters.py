@@ -8,19 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin
 from bicycle_runtime.operators.errors import DEAD_LETTER_UNREADABLE
 from bicycle_runtime.operators.spec import JobImage, OperatorSpec, StateScope
 from bicycle_runtime.operators.tasks.orders import LetterOrder
-from bicycle_runtime.operators.tasks.program import Program, selector_of
+from bicycle_runtime.operators.user_calls.user_functions import selector_of
 from bicycle_runtime.operators.windows.firing import Fired
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
 from bicycle_runtime.records.codecs import load_record_pickle
 from bicycle_runtime.records.keys import GroupCache, task_of
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.state import Timer
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.tasks.program import Program
 
 __all__ = ["feed_letters"]
 
@@ -109,5 +112,5 @@ class _Keys:
 def _keys_of(image: JobImage, subtask: int, spec: OperatorSpec) -> _Keys | None:
     """Return the key groups of an operator's records; None for an operator that is not keyed."""
     payloads = spec.input_selectors or (spec.key_selector,)
-    selectors = [selector_of(image, payload_id) for payload_id in payloads]
+    selectors = [selector_of(image.payloads, payload_id) for payload_id in payloads]
     return _Keys(spec, subtask, selectors, GroupCache(spec.group_count)) if any(selectors) else None

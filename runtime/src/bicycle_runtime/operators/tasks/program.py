@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -70,7 +69,7 @@ from bicycle_runtime.operators.tasks.routing import (
 )
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
-from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
+from bicycle_runtime.operators.user_calls.user_functions import selector_of
 from bicycle_runtime.operators.windows.build import window_operator
 from bicycle_runtime.operators.windows.combine import CombineOperator
 from bicycle_runtime.records.codecs import RecordCodec
@@ -78,11 +77,10 @@ from bicycle_runtime.state.settings import StateSettings
 from bicycle_runtime.state.stores.backends import tables_for
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_sdk.contexts import TaskInfo
-from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
 from bicycle_sdk.windows import WindowPlan
 
-__all__ = ["Program", "build_program", "selector_of"]
+__all__ = ["Program", "build_program"]
 
 # Kinds whose operators need nothing but their function, and those that have none.
 _FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
@@ -127,14 +125,6 @@ class Program:
         for operator in self.operators():
             if isinstance(operator, Stateful):
                 operator.release()
-
-
-def selector_of(image: JobImage, payload_id: str | None) -> Callable[[Any], Any] | None:
-    """Return what gives the key of a record; None where nothing is keyed."""
-    if payload_id is None:
-        return None
-    selector = as_callable(cloudpickle.loads(image.payloads[payload_id]), "get_key")
-    return partial(resolve, selector) if is_async(selector) else selector
 
 
 def build_program(image: JobImage, level: int, subtask: int) -> Program:
@@ -382,7 +372,7 @@ class _Builder:
         return self._loaded_selector(spec.key_selector)
 
     def _loaded_selector(self, payload_id: str | None) -> Callable[[Any], Any] | None:
-        return selector_of(self._image, payload_id)
+        return selector_of(self._image.payloads, payload_id)
 
     def _payload(self, payload_id: str | None) -> Any:
         assert payload_id is not None

@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sized
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sized
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
+import cloudpickle
 
-__all__ = ["cancel_calls", "eager", "is_async", "resolve", "run", "run_watched"]
+from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
+from bicycle_sdk.functions import as_callable
+
+__all__ = ["cancel_calls", "eager", "is_async", "resolve", "run", "run_watched", "selector_of"]
 
 Result = TypeVar("Result")
 _loop: asyncio.AbstractEventLoop | None = None
@@ -41,6 +44,16 @@ def eager(function: Callable[..., Any]) -> Callable[..., Any]:
     if inspect.isgeneratorfunction(target):
         return functools.partial(_listed, function)
     return function
+
+
+def selector_of(
+    payloads: Mapping[str, bytes], payload_id: str | None
+) -> Callable[[Any], Any] | None:
+    """Return what gives the key of a record; None where nothing is keyed."""
+    if payload_id is None:
+        return None
+    selector = as_callable(cloudpickle.loads(payloads[payload_id]), "get_key")
+    return functools.partial(resolve, selector) if is_async(selector) else selector
 
 
 async def _collected(function: Callable[..., Any], *arguments: Any) -> list[Any]:

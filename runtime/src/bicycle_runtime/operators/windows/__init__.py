@@ -1,6 +1,6 @@
 """Windows on workers: ``window_operator`` tells what carries a window plan out.
 
-Windows that fire by the watermark are folded (``folding_operator``): a *placement* tells where
+Windows that fire by the watermark are folded (``build``): a *placement* tells where
 records go, before the shuffle (``combine``) and behind it, and what is *kept* of windows tells how
 they grow and fire: slices of time that windows share, sessions, sessions that are cut. Windows with
 a trigger or an evictor (``triggered``) ask it at each record.

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.functions.declarations import texts_in
-from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import (
     Advance,
     EpochTime,
@@ -31,6 +30,9 @@ from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, Win
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import LateRecord, Window, WindowPlan
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
 __all__ = ["WindowOperator"]
 

@@ -2,27 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from types import GenericAlias
 from typing import Any
 
-from bicycle_runtime.layouts.state import WindowKey
-from bicycle_runtime.operators.preaggregation.accumulators import Session
+from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.columnar.fold import ColumnPartials
+from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.gathering import FoldedContents, KeptContents
+from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.base import WindowOperator
-from bicycle_runtime.operators.windows.firing import Fired, Unkept
-from bicycle_runtime.operators.windows.folding_operator import FoldingOperator, KeptWindows
+from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices
-from bicycle_runtime.operators.windows.sessions import PLACE, KeptSessions
+from bicycle_runtime.operators.windows.kept_windows import KeptWindows
+from bicycle_runtime.operators.windows.placements import divide, place_records
+from bicycle_runtime.operators.windows.sessions import CutSessions, KeptSessions
 from bicycle_runtime.operators.windows.triggered import TriggeredOperator, pane_entries
 from bicycle_runtime.state.memory.space import MemorySpace
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTable, WindowTables
 from bicycle_sdk.state import TimeDomain
-from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
+from bicycle_sdk.windows import SessionWindows, WindowPlan
 
 __all__ = ["window_operator", "window_table"]
+
+
+class FoldingOperator(WindowOperator):
+    """Folds the records of an epoch by window and key, or takes what was folded before the shuffle.
+
+    In an epoch: records are placed and gathered; ``advance`` puts them into the table, fires the
+    windows that the watermark has reached and those that fired before and got more records, and
+    drops those that are over.
+
+    Args:
+        parts: As of ``WindowOperator``.
+        kind: What is kept.
+        options: As of ``WindowOperator``.
+    """
+
+    def __init__(self, *parts: Any, kind: type[KeptWindows], **options: Any) -> None:
+        self._kind, self.is_by_key = kind, kind.is_by_key
+        super().__init__(*parts, **options)
+        self._is_combined = bool(self.spec.vertex.details.get("is_combined", False))
+        contents = (
+            KeptContents() if self.keeps_records else FoldedContents(self.folding, self.policy)
+        )
+        self._placement = place_records(self.plan, contents, self.policy)
+        self._windows = kind(self, self._placement)
+
+    def new_entries(self, windows: WindowTables) -> WindowEntries:
+        return self._kind.new_entries(self.plan, self.folding, windows)
+
+    def moments(self, entry: Any) -> Iterable[tuple[TimeDomain, int]]:
+        return self._windows.moments(entry)
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        self._placement.accumulators.clear()
+        self._windows.clear()
+
+    def apply(self, batch: Batch) -> Batch:
+        if self._is_combined:
+            self._open(batch)
+        else:
+            self._gather(rows_of(batch, self.key_of, self.policy, operator=self.spec.uid))
+        return Batch([], batch.lineage)
+
+    def advance(self, advance: Advance) -> Iterator[Batch]:
+        self.let_come(advance.watermark)
+        self._windows.settle()
+        self.begin_firing()
+        yield from self._windows.fire()
+        self._windows.expire()
+
+    def next_event_ms(self) -> int | None:
+        return self._windows.next_event_ms()
+
+    def _open(self, batch: Batch) -> None:
+        assert batch.groups is not None
+        for data, group in zip(batch.values, batch.groups, strict=True):
+            block = open_block(data)
+            if isinstance(block, ColumnPartials):
+                assert self._windows.columns is not None
+                self._windows.columns.add(group, block)
+            elif isinstance(block, Partials):
+                self._windows.take_partials(group, block)
+            else:
+                raw = Batch(block.values, batch.lineage, [group] * len(block.values))
+                keys = list(map(self.key_of, block.values))
+                self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
+
+    def _gather(self, rows: Rows) -> None:
+        rows = self._placement.placed(rows)
+        if rows.keys:
+            rows = self._windows.admitted(rows)
+        closed = self.complete_before - self.plan.lateness_ms
+        rows, late = divide(rows, self._placement.least_open(closed))
+        if late.keys:
+            self._windows.take_late(late)
+        if rows.keys:
+            self._placement.accumulators.add(rows)
 
 
 def window_operator(plan: WindowPlan) -> Callable[..., WindowOperator]:
@@ -52,106 +131,3 @@ def _kind_of(plan: WindowPlan) -> type[KeptWindows] | None:
     if not isinstance(plan.assigner, SessionWindows):
         return KeptSlices
     return KeptSessions if plan.assigner.max_duration_ms is None else CutSessions
-
-
-# Session windows of limited length: what is longer is cut, from its first record on.
-#
-# A session is cut when the watermark reaches the cut. Its *rest* stays open from there to its end,
-# so that records which belong to it still find it. Records before the cut of an open rest are late.
-# Nothing is folded before it fires: where a session is cut is known only then.
-
-
-# Start, end, and: whether it is the rest of a session that was cut, time of its first record.
-_Part = tuple[int, int, tuple[bool, int | None]]
-
-
-class CutSessions(KeptSessions):
-    """Keeps the open sessions of each key with their records, and cuts them as they fire."""
-
-    @classmethod
-    def new_entries(
-        cls,
-        plan: WindowPlan,  # noqa: ARG003  # the contract
-        folding: Folding,  # noqa: ARG003  # the contract
-        windows: WindowTables,
-    ) -> WindowEntries:
-        about = GenericAlias(tuple, (bool, int | None))
-        return windows.entries("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
-
-    def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
-        return (("event", self._due_ms(part)) for part in entry)
-
-    # --- records in --------------------------------------------------------------------------
-
-    def admitted(self, rows: Rows) -> Rows:
-        """Return the rows that come before no cut; the others are late: their window has fired."""
-        if min(rows.times) >= self.window.complete_before:
-            return rows
-        late = [
-            index
-            for index, (group, key, time) in enumerate(
-                zip(rows.groups, rows.keys, rows.times, strict=True)
-            )
-            if any(about[0] and time < start for start, _, about in self._parts(group, key))
-        ]
-        if not late:
-            return rows
-        namespaces = rows.namespaces
-        windows = [Window(rows.times[index], namespaces[index]) for index in late]
-        self.window.count_late(rows.picked(late), windows)
-        gone = set(late)
-        return rows.picked([index for index in range(len(namespaces)) if index not in gone])
-
-    def _join(self, new: Session) -> None:
-        parts = self._parts(new.group, new.key)
-        touching = [one for one in parts if one[0] <= new.end and new.start <= one[1]]
-        firsts = [first for _, _, (_, first) in touching if first is not None]
-        joined: _Part = (
-            min([new.start, *(start for start, _, _ in touching)]),
-            max([new.end, *(end for _, end, _ in touching)]),
-            (any(is_rest for _, _, (is_rest, _) in touching), min([new.start, *firsts])),
-        )
-        self.table.records.add(PLACE, new.group, new.key, new.content)
-        self._put(new.group, new.key, [*(one for one in parts if one not in touching), joined])
-        self._remember(self._due_ms(joined), new.group, new.key)
-
-    # --- results out -------------------------------------------------------------------------
-
-    def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
-        """Fire what is due of a key at a moment, and let go of it."""
-        for part in self._parts(group, key):
-            if self._due_ms(part) != moment:
-                continue
-            start, end, (_, first) = part
-            left = [one for one in self._parts(group, key) if one != part]
-            if first is not None:
-                row = self._row(group, key, start, moment)
-                if len(row[0]) >= self._assigner.min_records:
-                    yield Fired(key, Window(first, moment), row, Unkept())
-                if moment < end:
-                    rest = self._rest(group, key, moment, end)
-                    left.append(rest)
-                    self._remember(self._due_ms(rest), group, key)
-            self._drop(group, key, sorted(left, key=lambda one: one[0]))
-
-    def _is_waiting(self, moment: int, window_key: WindowKey) -> bool:
-        _, group, key = window_key
-        return any(self._due_ms(part) == moment for part in self._parts(group, key))
-
-    def _rest(self, group: int, key: Any, start: int, end: int) -> _Part:
-        times, _ = self._row(group, key, start, end)
-        return (start, end, (True, min(times, default=None)))
-
-    def _due_ms(self, part: _Part) -> int:
-        """Return when the part fires or, being without records, is forgotten."""
-        _, end, (_, first) = part
-        assert self._assigner.max_duration_ms is not None
-        return end if first is None else min(end, first + self._assigner.max_duration_ms)
-
-    def _parts(self, group: int, key: Any) -> list[_Part]:
-        return list(self.table.entries.find(PLACE, group, key) or ())
-
-    def _put(self, group: int, key: Any, parts: list[_Part]) -> None:
-        kept = self.table.entries.group(PLACE, group)
-        kept[key] = sorted(parts, key=lambda one: one[0])
-        self.table.entries.touch(PLACE, group, (key,))

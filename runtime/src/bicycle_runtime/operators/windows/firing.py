@@ -10,12 +10,11 @@ import contextlib
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage
 from bicycle_runtime.operators.columnar.records import TupleRecords
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
-from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import as_sequences
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
@@ -30,6 +29,9 @@ from bicycle_sdk.state import StateDescriptor, TimeDomain
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.separation import separated
 from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
+
+if TYPE_CHECKING:
+    from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
 __all__ = ["Fired", "Firing", "Unkept"]
 

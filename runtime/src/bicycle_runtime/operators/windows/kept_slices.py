@@ -15,7 +15,7 @@ from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
-from bicycle_runtime.operators.windows.folding_operator import KeptWindows
+from bicycle_runtime.operators.windows.kept_windows import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SlicePlacement
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.windows import Window, WindowPlan

@@ -19,15 +19,15 @@ from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
-from bicycle_runtime.operators.windows.folding_operator import KeptWindows
+from bicycle_runtime.operators.windows.kept_windows import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SessionPlacement
 from bicycle_runtime.state.memory.windows import WindowEntries, WindowTables
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 
-__all__ = ["PLACE", "KeptSessions"]
+__all__ = ["CutSessions", "KeptSessions"]
 
-PLACE = 0  # sessions belong to keys, not to stretches of time
+_PLACE = 0  # sessions belong to keys, not to stretches of time
 Open = list[tuple[int, int, Any]]  # start, end and content of the sessions of one key
 
 
@@ -93,7 +93,7 @@ class KeptSessions(KeptWindows):
         """
         for end, row in sorted(self._doubtful, key=lambda item: (-item[0], -item[1].times[0])):
             group, key, start = row.groups[0], row.keys[0], row.times[0]
-            sessions: Open = self.table.entries.find(PLACE, group, key) or []
+            sessions: Open = self.table.entries.find(_PLACE, group, key) or []
             if any(start <= other_end and other <= end for other, other_end, _ in sessions):
                 self._accumulators.add(row)
                 for session in self._accumulators.take():
@@ -103,12 +103,12 @@ class KeptSessions(KeptWindows):
         self._doubtful.clear()
 
     def _join(self, new: Session) -> None:
-        kept = self.table.entries.group(PLACE, new.group)
+        kept = self.table.entries.group(_PLACE, new.group)
         sessions: Open = kept.get(new.key, [])
         touching = [one for one in sessions if one[0] <= new.end and new.start <= one[1]]
         start, end, content = new.start, new.end, new.content
         if self.keeps_records:
-            self.table.records.add(PLACE, new.group, new.key, content)
+            self.table.records.add(_PLACE, new.group, new.key, content)
             content = None
         for one in touching:
             start, end = min(start, one[0]), max(end, one[1])
@@ -116,14 +116,14 @@ class KeptSessions(KeptWindows):
                 content = self.folding.merged(one[2], content)
         others = [one for one in sessions if one not in touching] if touching else sessions
         kept[new.key] = sorted([*others, (start, end, content)], key=lambda one: one[0])
-        self.table.entries.touch(PLACE, new.group, (new.key,))
+        self.table.entries.touch(_PLACE, new.group, (new.key,))
         self._touched.add((new.group, new.key, end))
         self._remember(end, new.group, new.key)
 
     # --- results out -------------------------------------------------------------------------
 
     def _remember(self, end: int, group: int, key: Any) -> None:
-        self.window.event_times.add(end, (PLACE, group, key))
+        self.window.event_times.add(end, (_PLACE, group, key))
 
     def _due(self) -> Iterator[Fired]:
         for moment, (_, group, key) in self.window.event_times.due(self.window.complete):
@@ -131,7 +131,7 @@ class KeptSessions(KeptWindows):
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
         """Fire the session of a key that ends at a moment, drop the one whose time is over."""
-        sessions: Open = self.table.entries.find(PLACE, group, key) or []
+        sessions: Open = self.table.entries.find(_PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
             if end == moment and (
@@ -157,17 +157,120 @@ class KeptSessions(KeptWindows):
 
     def _drop(self, group: int, key: Any, left: Open) -> None:
         if self.keeps_records:
-            times, values = self.table.records.row(PLACE, group, key)
+            times, values = self.table.records.row(_PLACE, group, key)
             kept = [i for i, t in enumerate(times) if any(s <= t < e for s, e, _ in left)]
             row = [times[i] for i in kept], [values[i] for i in kept]
-            self.table.records.replace(PLACE, group, key, row)
+            self.table.records.replace(_PLACE, group, key, row)
         if left:
-            self.table.entries.group(PLACE, group)[key] = left
-            self.table.entries.touch(PLACE, group, (key,))
+            self.table.entries.group(_PLACE, group)[key] = left
+            self.table.entries.touch(_PLACE, group, (key,))
         else:
-            self.table.entries.remove(PLACE, group, key)
+            self.table.entries.remove(_PLACE, group, key)
 
     def _row(self, group: int, key: Any, start: int, end: int) -> tuple[list[int], list[Any]]:
-        times, values = self.table.records.row(PLACE, group, key)
+        times, values = self.table.records.row(_PLACE, group, key)
         inside = [i for i, time in enumerate(times) if start <= time < end]
         return [times[i] for i in inside], [values[i] for i in inside]
+
+
+# Session windows of limited length: what is longer is cut, from its first record on.
+#
+# A session is cut when the watermark reaches the cut. Its *rest* stays open from there to its end,
+# so that records which belong to it still find it. Records before the cut of an open rest are late.
+# Nothing is folded before it fires: where a session is cut is known only then.
+
+
+# Start, end, and: whether it is the rest of a session that was cut, time of its first record.
+_Part = tuple[int, int, tuple[bool, int | None]]
+
+
+class CutSessions(KeptSessions):
+    """Keeps the open sessions of each key with their records, and cuts them as they fire."""
+
+    @classmethod
+    def new_entries(
+        cls,
+        plan: WindowPlan,  # noqa: ARG003  # the contract
+        folding: Folding,  # noqa: ARG003  # the contract
+        windows: WindowTables,
+    ) -> WindowEntries:
+        about = GenericAlias(tuple, (bool, int | None))
+        return windows.entries("s", GenericAlias(list, (GenericAlias(tuple, (int, int, about)),)))
+
+    def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
+        return (("event", self._due_ms(part)) for part in entry)
+
+    # --- records in --------------------------------------------------------------------------
+
+    def admitted(self, rows: Rows) -> Rows:
+        """Return the rows that come before no cut; the others are late: their window has fired."""
+        if min(rows.times) >= self.window.complete_before:
+            return rows
+        late = [
+            index
+            for index, (group, key, time) in enumerate(
+                zip(rows.groups, rows.keys, rows.times, strict=True)
+            )
+            if any(about[0] and time < start for start, _, about in self._parts(group, key))
+        ]
+        if not late:
+            return rows
+        namespaces = rows.namespaces
+        windows = [Window(rows.times[index], namespaces[index]) for index in late]
+        self.window.count_late(rows.picked(late), windows)
+        gone = set(late)
+        return rows.picked([index for index in range(len(namespaces)) if index not in gone])
+
+    def _join(self, new: Session) -> None:
+        parts = self._parts(new.group, new.key)
+        touching = [one for one in parts if one[0] <= new.end and new.start <= one[1]]
+        firsts = [first for _, _, (_, first) in touching if first is not None]
+        joined: _Part = (
+            min([new.start, *(start for start, _, _ in touching)]),
+            max([new.end, *(end for _, end, _ in touching)]),
+            (any(is_rest for _, _, (is_rest, _) in touching), min([new.start, *firsts])),
+        )
+        self.table.records.add(_PLACE, new.group, new.key, new.content)
+        self._put(new.group, new.key, [*(one for one in parts if one not in touching), joined])
+        self._remember(self._due_ms(joined), new.group, new.key)
+
+    # --- results out -------------------------------------------------------------------------
+
+    def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
+        """Fire what is due of a key at a moment, and let go of it."""
+        for part in self._parts(group, key):
+            if self._due_ms(part) != moment:
+                continue
+            start, end, (_, first) = part
+            left = [one for one in self._parts(group, key) if one != part]
+            if first is not None:
+                row = self._row(group, key, start, moment)
+                if len(row[0]) >= self._assigner.min_records:
+                    yield Fired(key, Window(first, moment), row, Unkept())
+                if moment < end:
+                    rest = self._rest(group, key, moment, end)
+                    left.append(rest)
+                    self._remember(self._due_ms(rest), group, key)
+            self._drop(group, key, sorted(left, key=lambda one: one[0]))
+
+    def _is_waiting(self, moment: int, window_key: WindowKey) -> bool:
+        _, group, key = window_key
+        return any(self._due_ms(part) == moment for part in self._parts(group, key))
+
+    def _rest(self, group: int, key: Any, start: int, end: int) -> _Part:
+        times, _ = self._row(group, key, start, end)
+        return (start, end, (True, min(times, default=None)))
+
+    def _due_ms(self, part: _Part) -> int:
+        """Return when the part fires or, being without records, is forgotten."""
+        _, end, (_, first) = part
+        assert self._assigner.max_duration_ms is not None
+        return end if first is None else min(end, first + self._assigner.max_duration_ms)
+
+    def _parts(self, group: int, key: Any) -> list[_Part]:
+        return list(self.table.entries.find(_PLACE, group, key) or ())
+
+    def _put(self, group: int, key: Any, parts: list[_Part]) -> None:
+        kept = self.table.entries.group(_PLACE, group)
+        kept[key] = sorted(parts, key=lambda one: one[0])
+        self.table.entries.touch(_PLACE, group, (key,))

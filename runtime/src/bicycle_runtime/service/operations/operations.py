@@ -39,7 +39,7 @@ from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS, Surroundings
 from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import note_audit, note_event
+from bicycle_runtime.service.store.history import Operation, note_audit, note_event
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
@@ -47,7 +47,7 @@ from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.states import Intent
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Operation", "Operations"]
+__all__ = ["Operations"]
 
 _LOG = logging.getLogger(__name__)
 _THREAD_COUNT = 8
@@ -60,32 +60,6 @@ _INTENTS: dict[str, Intent] = {
 }  # fmt: skip
 
 _Queue = queue.Queue[tuple[int, Any] | None]
-
-
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was asked for.
-
-    ``state`` is waiting, running, done, failed, interrupted or canceled; ``reason`` says why the
-    start of a job waits. ``error`` has code, message, fix and facts of what ended it, ``result``
-    what came out.
-    """
-
-    id: int
-    actor: str
-    job: str
-    kind: str
-    facts: dict[str, Any]
-    state: str
-    asked_ms: int
-    ended_ms: int | None = None
-    result: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    reason: str = ""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
-        return self.state not in ("waiting", "running")
 
 
 class Operations:

@@ -50,6 +50,7 @@ from bicycle_runtime.service.plugins.errors import (
 )
 from bicycle_runtime.service.plugins.lock_files import read_lock
 from bicycle_runtime.service.plugins.wheels import (
+    UploadedPlugin,
     WheelFacts,
     WheelLimits,
     check_wheel,
@@ -60,7 +61,6 @@ from bicycle_sdk.errors import BicycleError
 __all__ = [
     "InstallFacts",
     "Plugins",
-    "UploadedPlugin",
     "clear_leftovers",
     "clear_uploads",
     "environment_of",
@@ -90,33 +90,6 @@ class InstallFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     file: str
     owner: str
     has_lock: bool
-
-
-class UploadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
-    """A distribution with plugins that can be run.
-
-    ``plugins`` are its entry points, name to target; ``libraries`` names with versions of what is
-    installed beside it. ``jobs`` need it: they run in its environment, or may be started again.
-    """
-
-    digest: str
-    name: str
-    version: str
-    file: str
-    byte_count: int
-    plugins: dict[str, str]
-    libraries: list[str]
-    has_lock: bool
-    python: str
-    platform: str
-    owner: str
-    uploaded_ms: int
-    jobs: list[str] = []
-
-    @property
-    def title(self) -> str:
-        """Name and version, for people."""
-        return f"{self.name} {self.version}"
 
 
 class Plugins:

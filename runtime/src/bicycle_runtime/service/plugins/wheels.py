@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from packaging.tags import sys_tags
 from packaging.utils import (
     InvalidWheelFilename,
@@ -33,7 +34,7 @@ from bicycle_runtime.extraction.packing import HELD_BY_RUNTIME, closure_of, inst
 from bicycle_runtime.service.plugins.errors import WHEEL_REFUSED
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["WheelFacts", "WheelLimits", "check_wheel", "file_digest"]
+__all__ = ["UploadedPlugin", "WheelFacts", "WheelLimits", "check_wheel", "file_digest"]
 
 _END = struct.Struct("<4s4H2LH")
 _END_MARK = b"PK\x05\x06"
@@ -76,6 +77,33 @@ class WheelFacts:
     byte_count: int
     plugins: Mapping[str, str]
     missing: tuple[str, ...]
+
+
+class UploadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
+    """A distribution with plugins that can be run.
+
+    ``plugins`` are its entry points, name to target; ``libraries`` names with versions of what is
+    installed beside it. ``jobs`` need it: they run in its environment, or may be started again.
+    """
+
+    digest: str
+    name: str
+    version: str
+    file: str
+    byte_count: int
+    plugins: dict[str, str]
+    libraries: list[str]
+    has_lock: bool
+    python: str
+    platform: str
+    owner: str
+    uploaded_ms: int
+    jobs: list[str] = []
+
+    @property
+    def title(self) -> str:
+        """Name and version, for people."""
+        return f"{self.name} {self.version}"
 
 
 def check_wheel(path: Path, limits: WheelLimits | None = None) -> WheelFacts:

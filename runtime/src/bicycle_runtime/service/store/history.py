@@ -22,6 +22,7 @@ __all__ = [
     "History",
     "KnownRow",
     "Noted",
+    "Operation",
     "StateChange",
     "note_audit",
     "note_event",
@@ -84,6 +85,32 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
     new: str
     cause: str
     actor: str
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was asked for.
+
+    ``state`` is waiting, running, done, failed, interrupted or canceled; ``reason`` says why the
+    start of a job waits. ``error`` has code, message, fix and facts of what ended it, ``result``
+    what came out.
+    """
+
+    id: int
+    actor: str
+    job: str
+    kind: str
+    facts: dict[str, Any]
+    state: str
+    asked_ms: int
+    ended_ms: int | None = None
+    result: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    reason: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more comes of it."""
+        return self.state not in ("waiting", "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bicycle_runtime.layouts.state import ChangeSet, RangeState, TimerKind
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.keys import KeyBytes, part_order
-from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries, WindowTables
@@ -27,6 +26,9 @@ from bicycle_sdk.state.access import make_entries
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
 from bicycle_sdk.state.entries import MapEntries, PartOrder, ValueEntries
 from bicycle_sdk.state.timers import TimerQueue
+
+if TYPE_CHECKING:
+    from bicycle_runtime.state.memory.attributes import Attribute
 
 __all__ = [
     "KeyedEntries",

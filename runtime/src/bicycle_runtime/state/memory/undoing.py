@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.undo import ATOMIC, ATTEMPT, Attempts, UndoLog, copied
 from bicycle_sdk.state.descriptors import StateDescriptor
 from bicycle_sdk.state.entries import MISSING, MapEntries, ValueEntries
 from bicycle_sdk.state.frozen import is_frozen_type
 from bicycle_sdk.state.timers import TimerQueue
+
+if TYPE_CHECKING:
+    from bicycle_runtime.state.memory.attributes import Attribute
 
 __all__ = [
     "HandingUndoDict",

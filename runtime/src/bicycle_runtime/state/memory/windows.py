@@ -12,17 +12,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.layouts.state import ChangeSet
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.sealed.changes import emptied_change_set, make_change_set
 from bicycle_runtime.state.values.codecs import ValueCodec
-from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 from bicycle_runtime.state.values.schemas import describe
 from bicycle_runtime.state.values.state_metadata import DeclaredState
 from bicycle_sdk.state.descriptors import TimeDomain
+
+if TYPE_CHECKING:
+    from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 
 __all__ = [
     "RECORDS",

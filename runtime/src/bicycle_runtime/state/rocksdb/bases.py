@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Lock
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from bicycle_runtime.base.logging import log_event
@@ -40,9 +41,11 @@ from bicycle_runtime.layouts.state import (
 )
 from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make, decode_index
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.settings import StateSettings
+
+if TYPE_CHECKING:
+    from bicycle_runtime.state.sealed.files import SealedFiles
 
 __all__ = ["Progress", "bring", "change_sets_of", "index_of", "mounted", "upload", "watched"]
 

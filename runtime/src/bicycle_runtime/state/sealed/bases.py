@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
@@ -37,8 +38,10 @@ from bicycle_runtime.layouts.state import (
 )
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import framed, unframed
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import fold_start, with_base, with_mark
+
+if TYPE_CHECKING:
+    from bicycle_runtime.state.sealed.files import SealedFiles
 
 __all__ = ["BaseFolder", "Bases", "Make", "decode_index"]
 

@@ -12,9 +12,8 @@ from typing import ClassVar
 import pytest
 
 from bicycle_runtime.connectors.registry import ConnectorRegistry, Extension, load_registry
+from bicycle_runtime.testing.connectors.cases import SinkCase, SourceCase
 from bicycle_runtime.testing.connectors.rules import PLUGIN, Suite, rules_of
-from bicycle_runtime.testing.connectors.sink_suite import SinkSuite
-from bicycle_runtime.testing.connectors.source_suite import SourceSuite
 
 __all__ = ["ExtensionSuite"]
 
@@ -46,8 +45,8 @@ class ExtensionSuite:
 
     def test_every_connector_has_a_suite(self) -> None:
         """Each word is the subject of a suite."""
-        assert set(self._words("sources")) <= self._tested(SourceSuite)
-        assert set(self._words("sinks")) <= self._tested(SinkSuite)
+        assert set(self._words("sources")) <= self._tested(SourceCase)
+        assert set(self._words("sinks")) <= self._tested(SinkCase)
 
     def test_every_rule_is_part_of_this_run(self, request: pytest.FixtureRequest) -> None:
         """No rule was left out: not by a selection, and not by naming a file."""
@@ -77,8 +76,9 @@ class ExtensionSuite:
             return sorted(registry.sources.keys() - ours.sources.keys())
         return sorted(registry.sinks.keys() - ours.sinks.keys())
 
-    def _tested(self, kind: type[Suite]) -> set[str]:
-        return {suite.case_type.word for suite in self.suites if issubclass(suite, kind)}
+    def _tested(self, kind: type[SourceCase | SinkCase]) -> set[str]:
+        cases = [suite.case_type for suite in self.suites]
+        return {case.word for case in cases if issubclass(case, kind)}
 
 
 def is_builtin(extension: object) -> bool:

@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
-from bicycle_runtime.service.operations.operations import Operation
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
+from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
