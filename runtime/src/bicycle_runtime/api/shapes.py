@@ -265,11 +265,16 @@ class GraphVertex(_Shape, frozen=True, kw_only=True):
 
 
 class GraphEdge(_Shape, frozen=True, kw_only=True):
-    """How records go from one operator to another; ``link`` is chain, direct, parcel, feedback."""
+    """How records go from one operator to another.
+
+    ``exchange`` is chain, direct, shuffle or feedback; ``link`` is its former name, with the word
+    parcel for shuffle.
+    """
 
     source: str
     target: str
     partitioning: str
+    exchange: str
     link: str
     tag: str | None
 

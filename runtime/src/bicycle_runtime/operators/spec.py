@@ -49,7 +49,7 @@ class Link(Enum):
     """How records get from one chain to another."""
 
     DIRECT = "direct"  # same level, same subtask: handed over as Python objects
-    SHUFFLE = "parcel"  # a deeper level: through the exchange
+    SHUFFLE = "shuffle"  # a deeper level: through the exchange
     FEEDBACK = "feedback"  # staged, and read by the next epoch
 
 

@@ -283,14 +283,14 @@ def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
                 }
             )
     inner = [
-        {"source": before.id, "target": behind.id, "partitioning": "FORWARD", "link": "chain",
-         "tag": None}
+        {"source": before.id, "target": behind.id, "partitioning": "FORWARD",
+         "exchange": "chain", "link": "chain", "tag": None}
         for chain in view.chains
         for before, behind in zip(chain.operators, chain.operators[1:], strict=False)
     ]  # fmt: skip
     outer = [
         {"source": each.source, "target": each.target, "partitioning": each.partitioning,
-         "link": each.link, "tag": each.tag}
+         "exchange": each.exchange, "link": each.link, "tag": each.tag}
         for each in view.exchanges
     ]  # fmt: skip
     chains = [

@@ -49,11 +49,11 @@ def drawing_of(graph: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str
     lines: dict[tuple[int, int], dict[str, Any]] = {}
     for edge in graph["edges"]:
         ends = (chain_of[edge["source"]], chain_of[edge["target"]])
-        if ends[0] != ends[1] or edge["link"] == "feedback":
+        if ends[0] != ends[1] or edge["exchange"] == "feedback":
             way = edge["partitioning"].lower()
             line = lines.setdefault(ends, {"from": ends[0], "to": ends[1], "pace": None})
             line["way"] = "" if way == "forward" else way
-            line["link"] = edge["link"]
+            line["exchange"] = edge["exchange"]
             line["pace"] = _pace_of(by_id[edge["source"]], line["pace"])
     return {
         "digest": graph["digest"],

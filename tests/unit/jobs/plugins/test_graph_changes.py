@@ -95,7 +95,8 @@ def test_the_view_has_chains_by_stage_and_exchanges_between_them():
     assert view.stages == (1,) * len(view.stages)
     ids = [op.id for chain in view.chains for op in chain.operators]
     assert sorted(ids) == sorted(v.id for v in bundle_of(two_sources).graph.vertices)
-    assert [e.partitioning for e in view.exchanges if e.link == "parcel"] == ["Hash"]
+    shuffled = [e for e in view.exchanges if e.exchange == "shuffle"]
+    assert [(e.partitioning, e.link) for e in shuffled] == [("Hash", "parcel")]
     assert json.loads(json.dumps(view.to_json()))["job"] == "sample"
 
 

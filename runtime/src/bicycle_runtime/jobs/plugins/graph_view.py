@@ -11,7 +11,7 @@ from typing import Any
 from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.registry import default_registry
 from bicycle_runtime.engine.planning.stages import plan_stages, with_parallelism
-from bicycle_runtime.operators.spec import ChainSpec, RouteSpec
+from bicycle_runtime.operators.spec import ChainSpec, Link, RouteSpec
 from bicycle_sdk.chaining import Chain, ChainingStats, optimize
 from bicycle_sdk.graph import JobGraph, OperatorKind
 
@@ -58,13 +58,19 @@ class ChainView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeView:
-    """Records that go from one chain to another. ``link`` is direct, shuffle block or feedback."""
+    """Records that go from one chain to another.
+
+    Attributes:
+        exchange: ``direct``, ``shuffle`` or ``feedback``.
+        link: The same, with ``parcel`` for ``shuffle``: the name of version 0.1.
+    """
 
     source_chain: int
     target_chain: int
     source: str
     target: str
     partitioning: str
+    exchange: str
     link: str
     tag: str | None
 
@@ -227,7 +233,8 @@ def _exchange_view(graph: JobGraph, chain: ChainSpec, route: RouteSpec) -> Excha
         source=edge.source_id,
         target=edge.target_id,
         partitioning=edge.partitioning.value,
-        link=route.link.value,
+        exchange=route.link.value,
+        link="parcel" if route.link is Link.SHUFFLE else route.link.value,
         tag=edge.output_tag,
     )
 
@@ -236,13 +243,13 @@ def _label(exchange: ExchangeView) -> str:
     words = [exchange.partitioning.lower()]
     if exchange.tag is not None:
         words.append(f"tag {exchange.tag}")
-    if exchange.link == "feedback":
+    if exchange.exchange == "feedback":
         words.append("feedback")
     return ", ".join(words)
 
 
 def _arrow(exchange: ExchangeView) -> str:
-    return {"parcel": "==>", "feedback": "-.->"}.get(exchange.link, "-->")
+    return {"shuffle": "==>", "feedback": "-.->"}.get(exchange.exchange, "-->")
 
 
 def _quoted(text: str) -> str:

@@ -65,7 +65,7 @@
 
   const drawEdge = (svg, edge, place, index) => {
     const points = place.points.map((point) => `${point.x.toFixed(1)},${point.y.toFixed(1)}`);
-    const kind = edge.link === "feedback" ? "feedback" : "";
+    const kind = edge.exchange === "feedback" ? "feedback" : "";
     element("path", { d: `M${points.join("L")}`, class: kind, "marker-end": "url(#arrow)" }, svg);
     element("text", {
       x: place.x, y: place.y - 4, class: "quiet", "text-anchor": "middle", "data-edge": index,
