@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.connectors.errors import INPUT_DAMAGED
-from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ZstdDamage, ZstdStream, open_at
+from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, open_at
+from bicycle_runtime.connectors.files.zstd import ZstdDamage, ZstdStream
 from tests.examples import examples
 from tests.raising import raises
 

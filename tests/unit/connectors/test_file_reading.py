@@ -18,8 +18,7 @@ from bicycle_runtime.connectors.errors import (
     CSV_HEADER_AMBIGUOUS,
     INPUT_DAMAGED,
 )
-from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
-from bicycle_runtime.connectors.files.opening import ByteCursor
+from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
 from bicycle_runtime.connectors.files.reader import FileReader
 from bicycle_runtime.connectors.lines import LineBlock, text_decoder
 from bicycle_runtime.connectors.registry import create_source

@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
-from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
+from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
 from bicycle_runtime.connectors.files.decoding import long_line_batch
-from bicycle_runtime.connectors.files.opening import ByteCursor
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.connectors.rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch

@@ -13,7 +13,13 @@ from contextlib import closing
 from typing import Any, Literal
 
 from bicycle_runtime.connectors.errors import INPUT_CHANGED
-from bicycle_runtime.connectors.files.blocks import LineRange, line_blocks
+from bicycle_runtime.connectors.files.blocks import (
+    ByteCursor,
+    LineRange,
+    is_compressed,
+    line_blocks,
+    open_at,
+)
 from bicycle_runtime.connectors.files.csv_rows import CsvRows
 from bicycle_runtime.connectors.files.decoding import (
     BlockDecoder,
@@ -22,7 +28,6 @@ from bicycle_runtime.connectors.files.decoding import (
     long_line_batch,
 )
 from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
-from bicycle_runtime.connectors.files.opening import ByteCursor, is_compressed, open_at
 from bicycle_runtime.connectors.lines import text_decoder
 from bicycle_runtime.connectors.rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch

@@ -22,9 +22,9 @@ from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
     INPUT_MISSING,
 )
+from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, ByteCursor, open_at
 from bicycle_runtime.connectors.files.identity import find_file
 from bicycle_runtime.connectors.files.listing import InputPath
-from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, ByteCursor, open_at
 from bicycle_runtime.connectors.files.options import MADE, FileSourceOptions
 from bicycle_runtime.connectors.files.parquet import ParquetReader
 from bicycle_runtime.connectors.files.reader import FileFormat, FileReader

@@ -17,6 +17,7 @@ from typing import Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import INPUT_CHANGED, INPUT_UNREADABLE
+from bicycle_runtime.connectors.files.blocks import BLOCK_BYTES, is_compressed
 from bicycle_runtime.connectors.files.identity import (
     HEAD_BYTE_COUNT_MAX,
     FileIdentity,
@@ -24,7 +25,6 @@ from bicycle_runtime.connectors.files.identity import (
     identify,
     with_tail,
 )
-from bicycle_runtime.connectors.files.opening import BLOCK_BYTES, is_compressed
 
 __all__ = ["FileTable", "TrackedFile"]
 
