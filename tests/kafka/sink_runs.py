@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -121,11 +120,6 @@ class SinkRun:
         self.sink = create_sink(self.spec())
         self.start()
         return old
-
-    def publish_in_background(self) -> threading.Thread:
-        thread = threading.Thread(target=self.publish, daemon=True)
-        thread.start()
-        return thread
 
 
 def messages_in(

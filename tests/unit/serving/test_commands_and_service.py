@@ -11,24 +11,10 @@ from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
 from tests.unit.jobs.job_samples import put_job
-from tests.unit.jobs.running.light_jobs import LightJob
+from tests.unit.jobs.running.light_jobs import LETTERS, LightJob
 from tests.unit.serving import light_process
 from tests.unit.serving.served import Served
 from tests.waiting import PATIENCE_S, until
-
-LETTERS = """
-from bicycle_sdk import StreamEnvironment, bicycle_plugin, dead_letter
-
-def even(value: int) -> int:
-    if value % 2:
-        raise ValueError(f"{value} is odd")
-    return value
-
-@bicycle_plugin
-def letters(env: StreamEnvironment) -> None:
-    numbers = env.from_collection(list(range(10)))
-    numbers.map(even).uid("even").on_error(dead_letter()).collect("out")
-"""
 
 
 class Commands:

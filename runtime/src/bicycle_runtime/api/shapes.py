@@ -13,7 +13,7 @@ from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.service.metrics.metrics import MetricSample
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
-from bicycle_runtime.service.store.history import AuditEntry, Event, Operation, StateChange
+from bicycle_runtime.service.store.history import AuditEntry, Operation, StateChange
 from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.service.watching.workers import ProcessUse
 
@@ -26,7 +26,6 @@ __all__ = [
     "EpochList",
     "EpochQuery",
     "ErrorAnswer",
-    "EventList",
     "ExceptionEntry",
     "ExceptionList",
     "Graph",
@@ -385,13 +384,6 @@ class OperatorSamples(_Shape, frozen=True, kw_only=True):
     busy_share: list[float | None]
     record_p99_ms: list[float | None]
     state_bytes: list[int | None]
-
-
-class EventList(_Shape, frozen=True, kw_only=True):
-    """Events, the oldest first."""
-
-    items: list[Event]
-    next: str | None
 
 
 class StateChangeList(_Shape, frozen=True, kw_only=True):

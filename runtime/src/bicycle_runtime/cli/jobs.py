@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import amount, parse_duration_ms
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, home
+from bicycle_runtime.cli.parameters import answers, duration_ms, home
 from bicycle_runtime.cli.rendering import answer_json, byte_text, show_overview, show_table
 
 __all__ = ["jobs_command"]
@@ -23,13 +23,6 @@ __all__ = ["jobs_command"]
 def jobs_command(context: click.Context, *, as_json: bool) -> None:
     """Tidy up what is kept of jobs. `bicycle list` shows them."""
     show_overview(context, as_json=as_json)
-
-
-def _duration(_context: click.Context, _option: click.Parameter, text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @jobs_command.command(
@@ -45,7 +38,7 @@ def _duration(_context: click.Context, _option: click.Parameter, text: str) -> i
     metavar="DURATION",
     default="7d",
     show_default=True,
-    callback=_duration,
+    callback=duration_ms,
     help="Only jobs that ended so long ago; 0 for all that have ended.",
 )
 @click.option(

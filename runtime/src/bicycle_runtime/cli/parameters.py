@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.candidates import (
     file_names,
     matching,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "answers",
     "declared_options",
+    "duration_ms",
     "folder_option",
     "home",
     "job_names",
@@ -51,6 +53,14 @@ def home() -> Home:
     from bicycle_runtime.jobs.home import Home
 
     return Home(Path(os.environ.get(_HOME_VARIABLE) or _HOME_DEFAULT).expanduser().absolute())
+
+
+def duration_ms(_context: click.Context, _option: click.Parameter, text: str) -> int:
+    """Return the ms that the text of an option means; the callback of a DURATION."""
+    try:
+        return parse_duration_ms(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no duration, such as 30s or 10m") from error
 
 
 def job_names(

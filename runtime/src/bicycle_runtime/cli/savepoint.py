@@ -9,11 +9,10 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, home, job_names, savepoint_places
+from bicycle_runtime.cli.parameters import answers, duration_ms, home, job_names, savepoint_places
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -56,7 +55,7 @@ def savepoint_options(command: Any) -> Any:
             default=_TIMEOUT,
             show_default=True,
             metavar="DURATION",
-            callback=lambda _context, _option, text: _duration_ms(text),
+            callback=duration_ms,
             help="How long a running job may take.",
         ),
         click.option(
@@ -291,13 +290,6 @@ def _savepoint_lines(savepoint: Savepoint, url: str, *, is_verified: bool) -> li
         f"  size         {byte_text(savepoint.byte_count)} in {savepoint.file_count} files{whole}",
         f"  digest       {savepoint.bundle_digest}",
     ]
-
-
-def _duration_ms(text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no duration, such as 30s or 10m") from error
 
 
 def _time(time_ms: int) -> str:

@@ -9,9 +9,8 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers
+from bicycle_runtime.cli.parameters import answers, duration_ms
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_table
 from bicycle_runtime.cli.up import home_option, service_home
 from bicycle_runtime.service.users.roles import Role
@@ -36,13 +35,6 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
     show_overview(context, as_json=as_json)
 
 
-def _duration(_context: click.Context, _option: click.Parameter, text: str) -> int:
-    try:
-        return parse_duration_ms(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
-
-
 @token_command.command(
     "create",
     epilog=examples(
@@ -61,7 +53,7 @@ def _duration(_context: click.Context, _option: click.Parameter, text: str) -> i
     metavar="DURATION",
     default="90d",
     show_default=True,
-    callback=_duration,
+    callback=duration_ms,
     help="How long it is taken, a minute to ten years.",
 )
 @home_option

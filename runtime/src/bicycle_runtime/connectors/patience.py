@@ -5,14 +5,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import PublishInterruptedError
+from bicycle_runtime.contract import InterruptiblePublication
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Patience"]
+__all__ = ["Patience", "PatientPublication"]
 
 _LOG = logging.getLogger(__name__)
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -25,16 +26,18 @@ class Patience:
     Args:
         vertex: Of the sink, for logs and errors.
         timeout_ms: It waits no longer than this for one epoch.
-        is_stopping: Set when the job must end.
         is_away: Tells whether an error may be gone when the act is tried again.
         given_up: Makes an error of the ms that were waited and of the last error.
+
+    Attributes:
+        is_stopping: Set when the job must end.
     """
 
     vertex: str
     timeout_ms: int
-    is_stopping: threading.Event
     is_away: Callable[[Exception], bool]
     given_up: Callable[[int, Exception], BicycleError]
+    is_stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def carry_out(self, act: Callable[[], None], *, epoch: int, target: str, clock: Clock) -> None:
         """Act until it succeeds; an error for which nobody needs to wait is passed on.
@@ -64,3 +67,13 @@ class Patience:
                     raise PublishInterruptedError(
                         vertex=self.vertex, epoch=epoch, target=target, reason=reason
                     ) from error
+
+
+class PatientPublication(InterruptiblePublication):
+    """A sink whose publication waits with patience, until the job must end."""
+
+    _patience: Patience
+
+    def interrupt(self) -> None:
+        """Let a publication that waits give up."""
+        self._patience.is_stopping.set()

@@ -14,27 +14,13 @@ from bicycle_runtime.jobs.control.dead_letters import (
 )
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from tests.raising import raises
-from tests.unit.jobs.running.light_jobs import LightJob
-
-JOB = """
-from bicycle_sdk import StreamEnvironment, bicycle_plugin, dead_letter
-
-def even(value: int) -> int:
-    if value % 2:
-        raise ValueError(f"{value} is odd")
-    return value
-
-@bicycle_plugin
-def letters(env: StreamEnvironment) -> None:
-    numbers = env.from_collection(list(range(10)))
-    numbers.map(even).uid("even").on_error(dead_letter()).collect("out")
-"""
+from tests.unit.jobs.running.light_jobs import LETTERS, LightJob
 
 
 @pytest.fixture
 def job(tmp_path):
     file = tmp_path / "letters.py"
-    file.write_text(JOB)
+    file.write_text(LETTERS)
     found = LightJob(tmp_path, str(file))
     found.run()
     return found

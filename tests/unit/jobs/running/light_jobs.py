@@ -22,6 +22,21 @@ from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from tests.unit.jobs.job_samples import request_of
 from tests.waiting import PATIENCE_S, until
 
+# A job half of whose records end as dead letters.
+LETTERS = """
+from bicycle_sdk import StreamEnvironment, bicycle_plugin, dead_letter
+
+def even(value: int) -> int:
+    if value % 2:
+        raise ValueError(f"{value} is odd")
+    return value
+
+@bicycle_plugin
+def letters(env: StreamEnvironment) -> None:
+    numbers = env.from_collection(list(range(10)))
+    numbers.map(even).uid("even").on_error(dead_letter()).collect("out")
+"""
+
 
 class LightExecutor(LocalExecutor):
     """Runs tasks in the thread of the driver. ``fails`` holds what the next starts raise."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.http.errors import HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
-from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.settings import read_options, secret_option
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
@@ -33,7 +32,6 @@ from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
-    InterruptiblePublication,
     Sink,
     StagedFile,
     StagedPublication,
@@ -129,7 +127,7 @@ class _Sending:
         return b"[" + b",".join(lines) + b"]"
 
 
-class HttpSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
+class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
     """Sends records to one address."""
 
     options_class = HttpSinkOptions
@@ -141,11 +139,9 @@ class HttpSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, S
         self._headers = _headers(spec, options.headers)
         _check_options(options, spec)
         self.guarantee = Guarantee.EXACTLY_ONCE if options.idempotent else Guarantee.AT_LEAST_ONCE
-        self._is_stopping = threading.Event()
         self._patience = Patience(
             vertex=spec.vertex_id,
             timeout_ms=options.publish_timeout_ms,
-            is_stopping=self._is_stopping,
             is_away=lambda error: isinstance(error, httpx.TransportError | _LaterError),
             given_up=self._unreachable,
         )
@@ -223,13 +219,9 @@ class HttpSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, S
             self._keep(sending)
         storage.write(note, sending.begin.encode())
 
-    def interrupt(self) -> None:
-        """Let a publication that waits for the server give up."""
-        self._is_stopping.set()
-
     def stop(self) -> None:
         """Close the client."""
-        self._is_stopping.set()
+        self.interrupt()
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -289,7 +281,7 @@ class HttpSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, S
             },
         )
         if answer.status_code >= 500 or answer.status_code in _LATER:
-            self._is_stopping.wait(_asked_pause_s(answer))
+            self._patience.is_stopping.wait(_asked_pause_s(answer))
             raise _LaterError(f"it answered {answer.status_code} {answer.reason_phrase}")
         answers.append(answer)
 

@@ -7,7 +7,6 @@ each run: so an epoch is committed once, however often it is published and by wh
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -33,7 +32,7 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     plain_type,
 )
-from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.reading import HeldReader
@@ -43,7 +42,6 @@ from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
     DriverServices,
-    InterruptiblePublication,
 )
 from bicycle_sdk.errors import BicycleError
 
@@ -77,7 +75,7 @@ class LakeOptions(TableOptions):
     )
 
 
-class LakeSink(InterruptiblePublication, ChecksBeforeStart, HeldTableSink):
+class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
     """Commits rows to one table.
 
     Args:
@@ -94,11 +92,9 @@ class LakeSink(InterruptiblePublication, ChecksBeforeStart, HeldTableSink):
         self._where = {name: getattr(options, name) for name in self.places}
         self._check_options()
         self.columns = self.columns.requiring(options.keys)
-        self._is_stopping = threading.Event()
         self._patience = Patience(
             vertex=spec.vertex_id,
             timeout_ms=options.publish_timeout_ms,
-            is_stopping=self._is_stopping,
             is_away=table.is_away,
             given_up=self._unreachable,
         )
@@ -183,13 +179,9 @@ class LakeSink(InterruptiblePublication, ChecksBeforeStart, HeldTableSink):
                 reason=_text(error),
             ) from error
 
-    def interrupt(self) -> None:
-        """Let a publication that waits give up."""
-        self._is_stopping.set()
-
     def stop(self) -> None:
         """Let go of the table."""
-        self._is_stopping.set()
+        self.interrupt()
         self._table.close()
 
     def _commit(self, table: LakeTable, plans: Sequence[Completion], commit: Commit) -> None:

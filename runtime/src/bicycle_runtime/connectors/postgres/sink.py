@@ -8,7 +8,6 @@ one savepoint never take each other's epochs for theirs.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ from psycopg import sql
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.connectors.errors import COLUMNS_WRONG
-from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.postgres.errors import (
     POSTGRES_HISTORY_AHEAD,
     POSTGRES_REFUSED,
@@ -42,7 +41,6 @@ from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
-    InterruptiblePublication,
     Sink,
     StagedFile,
     StagedPublication,
@@ -60,7 +58,7 @@ _DURABLE = (
 )
 
 
-class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
+class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
     """Writes records as rows of one table."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -81,11 +79,9 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
         self._server = PostgresServer(
             options.url, options.password, spec, connect_timeout_ms=options.connect_timeout_ms
         )
-        self._is_stopping = threading.Event()
         self._patience = Patience(
             vertex=spec.vertex_id,
             timeout_ms=options.publish_timeout_ms,
-            is_stopping=self._is_stopping,
             is_away=self._is_away,
             given_up=self._server.unreachable,
         )
@@ -100,7 +96,7 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
             POSTGRES_TABLE_UNSUITABLE: the table cannot.
             POSTGRES_HISTORY_AHEAD: the job begins behind what was written.
         """
-        with self._server.opened(services.clock, self._is_stopping) as connection:
+        with self._server.opened(services.clock, self._patience.is_stopping) as connection:
             self._check_table(connection, may_miss=self._options.create_table)
             self._check_history(connection, state)
 
@@ -115,7 +111,7 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
         options = self._options
         self._services = services
         self._place = place_of(services)
-        with self._server.opened(services.clock, self._is_stopping) as connection:
+        with self._server.opened(services.clock, self._patience.is_stopping) as connection:
             if options.create_table:
                 self._guarded(create_table, connection, options.table, self._schema, options.keys)
             self._check_table(connection, may_miss=False)
@@ -172,13 +168,9 @@ class PostgresSink(StagedPublication, InterruptiblePublication, ChecksBeforeStar
                 reason=str(error).strip(),
             ) from error
 
-    def interrupt(self) -> None:
-        """Let a publication that waits for the server give up."""
-        self._is_stopping.set()
-
     def stop(self) -> None:
         """Close the connection."""
-        self._is_stopping.set()
+        self.interrupt()
         self._server.close()
 
     def _is_away(self, error: Exception) -> bool:

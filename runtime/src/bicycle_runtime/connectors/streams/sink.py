@@ -7,14 +7,13 @@ of its own, so that two jobs of one savepoint never take each other's epochs for
 
 from __future__ import annotations
 
-import threading
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from struct import Struct
 from typing import Any
 
-from bicycle_runtime.connectors.patience import Patience
+from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.settings import codec_for, read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
@@ -36,7 +35,6 @@ from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
-    InterruptiblePublication,
     Sink,
     StagedFile,
     StagedPublication,
@@ -50,7 +48,7 @@ __all__ = ["StreamSink"]
 _SIZE = Struct(">I")
 
 
-class StreamSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, Sink):
+class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
     """Writes records as messages of one stream; a subclass knows the backend."""
 
     guarantee = Guarantee.EXACTLY_ONCE
@@ -67,11 +65,9 @@ class StreamSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart,
             options=options.value_format_options,
         )
         self._target = self.make_target(options)
-        self._is_stopping = threading.Event()
         self._patience = Patience(
             vertex=spec.vertex_id,
             timeout_ms=options.publish_timeout_ms,
-            is_stopping=self._is_stopping,
             is_away=lambda error: isinstance(error, TargetAwayError),
             given_up=self._unreachable,
         )
@@ -171,13 +167,9 @@ class StreamSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart,
                     at = end
                 rest = rest[at:]
 
-    def interrupt(self) -> None:
-        """Let a publication that waits for the server give up."""
-        self._is_stopping.set()
-
     def stop(self) -> None:
         """Close the backend."""
-        self._is_stopping.set()
+        self.interrupt()
         self._target.close()
 
     def _check_history(self, state: Mapping[str, Any]) -> bool:

@@ -141,11 +141,6 @@ class Tokens:
             raise TOKEN_UNKNOWN(token=token)
         return _entry(row)
 
-    def has_admin(self) -> bool:
-        """Tell whether there is a token of an admin that is taken now."""
-        now_ms = self._clock.now_ms()
-        return any(each.is_good(now_ms) and each.role == "admin" for each in self.list())
-
     def holder(self, text: str) -> Identity | None:
         """Return who has a token, None when it is not taken.
 
