@@ -125,6 +125,8 @@ _ANSWERS = {
     2407: 403,
     2408: 403,
     2499: 500,
+    2517: 503,
+    2522: 403,
 }
 _STORAGE_CODES = range(1_130, 1_140)
 _PLACES = ("place", "location", "operator", "made")

@@ -19,6 +19,7 @@ from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, pairs
 from bicycle_runtime.cli.rendering import answer_json, show_overview
 from bicycle_runtime.cli.stream_files import decode_command, repair_command, verify_command
+from bicycle_runtime.cli.stream_serve import serve_command
 from bicycle_runtime.streams.addresses import StreamUrl
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.texts import LineFormat, message_json, message_line
@@ -50,6 +51,7 @@ def stream_command(context: click.Context, *, as_json: bool) -> None:
 stream_command.add_command(decode_command)
 stream_command.add_command(verify_command)
 stream_command.add_command(repair_command)
+stream_command.add_command(serve_command)
 
 
 def _address(_context: click.Context, _parameter: click.Parameter, text: str) -> StreamUrl:

@@ -29,7 +29,7 @@ from bicycle_runtime.service.errors import (
     SERVICE_START_FAILED,
 )
 
-__all__ = ["down_command", "home_option", "service_home", "up_command"]
+__all__ = ["door_options", "down_command", "home_option", "service_home", "up_command"]
 
 _MODULE = "bicycle_runtime.serving.main"
 _LIBRARIES = (
@@ -81,6 +81,46 @@ def _slots(
     return slots
 
 
+def door_options(command: Any) -> Any:
+    """Add what a server asks of who comes: tokens, TLS, certificates of clients, its names."""
+    for decorate in (
+        click.option(
+            "--name",
+            "names",
+            multiple=True,
+            metavar="NAME",
+            help="Name by which others reach the server. May be given several times.",
+        ),
+        click.option(
+            "--client-role",
+            "client_roles",
+            multiple=True,
+            metavar="NAME=ROLE",
+            callback=_client_roles,
+            help="Role of clients with the common name NAME. May be given several times.",
+        ),
+        click.option(
+            "--tls-client-ca",
+            type=_FILE,
+            help="Certificates that vouch for clients, PEM: such a client needs no token.",
+        ),
+        click.option("--tls-key", type=_FILE, help="Its private key, PEM."),
+        click.option(
+            "--tls-cert",
+            type=_FILE,
+            help="Certificate of the server and those behind it, PEM.",
+        ),
+        click.option(
+            "--require-auth",
+            "needs_login",
+            is_flag=True,
+            help="Ask everybody for a token, on loopback addresses, too: see `bicycle token`.",
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
 @click.command(
     "up",
     epilog=examples(
@@ -110,34 +150,7 @@ def _slots(
     help="Port for gRPC; 0 takes any that is free. Default: the one behind --port.",
 )
 @click.option("--no-grpc", is_flag=True, help="Serve no gRPC.")
-@click.option(
-    "--require-auth",
-    "needs_login",
-    is_flag=True,
-    help="Ask everybody for a token, on loopback addresses, too: see `bicycle token`.",
-)
-@click.option("--tls-cert", type=_FILE, help="Certificate of the service and those behind it, PEM.")
-@click.option("--tls-key", type=_FILE, help="Its private key, PEM.")
-@click.option(
-    "--tls-client-ca",
-    type=_FILE,
-    help="Certificates that vouch for clients, PEM: such a client needs no token.",
-)
-@click.option(
-    "--client-role",
-    "client_roles",
-    multiple=True,
-    metavar="NAME=ROLE",
-    callback=_client_roles,
-    help="Role of clients with the common name NAME. May be given several times.",
-)
-@click.option(
-    "--name",
-    "names",
-    multiple=True,
-    metavar="NAME",
-    help="Name by which others reach the service. May be given several times.",
-)
+@door_options
 @click.option(
     "--slots",
     multiple=True,

@@ -6,10 +6,13 @@ import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.serving.errors import TLS_INCOMPLETE, TLS_UNUSABLE
 
-__all__ = ["Doors"]
+__all__ = ["Doors", "missing_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,3 +71,15 @@ class Doors:
             files = ", ".join(filter(None, (self.tls_cert, self.tls_key, self.tls_client_ca)))
             raise TLS_UNUSABLE(files=files, reason=str(error)) from error
         return context
+
+
+def missing_of(home: Home, doors: Doors) -> str | None:
+    """Return what an address lacks that others reach, None when it lacks nothing."""
+    if doors.tls_cert is None:
+        return "there is no certificate for TLS"
+    if doors.client_roles:
+        return None
+    with tokens_of(home, SystemClock()) as tokens:
+        now_ms = SystemClock().now_ms()
+        is_any = any(token.is_good(now_ms) for token in tokens.list())
+    return None if is_any else "nobody could come in: there is no token"

@@ -29,9 +29,8 @@ from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.entrance import Entrance
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
-from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen, require_safe
-from bicycle_runtime.serving.doors import Doors
+from bicycle_runtime.serving.doors import Doors, missing_of
 from bicycle_runtime.serving.server import serve
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.errors import BicycleError
@@ -55,23 +54,11 @@ def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> N
     context = doors.context()
     if not is_loopback(host, port):
         doors = dataclasses.replace(doors, needs_login=True)
-    missing = _missing(home, doors)
+    missing = missing_of(home, doors)
     if doors.grpc_port is not None:
         require_safe(host, doors.grpc_port, missing=missing)
     with listen(host, port, missing=missing) as listener:
         asyncio.run(_serve(home, listener, host, doors=doors, context=context))
-
-
-def _missing(home: Home, doors: Doors) -> str | None:
-    """Return what an address lacks that others reach, None when it lacks nothing."""
-    if doors.tls_cert is None:
-        return "there is no certificate for TLS"
-    if doors.client_roles:
-        return None
-    with tokens_of(home, SystemClock()) as tokens:
-        now_ms = SystemClock().now_ms()
-        is_any = any(token.is_good(now_ms) for token in tokens.list())
-    return None if is_any else "nobody could come in: there is no token"
 
 
 async def _serve(

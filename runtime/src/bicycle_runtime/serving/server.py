@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["serve"]
+__all__ = ["common_name", "serve"]
 
 _HEADER_BYTES_MAX = 16 << 10
 _CONNECTIONS_MAX = 200
@@ -36,7 +36,7 @@ class _Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
-        self.app_state = {**self.app_state, "client_name": _common_name(certificate)}
+        self.app_state = {**self.app_state, "client_name": common_name(certificate)}
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
@@ -64,7 +64,7 @@ class _Protocol(H11Protocol):
             self.transport.close()
 
 
-def _common_name(certificate: Mapping[str, Any] | None) -> str:
+def common_name(certificate: Mapping[str, Any] | None) -> str:
     """Return whom a checked certificate is for, empty when there is none."""
     words = [word for words in (certificate or {}).get("subject", ()) for word in words]
     return next((str(value) for name, value in words if name == "commonName"), "")

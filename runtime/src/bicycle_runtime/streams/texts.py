@@ -55,11 +55,16 @@ def message_json(message: Message) -> dict[str, Any]:
     except UnicodeDecodeError:
         return shown | {"payload_base64": base64.b64encode(message.payload).decode()}
     try:
-        value = json.loads(text)
-    except ValueError:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
         value = text
     # A text in quotes stays one, since what is read again sends a text without them.
     return shown | {"payload": text if isinstance(value, str) else value}
+
+
+def _refuse_constant(word: str) -> Any:
+    """Refuse NaN and infinities, which Python reads as JSON, and nobody else."""
+    raise ValueError(word)
 
 
 def header_json(header: MessageHeader) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from bicycle_runtime.streams.errors import (
 from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions
+from bicycle_runtime.streams.pausing import Pauses
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.queued_sending import LineSender, Pending
 
@@ -167,10 +168,14 @@ class WebSocketStreamer(Streamer):
             await self._read(peer)
             if self._is_closing:
                 return
-            pause_ms = self.options.pause_ms
+            pauses = Pauses(
+                first_ms=self.options.pause_ms,
+                longest_ms=self.options.pause_max_ms,
+                source=self._random,
+            )
             deadline = loop.time() + self.options.retry_timeout_ms / 1_000
             while True:
-                pause_s = pause_ms / 1_000 * self._random.uniform(0.5, 1.0)
+                pause_s = pauses.next_s()
                 if loop.time() + pause_s > deadline:
                     self._hub.end(
                         ConnectionLostError(address=self.address, reason="it did not come back")
@@ -178,7 +183,6 @@ class WebSocketStreamer(Streamer):
                     self._changed.set()
                     return
                 await asyncio.sleep(pause_s)
-                pause_ms = min(2 * pause_ms, self.options.pause_max_ms)
                 with contextlib.suppress(*_AWAY):
                     peer = await self._connect(limits)
                     break

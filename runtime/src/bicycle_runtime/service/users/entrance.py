@@ -26,13 +26,13 @@ class Entrance:
 
     Args:
         tokens: Who may.
-        sessions: Who has logged in.
+        sessions: Who has logged in to pages; None where there are no pages.
         needs_login: Whether a request that says nothing is anybody's; else it is local.
         clients: The role of each client with a certificate, by the common name in it.
     """
 
     def __init__(
-        self, tokens: Tokens, sessions: Sessions, *, needs_login: bool,
+        self, tokens: Tokens, sessions: Sessions | None, *, needs_login: bool,
         clients: Mapping[str, Role],
     ) -> None:  # fmt: skip
         self._tokens = tokens
@@ -58,15 +58,18 @@ class Entrance:
             if found is None:
                 raise TOKEN_REFUSED()
             return found
-        secret = _cookie(headers.get("cookie", ""), cookie_name(headers.get("host", ""), scheme))
-        found = self._sessions.holder(secret) if secret else None
+        found = None
+        if self._sessions is not None:
+            name = cookie_name(headers.get("host", ""), scheme)
+            secret = _cookie(headers.get("cookie", ""), name)
+            found = self._sessions.holder(secret) if secret else None
         if found is None and client in self._clients:
             return Identity(name=client, role=self._clients[client])
         return found if found is not None else self._else
 
     def is_still(self, identity: Identity) -> bool:
         """Tell whether somebody who was let in would be let in now."""
-        if identity.session:
+        if identity.session and self._sessions is not None:
             return self._sessions.holder(identity.session) is not None
         return not identity.token or self._tokens.is_good(identity.token)
 

@@ -183,10 +183,16 @@ class FileConsumer(Consumer):
         subscription = self.subscription
         edge = BEGINNING if subscription.start == "earliest" else END
         kept = {} if subscription.mode == "real-time" else self._positions.read()
+        ends = self._feed.ends() if edge is END else {}
+        if not kept and edge is END and subscription.mode != "real-time":
+            # It goes on from here even if nothing is ever committed.
+            kept = {(key, 0): 1 for key in subscription.keys if key != WILDCARD}
+            wanted = Wanted(subscription.keys)
+            kept |= {at: last + 1 for at, last in ends.items() if wanted.has(at)}
+            self._positions.write(kept)
         if not kept:
             self._feed.go_to(Wanted(subscription.keys), edge)
             return
-        ends = self._feed.ends() if edge is END else {}
 
         def is_before(stream: Stream, sequence: int, timestamp_ms: int) -> bool:
             first = kept.get(stream)

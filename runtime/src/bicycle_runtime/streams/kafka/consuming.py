@@ -102,12 +102,13 @@ class KafkaConsumer(Consumer):
             first = low if self.subscription.start == "earliest" else high
             offset = kept.get(_stream(partition), first)
             begins.append(TopicPartition(partition.topic, partition.partition, offset))
-        if not self._shares:
-            self._assign(begins)
-            return
-        if new := [each for each in begins if _stream(each) not in kept]:
+        new = [each for each in begins if _stream(each) not in kept]
+        if self._keeps and new:
             self._patiently(lambda: self._client.commit(offsets=new, asynchronous=False))
-        self._client.subscribe(list(self.subscription.keys))
+        if self._shares:
+            self._client.subscribe(list(self.subscription.keys))
+        else:
+            self._assign(begins)
 
     def _partitions(self) -> list[Any]:
         return [

@@ -43,6 +43,25 @@ class GroupRules(CaseRules):
         assert play(case, lambda s: reading(s, "one", commit=True)) == [2, 3]
         assert play(case, lambda s: reading(s, "other", commit=True)) == [0, 1]
 
+    def test_a_resumed_consumer_goes_on_where_it_began(self, case: StreamCase) -> None:
+        """Also when it never committed anything: what came after its first start comes."""
+        key = case.key("a")
+
+        async def beginning(streamer: Streamer) -> bool:
+            if "resumable" not in streamer.capabilities.modes:
+                return False
+            await send(streamer, key, range(3))
+            await streamer.create_consumer(key, mode="resumable", group="fresh")
+            return True
+
+        async def going_on(streamer: Streamer) -> None:
+            await send(streamer, key, range(3, 6))
+            consumer = await streamer.create_consumer(key, mode="resumable", group="fresh")
+            assert await numbers(consumer, 3) == [3, 4, 5]
+
+        if play(case, beginning):
+            play(case, going_on)
+
     def test_the_members_of_a_group_share_the_messages(self, case: StreamCase) -> None:
         """All come, and none twice unless members join meanwhile."""
         key = case.key("a")

@@ -1,0 +1,108 @@
+"""``bicycle stream serve``: streams for WebSocket clients, and webhooks."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.parameters import answers, pairs
+from bicycle_runtime.cli.rendering import answer_json
+from bicycle_runtime.cli.up import door_options, home_option, service_home
+from bicycle_runtime.streams.addresses import StreamUrl
+
+__all__ = ["serve_command"]
+
+_PACKAGE = "bicycle_runtime.serving"
+_LIBRARIES = ("httpx", "prometheus_client", "starlette", "websockets")
+
+
+def _place(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+        raise click.BadParameter(f"{text!r} is not ADDRESS:PORT, such as 127.0.0.1:9800")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+@click.command(
+    "serve",
+    epilog=examples(
+        "bicycle stream serve file://./events.ss/orders,refunds",
+        "bicycle stream serve redis://127.0.0.1:6379/prices --limit slow=skip",
+        "bicycle stream serve --webhooks webhooks.toml",
+    ),
+)
+@click.argument(
+    "urls", nargs=-1, metavar="[URL]...",
+    callback=lambda _context, _argument, texts: [StreamUrl.parse(text) for text in texts],
+)  # fmt: skip
+@click.option(
+    "--listen", "place", default="127.0.0.1:9800", show_default=True, metavar="ADDRESS:PORT",
+    callback=_place,
+    help="Where clients connect; port 0 takes any that is free. An address that others reach needs "
+    "--tls-cert, --tls-key and a token.",
+)  # fmt: skip
+@click.option(
+    "--set", "words", multiple=True, metavar="NAME=VALUE",
+    callback=lambda _context, _option, values: pairs(values, "--set"),
+    help="An option of the backend of each URL. May be given several times.",
+)  # fmt: skip
+@click.option(
+    "--limit", "limits", multiple=True, metavar="NAME=VALUE",
+    callback=lambda _context, _option, values: pairs(values, "--limit"),
+    help="A limit of the server, such as slow=skip or clients_max=100. May be given several times.",
+)  # fmt: skip
+@click.option(
+    "--webhooks", "webhooks_path", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="TOML with tables [[webhook]]: which streams are posted where.",
+)  # fmt: skip
+@click.option(
+    "--origin", "origins", multiple=True, metavar="ORIGIN",
+    help="Origin of pages that may connect, such as https://shop.example. May be given several "
+    "times.",
+)  # fmt: skip
+@door_options
+@home_option
+@answers
+def serve_command(
+    *,
+    urls: list[StreamUrl],
+    place: tuple[str, int],
+    words: dict[str, str],
+    limits: dict[str, str],
+    webhooks_path: Path | None,
+    origins: tuple[str, ...],
+    folder: str | None,
+    as_json: bool,
+    **doors: Any,
+) -> None:
+    """Serve streams to WebSocket clients, and post webhooks, until Ctrl-C or SIGTERM.
+
+    A client subscribes to streams by their keys and gets each message as a frame of JSON. The
+    server prints its URL once clients may connect; figures for Prometheus are at /metrics.
+    """
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    if missing:
+        errors = importlib.import_module(f"{_PACKAGE}.subscribers.errors")
+        raise errors.SUBSCRIBER_EXTRA_MISSING(missing_text=", ".join(missing))
+    # The rooms above this one are started by name, and only when they are asked for.
+    serving = importlib.import_module(f"{_PACKAGE}.subscribing")
+    what = serving.subscribing_of(
+        urls, words, limits=limits, webhooks_path=webhooks_path, origins=origins, doors=doors
+    )
+
+    def tell(url: str) -> None:
+        if as_json:
+            answer_json({"url": url, "pid": os.getpid()})
+        else:
+            click.echo(url)
+        sys.stdout.flush()
+
+    serving.serve_subscribers(service_home(folder), *place, what=what, on_ready=tell)

@@ -1,0 +1,39 @@
+"""Figures of the subscriber server for Prometheus."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+
+__all__ = ["SubscriberFigures"]
+
+
+class SubscriberFigures:
+    """Counted while the server runs, and forgotten with it."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+
+        def counter(name: str, help_text: str, *labels: str) -> Counter:
+            return Counter(f"bicycle_subscriber_{name}", help_text, labels, registry=registry)
+
+        def gauge(name: str, help_text: str) -> Gauge:
+            return Gauge(f"bicycle_subscriber_{name}", help_text, registry=registry)
+
+        self.clients = gauge("clients", "Clients that are connected.")
+        self.subscriptions = gauge("subscriptions", "Subscriptions that clients have.")
+        self.catching_up = gauge("catching_up", "Subscriptions that read what is past.")
+        self.read = counter("messages_read", "Messages that came from backends.", "stream")
+        self.sent = counter("messages_sent", "Messages that went to clients.", "stream")
+        self.skipped = counter("messages_skipped", "Messages that slow clients missed.", "stream")
+        self.lagged = counter("lags", "How often a subscription fell behind.", "stream")
+        self.dropped = counter("clients_dropped", "Clients that were cut off.", "reason")
+        self.refused = counter("requests_refused", "Requests that were refused.", "code")
+        self.broken = counter("reads_failed", "Failures to read a stream.", "address")
+        self.webhooks = counter(
+            "webhook_requests", "Requests to webhooks, by outcome.", "webhook", "outcome"
+        )
+        self.dead_letters = counter("webhook_dead_letters", "Messages given up.", "webhook")
+
+    def text(self) -> bytes:
+        """Return the exposition."""
+        return generate_latest(self._registry)

@@ -1,0 +1,39 @@
+"""Pauses before something is tried again: each twice the last one, and none like another."""
+
+from __future__ import annotations
+
+import random
+
+__all__ = ["Pauses"]
+
+
+class Pauses:
+    """How long to wait before the next try.
+
+    Args:
+        first_ms: The first pause, at most.
+        longest_ms: No pause is longer.
+        source: Chooses each between half and the whole, so that many who lost the same server do
+            not come back at once.
+
+    Example:
+        >>> pauses = Pauses(first_ms=100, longest_ms=300, source=random.Random(1))
+        >>> [round(pauses.next_s(), 2) for _ in range(4)]
+        [0.06, 0.18, 0.26, 0.19]
+    """
+
+    def __init__(self, *, first_ms: int, longest_ms: int, source: random.Random) -> None:
+        self._first_ms = first_ms
+        self._longest_ms = longest_ms
+        self._source = source
+        self._next_ms = first_ms
+
+    def next_s(self) -> float:
+        """Return the seconds of the next pause."""
+        pause_s = self._next_ms / 1_000 * self._source.uniform(0.5, 1.0)
+        self._next_ms = min(2 * self._next_ms, self._longest_ms)
+        return pause_s
+
+    def reset(self) -> None:
+        """Begin with the first pause again."""
+        self._next_ms = self._first_ms
