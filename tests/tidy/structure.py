@@ -6,6 +6,7 @@ them comes from.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from functools import cache, cached_property
@@ -17,12 +18,14 @@ import grimp
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.connectors.builtin import bicycle_sinks
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_sdk import StreamEnvironment, file_sink
+from bicycle_sdk.graph import OperatorKind
 from tests.unit.jobs.job_samples import bundle_of
 
 PACKAGE = "bicycle_runtime"
@@ -83,6 +86,32 @@ def _file(module: str) -> Path:
 
 def _lines(module: str) -> int:
     return len(_file(module).read_text(encoding="utf-8").splitlines())
+
+
+def files_of_kinds() -> dict[str, set[str]]:
+    """Return, for each kind of operator, the files of SDK and runtime that name it."""
+    found: dict[str, set[str]] = {kind.name: set() for kind in OperatorKind}
+    for path, text in _texts():
+        for name in re.findall(r"OperatorKind\.([A-Z_]+)", text):
+            found[name].add(path)
+    return found
+
+
+def files_of_sinks() -> dict[str, set[str]]:
+    """Return, for each sink, the files of SDK and runtime that name its class or its builder."""
+    found = {}
+    for word, place in bicycle_sinks().items():
+        names = re.compile(rf"\b({place.rpartition(':')[2]}|{word}_sink)\b")
+        found[word] = {path for path, text in _texts() if names.search(text)}
+    return found
+
+
+@cache
+def _texts() -> list[tuple[str, str]]:
+    root = SOURCES.parents[1]
+    folders = (SOURCES, root / "plugin_sdk/src")
+    paths = sorted(path for folder in folders for path in folder.rglob("*.py"))
+    return [(str(path.relative_to(root)), path.read_text(encoding="utf-8")) for path in paths]
 
 
 def user_of(line: str) -> str:

@@ -9,11 +9,21 @@ from itertools import pairwise
 
 import pytest
 
-from tests.tidy.structure import DRIVER, Imports, passed_by_a_record
+from tests.tidy.structure import (
+    DRIVER,
+    Imports,
+    files_of_kinds,
+    files_of_sinks,
+    passed_by_a_record,
+)
 
 CHAIN_MAX = 20
 DRIVER_IMPORTS_MAX = 16
 RECORD_MODULES_MAX = 23
+KIND_FILES_MAX = 5
+SINK_FILES_MAX = 6  # Its own, our hooks, two of the SDK, two of pipelines.
+# Ends of every graph, and the steps that work on columns, too.
+KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "FILTER", "KEY_BY", "MAP", "SINK", "SOURCE"})
 # Modules that one other module of their room imports, which has room for them. Each new one is
 # merged into that module, or it is a subject of its own, is loaded late, or is a program.
 STAND_ALONE = frozenset(
@@ -99,3 +109,13 @@ def test_a_module_that_was_merged_is_no_exception_any_more(imports):
 def test_the_longest_chain_is_one_of_imports(imports):
     chain = imports.longest_chain
     assert all(after in imports.of(before) for before, after in pairwise(chain))
+
+
+def test_a_kind_of_operator_is_named_in_few_files():
+    many = {kind for kind, files in files_of_kinds().items() if len(files) > KIND_FILES_MAX}
+    assert many == KNOWN_EVERYWHERE
+
+
+def test_a_sink_is_named_in_few_files():
+    many = {word: files for word, files in files_of_sinks().items() if len(files) > SINK_FILES_MAX}
+    assert many == {}

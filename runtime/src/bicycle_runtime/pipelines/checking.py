@@ -18,8 +18,15 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.pipelines.documents import Document, KeyPath, Position
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.values import duration_ms
+from bicycle_sdk.secrets import Secret
 
-__all__ = ["Checks", "Problem", "label_of", "likely"]
+__all__ = [
+    "Checks",
+    "Problem",
+    "check_secret",
+    "label_of",
+    "likely",
+]
 
 S = TypeVar("S", bound=msgspec.Struct)
 _TIMES = "a time such as 250ms, 10s, 5m, 1h"
@@ -289,3 +296,12 @@ def _expected(info: Any) -> str:
 def _shown(value: Any) -> str:
     text = value if isinstance(value, str) and value else repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+
+
+def check_secret(checks: Checks, text: str, path: KeyPath) -> None:
+    """Take note of a secret that stands in the file itself; the message does not repeat it."""
+    try:
+        Secret.parse(text)
+    except ValueError:
+        label = label_of(path)
+        checks.note(path, f"{label} is a secret; give where it is: env:NAME or file:PATH")

@@ -1,10 +1,11 @@
-"""The sources and sinks of a pipeline as those of the SDK."""
+"""The sources and sinks of a pipeline: how their keys are those of the SDK, and what must hold."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from bicycle_runtime.pipelines.checking import Checks, check_secret, label_of
 from bicycle_runtime.pipelines.connector_keys import (
     CollectionSource,
     ConsoleSink,
@@ -21,6 +22,7 @@ from bicycle_runtime.pipelines.connector_keys import (
     SocketSink,
     SocketSource,
 )
+from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.record_functions import FieldText, PayloadSchema
 from bicycle_runtime.pipelines.values import ColumnWord, Scalar, duration_ms
 from bicycle_sdk import connectors
@@ -42,7 +44,7 @@ from bicycle_sdk.sinks import (
     postgres_sink,
 )
 
-__all__ = ["sink_of", "source_of"]
+__all__ = ["check_sink", "check_source", "sink_of", "source_of"]
 
 _EVENT_TIME = "event_time"
 
@@ -72,6 +74,24 @@ def source_of(spec: Any, *, reads_time: bool) -> SourceDescriptor[Any]:
     raise AssertionError(spec)
 
 
+def check_source(checks: Checks, spec: Any, path: KeyPath) -> None:
+    """Take note of what does not fit together in the keys of a source."""
+    if isinstance(spec, KafkaSource):
+        _check_secrets(checks, spec.properties, (*path, "properties"))
+    fields, name = getattr(spec, "fields", None), getattr(spec, "time_field", None)
+    if fields is not None and name is not None and name not in fields:
+        label = label_of((*path, "time_field"))
+        text = f"{label} is {name}, which is not among the declared fields"
+        checks.note((*path, "time_field"), text)
+
+
+def check_sink(checks: Checks, spec: Any, path: KeyPath) -> None:
+    """Take note of what does not fit together in the keys of a sink."""
+    kind = _SINKS.get(type(spec))
+    if kind is not None and kind.check is not None:
+        kind.check(checks, spec, path)
+
+
 def sink_of(spec: Any, *, is_timed: bool) -> SinkDescriptor[Any]:
     """Return the sink that a struct of keys describes.
 
@@ -79,9 +99,8 @@ def sink_of(spec: Any, *, is_timed: bool) -> SinkDescriptor[Any]:
         spec: The keys.
         is_timed: Whether its records have an event time.
     """
-    if isinstance(spec, ParquetSink):
-        return _parquet_sink(spec, is_timed=is_timed)
-    return _SINKS[type(spec)](spec)
+    kind = _SINKS[type(spec)]
+    return kind.build(spec, is_timed=is_timed) if kind.asks_for_time else kind.build(spec)
 
 
 def _file_source(spec: FileSource, *, reads_time: bool) -> SourceDescriptor[Any]:
@@ -238,13 +257,104 @@ def _socket_sink(spec: SocketSink) -> SinkDescriptor[Any]:
     return connectors.socket_sink(host=spec.host, port=spec.port, clients_max=spec.clients_max)
 
 
-_SINKS: Mapping[type, Callable[[Any], SinkDescriptor[Any]]] = {
-    ConsoleSink: _console_sink,
-    DeltaSink: _lake_sink,
-    FileSink: _file_sink,
-    HttpSink: _http_sink,
-    IcebergSink: _lake_sink,
-    KafkaSink: _kafka_sink,
-    PostgresSink: _postgres_sink,
-    SocketSink: _socket_sink,
+# What must hold between the keys, which no type says.
+
+
+def _check_parquet(checks: Checks, spec: ParquetSink, path: KeyPath) -> None:
+    by, name, date_format = spec.partition_by, spec.partition_field, spec.partition_format
+    if by == "field" and not name:
+        label = label_of((*path, "partition_field"))
+        checks.missing((*path, "partition_field"), f"{label} must be set for folders by field")
+    if by != "date" and by is not None and date_format is not None:
+        label = label_of((*path, "partition_format"))
+        checks.note((*path, "partition_format"), f"{label} is for folders by date, not {by}")
+    if by == "none" and name is not None:
+        label = label_of((*path, "partition_field"))
+        checks.note((*path, "partition_field"), f"{label} is given, and folders are none")
+    if date_format is not None and "%" not in date_format:
+        label = label_of((*path, "partition_format"))
+        text = f"{label} is {date_format}; expected a format of dates such as %Y-%m-%d"
+        checks.note((*path, "partition_format"), text)
+    _check_age(checks, spec, path)
+
+
+def _check_age(checks: Checks, spec: ParquetSink | DeltaSink | IcebergSink, path: KeyPath) -> None:
+    if spec.max_age is not None and duration_ms(spec.max_age) < 1:
+        label = label_of((*path, "max_age"))
+        checks.note((*path, "max_age"), f"{label} is {spec.max_age}; expected 1ms or more")
+
+
+def _check_lake(checks: Checks, spec: DeltaSink | IcebergSink, path: KeyPath) -> None:
+    _check_age(checks, spec, path)
+    _check_columns(checks, spec, "keys", path)
+    _check_columns(checks, spec, "partition_by", path)
+    if not isinstance(spec, IcebergSink):
+        return
+    if spec.catalog_password is not None:
+        check_secret(checks, spec.catalog_password, (*path, "catalog_password"))
+    if not all(spec.table.partition(".")):
+        label = label_of((*path, "table"))
+        checks.note((*path, "table"), f"{label} is {spec.table}; expected namespace.table")
+
+
+def _check_columns(checks: Checks, spec: Any, key: str, path: KeyPath) -> None:
+    for index, name in enumerate(getattr(spec, key)):
+        if name not in spec.columns:
+            label = label_of((*path, key, index))
+            checks.note((*path, key, index), f"{label} is {name}, which is no column")
+
+
+def _check_http(checks: Checks, spec: HttpSink, path: KeyPath) -> None:
+    for name, text in spec.secret_headers.items():
+        check_secret(checks, text, (*path, "secret_headers", name))
+    if spec.body == "object" and spec.batch_records not in (None, 1):
+        label = label_of((*path, "batch_records"))
+        text = f"{label} is {spec.batch_records}; a body that is an object has one record"
+        checks.note((*path, "batch_records"), text)
+
+
+def _check_console(checks: Checks, spec: ConsoleSink, path: KeyPath) -> None:
+    for key in ("columns", "rows"):
+        if spec.format == "lines" and getattr(spec, key) is not None:
+            label = label_of((*path, key))
+            checks.note((*path, key), f"{label} is for the format table", at_key=True)
+
+
+def _check_postgres(checks: Checks, spec: PostgresSink, path: KeyPath) -> None:
+    if spec.password is not None:
+        check_secret(checks, spec.password, (*path, "password"))
+    _check_columns(checks, spec, "keys", path)
+    if spec.delete_field is not None and not spec.keys:
+        label = label_of((*path, "keys"))
+        checks.missing((*path, "keys"), f"{label} must be set: delete_field deletes by key")
+
+
+def _check_secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:
+    for name, value in properties.items():
+        if is_secret_property(name):
+            check_secret(checks, str(value), (*path, name))
+
+
+def _check_kafka(checks: Checks, spec: KafkaSink, path: KeyPath) -> None:
+    _check_secrets(checks, spec.properties, (*path, "properties"))
+
+
+class _SinkKind(NamedTuple):
+    """What makes a sink of its keys, and what must hold between them."""
+
+    build: Callable[..., SinkDescriptor[Any]]
+    check: Callable[[Checks, Any, KeyPath], None] | None = None
+    asks_for_time: bool = False  # Whether ``build`` is told if records have an event time.
+
+
+_SINKS: Mapping[type, _SinkKind] = {
+    ConsoleSink: _SinkKind(_console_sink, _check_console),
+    DeltaSink: _SinkKind(_lake_sink, _check_lake),
+    FileSink: _SinkKind(_file_sink),
+    HttpSink: _SinkKind(_http_sink, _check_http),
+    IcebergSink: _SinkKind(_lake_sink, _check_lake),
+    KafkaSink: _SinkKind(_kafka_sink, _check_kafka),
+    ParquetSink: _SinkKind(_parquet_sink, _check_parquet, asks_for_time=True),
+    PostgresSink: _SinkKind(_postgres_sink, _check_postgres),
+    SocketSink: _SinkKind(_socket_sink),
 }

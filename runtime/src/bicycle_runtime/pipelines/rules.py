@@ -7,17 +7,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
-from bicycle_runtime.pipelines.checking import Checks, label_of, likely
-from bicycle_runtime.pipelines.connector_keys import (
-    ConsoleSink,
-    DeltaSink,
-    HttpSink,
-    IcebergSink,
-    KafkaSink,
-    KafkaSource,
-    ParquetSink,
-    PostgresSink,
-)
+from bicycle_runtime.pipelines.checking import Checks, check_secret, label_of, likely
+from bicycle_runtime.pipelines.connectors import check_sink, check_source
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.http_calls import fields_in_url
 from bicycle_runtime.pipelines.operator_keys import (
@@ -31,8 +22,6 @@ from bicycle_runtime.pipelines.operator_keys import (
     Window,
 )
 from bicycle_runtime.pipelines.values import duration_ms
-from bicycle_sdk.kafka.base import is_secret_property
-from bicycle_sdk.secrets import Secret
 
 __all__ = ["check_node"]
 
@@ -163,7 +152,7 @@ def _http_call(checks: Checks, spec: HttpCall, path: KeyPath) -> None:
     except ValueError as error:
         checks.note((*path, "url"), f"{label_of((*path, 'url'))} is {spec.url}; {error}")
     for name, text in spec.secret_headers.items():
-        _secret(checks, text, (*path, "secret_headers", name))
+        check_secret(checks, text, (*path, "secret_headers", name))
     if duration_ms(spec.timeout) < 1:
         label = label_of((*path, "timeout"))
         checks.note((*path, "timeout"), f"{label} is {spec.timeout}; expected 1ms or more")
@@ -172,116 +161,6 @@ def _http_call(checks: Checks, spec: HttpCall, path: KeyPath) -> None:
             "http_call needs a library that is not installed: pip install 'bicycle-runtime[http]'"
         )
         checks.note(path, text)
-
-
-def _sink(checks: Checks, spec: Any, path: KeyPath) -> None:
-    match spec:
-        case ParquetSink():
-            _parquet(checks, spec, path)
-        case PostgresSink():
-            _postgres(checks, spec, path)
-        case DeltaSink() | IcebergSink():
-            _lake(checks, spec, path)
-        case HttpSink():
-            _http(checks, spec, path)
-        case ConsoleSink():
-            _console(checks, spec, path)
-        case KafkaSink():
-            _secrets(checks, spec.properties, (*path, "properties"))
-
-
-def _source(checks: Checks, spec: Any, path: KeyPath) -> None:
-    if isinstance(spec, KafkaSource):
-        _secrets(checks, spec.properties, (*path, "properties"))
-    fields, name = getattr(spec, "fields", None), getattr(spec, "time_field", None)
-    if fields is not None and name is not None and name not in fields:
-        label = label_of((*path, "time_field"))
-        text = f"{label} is {name}, which is not among the declared fields"
-        checks.note((*path, "time_field"), text)
-
-
-def _parquet(checks: Checks, spec: ParquetSink, path: KeyPath) -> None:
-    by, name, date_format = spec.partition_by, spec.partition_field, spec.partition_format
-    if by == "field" and not name:
-        label = label_of((*path, "partition_field"))
-        checks.missing((*path, "partition_field"), f"{label} must be set for folders by field")
-    if by != "date" and by is not None and date_format is not None:
-        label = label_of((*path, "partition_format"))
-        checks.note((*path, "partition_format"), f"{label} is for folders by date, not {by}")
-    if by == "none" and name is not None:
-        label = label_of((*path, "partition_field"))
-        checks.note((*path, "partition_field"), f"{label} is given, and folders are none")
-    if date_format is not None and "%" not in date_format:
-        label = label_of((*path, "partition_format"))
-        text = f"{label} is {date_format}; expected a format of dates such as %Y-%m-%d"
-        checks.note((*path, "partition_format"), text)
-    _age(checks, spec, path)
-
-
-def _age(checks: Checks, spec: ParquetSink | DeltaSink | IcebergSink, path: KeyPath) -> None:
-    if spec.max_age is not None and duration_ms(spec.max_age) < 1:
-        label = label_of((*path, "max_age"))
-        checks.note((*path, "max_age"), f"{label} is {spec.max_age}; expected 1ms or more")
-
-
-def _lake(checks: Checks, spec: DeltaSink | IcebergSink, path: KeyPath) -> None:
-    _age(checks, spec, path)
-    _known_columns(checks, spec, "keys", path)
-    _known_columns(checks, spec, "partition_by", path)
-    if not isinstance(spec, IcebergSink):
-        return
-    if spec.catalog_password is not None:
-        _secret(checks, spec.catalog_password, (*path, "catalog_password"))
-    if not all(spec.table.partition(".")):
-        label = label_of((*path, "table"))
-        checks.note((*path, "table"), f"{label} is {spec.table}; expected namespace.table")
-
-
-def _known_columns(checks: Checks, spec: Any, key: str, path: KeyPath) -> None:
-    for index, name in enumerate(getattr(spec, key)):
-        if name not in spec.columns:
-            label = label_of((*path, key, index))
-            checks.note((*path, key, index), f"{label} is {name}, which is no column")
-
-
-def _http(checks: Checks, spec: HttpSink, path: KeyPath) -> None:
-    for name, text in spec.secret_headers.items():
-        _secret(checks, text, (*path, "secret_headers", name))
-    if spec.body == "object" and spec.batch_records not in (None, 1):
-        label = label_of((*path, "batch_records"))
-        text = f"{label} is {spec.batch_records}; a body that is an object has one record"
-        checks.note((*path, "batch_records"), text)
-
-
-def _console(checks: Checks, spec: ConsoleSink, path: KeyPath) -> None:
-    for key in ("columns", "rows"):
-        if spec.format == "lines" and getattr(spec, key) is not None:
-            label = label_of((*path, key))
-            checks.note((*path, key), f"{label} is for the format table", at_key=True)
-
-
-def _postgres(checks: Checks, spec: PostgresSink, path: KeyPath) -> None:
-    if spec.password is not None:
-        _secret(checks, spec.password, (*path, "password"))
-    _known_columns(checks, spec, "keys", path)
-    if spec.delete_field is not None and not spec.keys:
-        label = label_of((*path, "keys"))
-        checks.missing((*path, "keys"), f"{label} must be set: delete_field deletes by key")
-
-
-def _secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:
-    for name, value in properties.items():
-        if is_secret_property(name):
-            _secret(checks, str(value), (*path, name))
-
-
-def _secret(checks: Checks, text: str, path: KeyPath) -> None:
-    """A secret that stands in the file itself is not repeated in the message."""
-    try:
-        Secret.parse(text)
-    except ValueError:
-        label = label_of(path)
-        checks.note(path, f"{label} is a secret; give where it is: env:NAME or file:PATH")
 
 
 _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
@@ -293,6 +172,6 @@ _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "reduce": _reduce,
     "join": _join,
     "http_call": _http_call,
-    "sink": _sink,
-    "source": _source,
+    "sink": check_sink,
+    "source": check_source,
 }
