@@ -101,6 +101,7 @@ class ConsumerRules(CaseRules):
                 waiting.cancel()
                 await asyncio.wait([waiting])
                 await send(streamer, key, [2 * n, 2 * n + 1])
+                await asyncio.sleep(0.01 * n)  # It may hold some of them by now.
                 gathering.cancel()
                 await asyncio.wait([gathering])
                 taken = [] if waiting.cancelled() else [int(waiting.result().payload)]
