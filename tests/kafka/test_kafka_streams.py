@@ -105,3 +105,46 @@ def test_nobody_where_kafka_should_be_is_told():
 
     with pytest.raises(StreamConnectError):
         asyncio.run(scenario())
+
+
+def secure_options(broker, **more):
+    settings = broker.client_settings("ada")
+    return {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": settings["sasl.mechanism"],
+        "username": settings["sasl.username"],
+        "password": settings["sasl.password"],
+        "ca_file": settings["ssl.ca.location"],
+        "create": "if-missing",
+        **more,
+    }
+
+
+def test_messages_pass_through_tls_with_a_user_and_a_password(secure_kafka_broker):
+    topic = f"secure-streams-{next(_numbers)}"
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(topic, durability="exactly-once")
+        for n in range(10):
+            producer.send(str(n))
+        await producer.flush()
+        consumer = await streamer.create_consumer(
+            topic, mode="resumable", group="g", start="earliest", is_live=False
+        )
+        return [message.as_str() async for message in consumer]
+
+    found = run(secure_kafka_broker, scenario, **secure_options(secure_kafka_broker))
+
+    assert found == [str(n) for n in range(10)]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"password": "wrong"}, {"security_protocol": "PLAINTEXT"}, {"ca_file": None}]
+)
+def test_who_cannot_log_in_is_told(secure_kafka_broker, wrong):
+    async def scenario(streamer):
+        await (await streamer.create_producer("secure-refused")).send("x")
+
+    options = secure_options(secure_kafka_broker, connect_timeout_ms=5_000, **wrong)
+    with pytest.raises(StreamError):
+        run(secure_kafka_broker, scenario, **options)

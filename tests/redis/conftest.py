@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.certificates import make_certificates
 from tests.redis.redis_server import RedisServer
 
 
@@ -18,3 +19,8 @@ def server(one_server):
     with one_server.client as client:
         client.flushall()
     return one_server
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))

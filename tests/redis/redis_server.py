@@ -14,31 +14,38 @@ from tests.waiting import until
 class RedisServer:
     """A server that can be killed, emptied and started again on the same port.
 
-    With ``appendonly`` it keeps what it acknowledged when it is killed.
+    With ``appendonly`` it keeps what it acknowledged when it is killed. With certificates it speaks
+    TLS alone, and asks clients for theirs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: Path | None = None) -> None:
         assert shutil.which("redis-server"), "Redis is not installed: apt-get install redis-server"
         self._folder = Path(tempfile.mkdtemp(prefix="bicycle-redis-"))
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
+        self._certificates = certificates
         self.start()
 
     @property
     def uri(self) -> str:
-        return f"redis://127.0.0.1:{self.port}"
+        return f"redis{'s' if self._certificates else ''}://127.0.0.1:{self.port}"
 
     @property
     def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port)
+        if (folder := self._certificates) is None:
+            return redis.Redis(port=self.port)
+        return redis.Redis(
+            port=self.port, ssl=True, ssl_ca_certs=str(folder / "service.pem"),
+            ssl_certfile=str(folder / "ada.pem"), ssl_keyfile=str(folder / "ada.key"),
+        )  # fmt: skip
 
     def start(self) -> None:
         """Start it, and wait until it answers; harmless when it runs."""
         if self._process is not None:
             return
-        words = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        words = ["redis-server", "--bind", "127.0.0.1", "--save", "", *self._port_words()]
         words += ["--appendonly", "yes", "--appendfsync", "always", "--dir", str(self._folder)]
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log)
@@ -65,6 +72,14 @@ class RedisServer:
     def remove(self) -> None:
         self.kill()
         shutil.rmtree(self._folder)
+
+    def _port_words(self) -> list[str]:
+        if (folder := self._certificates) is None:
+            return ["--port", str(self.port)]
+        words = ["--port", "0", "--tls-port", str(self.port)]
+        words += ["--tls-cert-file", str(folder / "service.pem")]
+        words += ["--tls-key-file", str(folder / "service.key")]
+        return [*words, "--tls-ca-cert-file", str(folder / "ca.pem")]
 
     def _answers(self) -> bool:
         try:

@@ -241,3 +241,10 @@ STREAMER_IN_USE = StreamConnectError.row(
     cause="Two streamers of one process want the standard input and output.",
     fix="share one streamer, or disconnect the first",
 )
+TLS_UNUSABLE = StreamConnectError.row(
+    "BIC-2654",
+    "TLS cannot be spoken at {address}: {reason}",
+    cause="A certificate or key cannot be read, they do not belong together, or a server has none.",
+    fix="give PEM files that this user may read: ca_file, cert_file, and key_file without a "
+    "passphrase",
+)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from bicycle_runtime.base.options import check, option
 
-__all__ = ["Durability", "Mode", "Start", "StreamerOptions"]
+__all__ = ["Durability", "Mode", "Start", "StreamerOptions", "TlsOptions"]
 
 Mode = Literal["real-time", "resumable", "load-balanced"]
 Start = Literal["latest", "earliest"]
@@ -42,3 +42,17 @@ class StreamerOptions:
 
     def __post_init__(self) -> None:
         check(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TlsOptions(StreamerOptions):
+    """What a streamer that may speak TLS can be told besides."""
+
+    ca_file: str | None = option(
+        None,
+        doc="The file with the certificates that we trust, PEM; those of the system if unset.",
+    )
+    cert_file: str | None = option(
+        None, doc="The file with our own certificate and those behind it, PEM."
+    )
+    key_file: str | None = option(None, doc="The file with its private key, PEM.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -27,6 +28,7 @@ from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.delivering import Hub, HubConsumer
 from bicycle_runtime.streams.errors import (
+    TLS_UNUSABLE,
     ConnectionLostError,
     StreamConnectError,
     StreamEndedError,
@@ -34,7 +36,7 @@ from bicycle_runtime.streams.errors import (
 )
 from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.options import Durability, StreamerOptions
+from bicycle_runtime.streams.options import Durability, StreamerOptions, TlsOptions
 from bicycle_runtime.streams.pausing import Pauses
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.queued_sending import LineSender, Pending
@@ -46,7 +48,7 @@ _AWAY = (ConnectionClosed, InvalidHandshake, TimeoutError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketOptions(StreamerOptions):
+class WebSocketOptions(TlsOptions):
     """What the streamer of a WebSocket can be told."""
 
     listen: bool = option(False, doc="Whether to be the server that others connect to.")
@@ -113,6 +115,10 @@ class WebSocketStreamer(Streamer):
             "close_timeout": self.options.ping_timeout_ms / 1_000,
             "max_size": self.options.frame_bytes_max,
         }
+        try:
+            limits["ssl"] = self._tls()
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            raise TLS_UNUSABLE(address=self.address, reason=str(error)) from None
         if self.options.listen:
             host, _, port = self.uri.node.partition("/")[0].rpartition(":")
             try:
@@ -125,6 +131,25 @@ class WebSocketStreamer(Streamer):
         except (*_AWAY, InvalidURI) as error:
             raise StreamConnectError(address=self.address, reason=str(error)) from None
         self._keeping = asyncio.create_task(self._keep(first, limits))
+
+    def _tls(self) -> ssl.SSLContext | None:
+        """Return what TLS is spoken with, None for ws://."""
+        if self.uri.protocol != "wss":
+            return None
+        options = self.options
+        if not options.listen:
+            context = ssl.create_default_context(cafile=options.ca_file)
+        elif options.cert_file is None:
+            raise ValueError("a server needs cert_file and key_file")
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if options.ca_file is not None:  # Who connects needs a certificate, too.
+                context.load_verify_locations(options.ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        if options.cert_file is not None:
+            context.load_cert_chain(options.cert_file, options.key_file, password="")
+        return context
 
     async def _close(self) -> None:
         self._is_closing = True

@@ -69,10 +69,7 @@ class Connection:
         self._random = system_random()
         host, port = host_and_port(uri)
         timeout_s = options.connect_timeout_ms / 1_000
-        has_tls = uri.protocol == "rediss"
-        tls: dict[str, Any] = {"ssl": True} if has_tls else {}
-        if has_tls and not options.verify_certificate:
-            tls |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+        tls = _tls(options) if uri.protocol == "rediss" else {}
         self.redis: Any = Redis(
             host=host,
             port=port,
@@ -128,3 +125,15 @@ class Connection:
                     raise ConnectionLostError(address=self.address, reason=str(error)) from None
             await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+
+def _tls(options: RedisOptions) -> dict[str, Any]:
+    words: dict[str, Any] = {
+        "ssl": True,
+        "ssl_ca_certs": options.ca_file,
+        "ssl_certfile": options.cert_file,
+        "ssl_keyfile": options.key_file,
+    }
+    if not options.verify_certificate:
+        words |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
+    return words
