@@ -324,3 +324,8 @@ def test_following_shows_each_message_once(tmp_path, numbers):
 
     assert (first, later, rest) == ([b"19\n", b"20\n"], [b"21\n", b"22\n"], b"")
     assert process.returncode == 0
+
+
+def test_a_backend_that_keeps_nothing_has_no_topics():
+    code, error, _ = refused("topics", "list", "stdio:///")
+    assert (code, error) == (4, "BIC-2618")

@@ -1,6 +1,6 @@
 """``bicycle stream``: produce, show and copy streams of any backend, without a job.
 
-``decode``, ``verify`` and ``repair`` stand in ``stream_files``.
+``decode``, ``verify`` and ``repair`` stand in ``stream_files``, ``topics`` in ``stream_topics``.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import Any, TypeVar, get_args
 import click
 
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, pairs
+from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json, show_overview
 from bicycle_runtime.cli.stream_files import decode_command, repair_command, verify_command
 from bicycle_runtime.cli.stream_serve import serve_command
+from bicycle_runtime.cli.stream_topics import topics_command
+from bicycle_runtime.cli.stream_words import address_argument, backend_words, read_address
 from bicycle_runtime.streams.addresses import StreamUrl
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.texts import LineFormat, message_json, message_line
@@ -52,28 +54,11 @@ stream_command.add_command(decode_command)
 stream_command.add_command(verify_command)
 stream_command.add_command(repair_command)
 stream_command.add_command(serve_command)
+stream_command.add_command(topics_command)
 
 
-def _address(_context: click.Context, _parameter: click.Parameter, text: str) -> StreamUrl:
-    """Return an address; errors of the toolkit tell what is wrong with it."""
-    return StreamUrl.parse(text)
-
-
-_url = click.argument("url", callback=_address)
-
-
-def _words(flag: str, name: str, what: str) -> Callable[[F], F]:
-    return click.option(
-        flag,
-        name,
-        multiple=True,
-        metavar="NAME=VALUE",
-        callback=lambda _context, _option, values: pairs(values, flag),
-        help=f"An option of the backend {what}. May be given several times.",
-    )
-
-
-_set = _words("--set", "words", "of URL")
+_url = address_argument()
+_set = backend_words("--set", "words", "of URL")
 _format = click.option(
     "--format", "form", type=click.Choice(get_args(LineFormat)), default="log", show_default=True,
     help="How a message is shown: with its head as text or as JSON, or its payload alone.",
@@ -92,7 +77,7 @@ _offset = click.option(
     ),
 )
 @click.option(
-    "--stream", "url", callback=_address, required=True, metavar="URL", help="Where to send."
+    "--stream", "url", callback=read_address, required=True, metavar="URL", help="Where to send."
 )
 @click.option(
     "--interval", "interval_s", default="1s", show_default=True, metavar="DURATION",
@@ -208,15 +193,15 @@ def tail_command(
     ),
 )
 @click.option(
-    "--input", "source", callback=_address, required=True, metavar="URL", help="What to read."
+    "--input", "source", callback=read_address, required=True, metavar="URL", help="What to read."
 )
 @click.option(
-    "--output", "target", callback=_address, required=True, metavar="URL",
+    "--output", "target", callback=read_address, required=True, metavar="URL",
     help="Where to send: one stream, or none to keep the names of streams.",
 )  # fmt: skip
 @_offset
-@_words("--input-set", "source_words", "of the input")
-@_words("--output-set", "target_words", "of the output")
+@backend_words("--input-set", "source_words", "of the input")
+@backend_words("--output-set", "target_words", "of the output")
 @answers
 def relay_command(*, offset: str, as_json: bool, target: StreamUrl, **asked: Any) -> None:
     """Copy messages from any backend to any other as they come, until Ctrl-C or SIGTERM.
@@ -232,10 +217,10 @@ def relay_command(*, offset: str, as_json: bool, target: StreamUrl, **asked: Any
     "dump",
     epilog=examples("bicycle stream dump file://./events.ss/orders file://./orders.ss/"),
 )
-@click.argument("source", metavar="FROM", callback=_address)
-@click.argument("target", metavar="TO", callback=_address)
-@_words("--input-set", "source_words", "of FROM")
-@_words("--output-set", "target_words", "of TO")
+@click.argument("source", metavar="FROM", callback=read_address)
+@click.argument("target", metavar="TO", callback=read_address)
+@backend_words("--input-set", "source_words", "of FROM")
+@backend_words("--output-set", "target_words", "of TO")
 @answers
 def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
     """Copy all messages that streams hold now, to a file and back, or between any two backends.
@@ -253,7 +238,7 @@ def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--stream", "url", callback=_address, required=True, metavar="URL", help="Where to send."
+    "--stream", "url", callback=read_address, required=True, metavar="URL", help="Where to send."
 )
 @_set
 @answers
@@ -272,7 +257,7 @@ def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: 
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--stream", "url", callback=_address, required=True, metavar="URL", help="What to read."
+    "--stream", "url", callback=read_address, required=True, metavar="URL", help="What to read."
 )
 @_offset
 @_format

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import ClassVar, Self
 
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
+from bicycle_runtime.streams.admin import StreamAdmin
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.errors import StreamKeyEmptyError, StreamUnsupportedError
 from bicycle_runtime.streams.options import Durability, Mode, Start, StreamerOptions
@@ -85,6 +86,14 @@ class Streamer(ABC):
     @abstractmethod
     async def _close(self) -> None:
         """Close what ``_open`` opened; all senders and consumers are closed by then."""
+
+    def admin(self) -> StreamAdmin:
+        """Return what lists and describes the streams of this place, and changes them.
+
+        Raises:
+            StreamUnsupportedError: the backend keeps nothing that could be listed.
+        """
+        raise self._cannot("list streams", "it keeps none")
 
     async def create_producer(
         self, key: str, *, durability: Durability = "at-least-once", shard_count: int = 1

@@ -217,6 +217,31 @@ class UnacknowledgedError(StreamError):
     fix = "call ack(message) for each message that is done, or raise unacknowledged_max"
 
 
+STREAM_UNKNOWN = StreamError.row(
+    "BIC-2664",
+    "there is no stream {key!r} in {address}; there are: {known_text}",
+    cause="A stream was to be described, altered or deleted, and it does not exist.",
+    fix="check the name; `bicycle stream topics list` shows which there are",
+)
+STREAM_EXISTS = StreamError.row(
+    "BIC-2665",
+    "there is a stream {key!r} in {address} already, with {shard_count} shards",
+    cause="A stream was to be created that exists.",
+    fix="use it, alter it, or choose another name",
+)
+FEWER_SHARDS = StreamError.row(
+    "BIC-2666",
+    "stream {key!r} in {address} has {shard_count} shards and cannot have {wanted}",
+    cause="A stream was to get fewer shards, and messages would go with them.",
+    fix="create another stream, and copy the messages with `bicycle stream dump`",
+)
+ADMIN_REFUSED = StreamError.row(
+    "BIC-2667",
+    "{address} does not {action} stream {key!r}: {reason}",
+    cause="The backend does not take the settings, the name or the number of shards, or we may "
+    "not do this there.",
+    fix="see to the reason; nothing was changed",
+)
 LINE_UNREADABLE = StreamError.row(
     "BIC-2650",
     "a line of {address} has a head that cannot be read: {part!r} in {line!r}",

@@ -86,6 +86,11 @@ class Cluster:
                 raise SETTINGS_UNREADABLE(address=self.address, reason=reason) from None
             raise StreamConnectError(address=self.address, reason=reason) from None
 
+    @property
+    def admin_client(self) -> AdminClient:
+        """The client for questions about topics and groups; there once it is open."""
+        return self._admin
+
     def ensure(self, topic: str, partition_count: int = 0) -> int:
         """Return how many partitions a topic has: at least so many, made where that is allowed.
 
@@ -93,7 +98,7 @@ class Cluster:
             StreamConnectError: it has fewer, or does not exist.
         """
         wanted = max(1, partition_count)
-        found = self._partition_count(topic)
+        found = self.partition_count(topic)
         if found >= wanted:
             return found
         if self.options.create == "never":
@@ -104,12 +109,22 @@ class Cluster:
             count = max(wanted, self.options.partitions)
             new = NewTopic(topic, count, replication_factor=self.options.replication)
             self._do(self._admin.create_topics([new]))
+        if not self.wait_for_count(topic, lambda found: found >= wanted):
+            raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
+        return self.partition_count(topic)
+
+    def wait_for_count(self, topic: str, is_wanted: Callable[[int], bool]) -> bool:
+        """Wait until a topic has as many partitions as wanted: brokers hear of it one by one.
+
+        Returns:
+            Whether it has, in time.
+        """
         deadline = time.monotonic() + self._timeout_s
-        while (found := self._partition_count(topic)) < wanted:  # Brokers hear of it one by one.
+        while not is_wanted(self.partition_count(topic)):
             if time.monotonic() > deadline:
-                raise TOPIC_MISSING(address=self.address, key=topic, partitions=wanted)
+                return False
             self._admin.poll(_RETRY_S)
-        return found
+        return True
 
     def patiently(self, call: Callable[[], T]) -> T:
         """Return the answer of a call; one that says *not yet* is made again for a time."""
@@ -132,6 +147,7 @@ class Cluster:
                     reason = error.args[0].str()
                     raise StreamConnectError(address=self.address, reason=reason) from None
 
-    def _partition_count(self, topic: str) -> int:
+    def partition_count(self, topic: str) -> int:
+        """Return how many partitions a topic has; 0 if it does not exist."""
         topics = self._admin.list_topics(timeout=self._timeout_s).topics
         return len(topics[topic].partitions) if topic in topics else 0

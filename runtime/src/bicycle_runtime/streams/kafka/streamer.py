@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.admin import StreamAdmin
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
+from bicycle_runtime.streams.kafka.admin import KafkaAdmin
 from bicycle_runtime.streams.kafka.cluster import Cluster
 from bicycle_runtime.streams.kafka.consuming import KafkaConsumer
 from bicycle_runtime.streams.kafka.options import KafkaOptions
@@ -46,6 +48,9 @@ class KafkaStreamer(Streamer):
 
     async def _close(self) -> None:
         """Nothing stays open: senders and consumers have closed what they held."""
+
+    def admin(self) -> StreamAdmin:
+        return KafkaAdmin(self._cluster)
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         return KafkaSender(self._cluster, durability, shard_count)

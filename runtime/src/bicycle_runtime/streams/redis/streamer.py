@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.admin import StreamAdmin
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
+from bicycle_runtime.streams.redis.admin import RedisAdmin
 from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.consuming import RedisConsumer
 from bicycle_runtime.streams.redis.options import RedisOptions
@@ -42,6 +44,9 @@ class RedisStreamer(Streamer):
 
     async def _close(self) -> None:
         await self._connection.close()
+
+    def admin(self) -> StreamAdmin:
+        return RedisAdmin(self._connection)
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         return RedisSender(self._connection, durability, shard_count)

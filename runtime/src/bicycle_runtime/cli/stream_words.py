@@ -1,0 +1,37 @@
+"""What commands of streams share on their command line: addresses, and options of backends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from bicycle_runtime.cli.parameters import pairs
+from bicycle_runtime.streams.addresses import StreamUrl
+
+__all__ = ["address_argument", "backend_words", "read_address"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def read_address(_context: click.Context, _parameter: click.Parameter, text: str) -> StreamUrl:
+    """Return an address; errors of the toolkit tell what is wrong with it."""
+    return StreamUrl.parse(text)
+
+
+def address_argument() -> Callable[[F], F]:
+    """Add the argument URL; the function gets ``url``."""
+    return click.argument("url", callback=read_address)
+
+
+def backend_words(flag: str, name: str, what: str) -> Callable[[F], F]:
+    """Add a flag for options of a backend; the function gets a dict of texts."""
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=lambda _context, _option, values: pairs(values, flag),
+        help=f"An option of the backend {what}. May be given several times.",
+    )

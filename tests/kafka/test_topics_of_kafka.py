@@ -1,0 +1,139 @@
+"""`bicycle stream topics` on a real Kafka broker."""
+
+import asyncio
+import itertools
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from bicycle_runtime.cli import main
+from bicycle_runtime.streams import connect
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def uri(kafka_broker):
+    return f"kafka://{kafka_broker.bootstrap}"
+
+
+@pytest.fixture
+def key():
+    return f"topics-{next(_numbers)}"
+
+
+def call(*words):
+    return CliRunner().invoke(main, ["stream", "topics", *words], prog_name="bicycle")
+
+
+def told(*words):
+    """Return the JSON of a command that must succeed."""
+    done = call(*words, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["streams"]
+
+
+def refused(*words):
+    done = call(*words, "--json")
+    error = json.loads(done.stdout)
+    return done.exit_code, error["code"], error["facts"]
+
+
+def test_a_topic_is_made_listed_altered_and_deleted(uri, key):
+    [made] = told("create", f"{uri}/{key}", "--shards", "2", "--config", "retention.ms=3600000")
+    assert [shard["shard_id"] for shard in made["shards"]] == [0, 1]
+    assert made["settings"] == {"retention.ms": "3600000"}
+    assert (made["message_count"], made["groups"]) == (0, [])
+    listed = told("list", f"{uri}/")
+    assert key in listed
+    assert not any(name.startswith("__") for name in listed)
+
+    [altered] = told("alter", f"{uri}/{key}", "--shards", "3", "--config", "retention.ms=60000")
+    assert len(altered["shards"]) == 3
+    assert altered["settings"] == {"retention.ms": "60000"}
+
+    assert json.loads(call("delete", f"{uri}/{key}", "--json").stdout) == {"deleted": [key]}
+    assert key not in told("list", f"{uri}/")
+
+
+def test_partitions_groups_and_their_lag_are_described(uri, key):
+    async def scenario():
+        options = {"create": "if-missing", "session_timeout_ms": 6_000}
+        async with connect(uri, options) as streamer:
+            producer = await streamer.create_producer(key, shard_count=2)
+            for number in range(6):
+                await producer.send(str(number), shard_id=0, timestamp_ms=1_000 * (number + 1))
+            consumer = await streamer.create_consumer(
+                key, mode="load-balanced", group=f"{key}-billing", start="earliest"
+            )
+            for _ in range(4):
+                consumer.ack(await consumer.next())
+            await consumer.commit()
+            async with connect(uri) as other:
+                return await other.admin().describe(key)
+
+    found = asyncio.run(scenario())
+    [shown] = told("describe", f"{uri}/{key}")
+
+    first, second = found.shards
+    assert (first.message_count, first.first_sequence, first.last_sequence) == (6, 0, 5)
+    assert first.last_timestamp_ms == 6_000
+    assert (second.message_count, second.last_sequence, second.last_timestamp_ms) == (0, None, None)
+    [group] = found.groups
+    assert (group.name, group.consumer_count) == (f"{key}-billing", 1)
+    assert (dict(group.lag_by_shard), found.lag) == ({0: 2, 1: 0}, 2)
+    assert shown["groups"][0]["consumer_count"] == 0  # It has ended.
+    assert shown["groups"][0]["lag_by_shard"] == {"0": 2, "1": 0}
+
+
+def test_the_latest_time_is_known_behind_the_mark_of_a_transaction(uri, key, kafka_broker):
+    from confluent_kafka import Producer
+
+    told("create", f"{uri}/{key}")
+    producer = Producer({**kafka_broker.client_settings(), "transactional.id": key})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    producer.produce(key, b"x", timestamp=7_000)
+    producer.commit_transaction(60)
+
+    [shard] = told("describe", f"{uri}/{key}")[0]["shards"]
+
+    assert (shard["last_sequence"], shard["last_timestamp_ms"]) == (1, 7_000)
+
+
+def test_what_cannot_be_done_is_told(uri, key):
+    place = f"{uri}/{key}"
+    told("create", place, "--shards", "2")
+
+    assert refused("create", place)[1] == "BIC-2665"
+    assert refused("alter", place, "--shards", "1")[1] == "BIC-2666"
+    assert refused("alter", place, "--config", "colour=red")[1] == "BIC-2667"
+    assert refused("create", f"{place}-new", "--config", "retention.ms=long")[1] == "BIC-2667"
+    assert refused("create", f"{place}-new", "--set", "replication=9")[1] == "BIC-2667"
+    code, error, facts = refused("describe", f"{place}-new")
+    assert (code, error) == (1, "BIC-2664")
+    assert key in facts["known_text"]
+    assert (
+        refused("list", "kafka://127.0.0.1:1/", "--set", "connect_timeout_ms=300")[1] == "BIC-2609"
+    )
+
+
+def test_a_broker_that_goes_away_between_two_questions_is_told(new_kafka_broker, key):
+    broker = new_kafka_broker()
+    uri = f"kafka://{broker.bootstrap}"
+
+    async def scenario():
+        async with connect(uri, {"connect_timeout_ms": 2_000}) as streamer:
+            admin = streamer.admin()
+            await admin.create(key, shard_count=1, settings={})
+            await admin.describe(key)
+            broker.kill()
+            codes = []
+            for ask in (admin.list_streams(), admin.describe(key)):
+                with pytest.raises(Exception) as caught:
+                    await ask
+                codes.append(caught.value.code)
+            return codes
+
+    assert asyncio.run(scenario()) == ["BIC-2682", "BIC-2682"]
