@@ -31,6 +31,7 @@ for info in pkgutil.walk_packages(root.__path__, prefix=root.__name__ + "."):
 """
 # What only an extra makes importable.
 NEEDS_EXTRA = (
+    "bicycle_runtime.cli.stream_page",
     "bicycle_runtime.connectors.http",
     "bicycle_runtime.connectors.lakes",
     "bicycle_runtime.connectors.postgres",

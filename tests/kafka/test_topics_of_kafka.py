@@ -112,7 +112,7 @@ def test_what_cannot_be_done_is_told(uri, key):
     assert refused("create", f"{place}-new", "--config", "retention.ms=long")[1] == "BIC-2667"
     assert refused("create", f"{place}-new", "--set", "replication=9")[1] == "BIC-2667"
     code, error, facts = refused("describe", f"{place}-new")
-    assert (code, error) == (1, "BIC-2664")
+    assert (code, error) == (4, "BIC-2664")
     assert key in facts["known_text"]
     assert (
         refused("list", "kafka://127.0.0.1:1/", "--set", "connect_timeout_ms=300")[1] == "BIC-2609"

@@ -100,7 +100,7 @@ def test_a_stream_that_is_not_there_is_told_with_those_that_are(server, action):
 
     code, error, facts = refused(action, f"{server.uri}/orders", *words)
 
-    assert (code, error, facts["key"]) == (1, "BIC-2664", "orders")
+    assert (code, error, facts["key"]) == (4, "BIC-2664", "orders")
     assert facts["known_text"] == "payments"
 
 

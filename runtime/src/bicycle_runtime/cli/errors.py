@@ -40,3 +40,9 @@ TOKEN_UNREADABLE = BicycleError.row(
     cause="The file with the token of the service cannot be read, or is empty.",
     fix="write what `bicycle token create` prints into the file, or give another one",
 )
+TOP_LIBRARY_MISSING = BicycleError.row(
+    "BIC-2014",
+    "the page needs the library {library!r}, which is not installed",
+    cause="The page of `bicycle stream top` needs a library that is an extra of the runtime.",
+    fix="pip install 'bicycle-runtime[top]', or add --once to see the figures as they are now",
+)

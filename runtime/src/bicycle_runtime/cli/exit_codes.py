@@ -76,6 +76,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1970, 1970, STATE),
     (1971, 1971, USAGE),
     (1975, 1975, USAGE),
+    (2014, 2014, ENVIRONMENT),
     (2000, 2098, USAGE),
     (2201, 2203, ENVIRONMENT),
     (2204, 2204, CONFIG),
@@ -100,6 +101,8 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (2625, 2625, ENVIRONMENT),
     (2660, 2660, USAGE),
     (2662, 2662, CONFIG),
+    (2664, 2667, CONFIG),
+    (2668, 2668, USAGE),
     (2700, 2704, CONFIG),
     (2706, 2706, ENVIRONMENT),
 )

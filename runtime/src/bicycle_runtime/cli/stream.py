@@ -1,6 +1,7 @@
 """``bicycle stream``: produce, show and copy streams of any backend, without a job.
 
-``decode``, ``verify`` and ``repair`` stand in ``stream_files``, ``topics`` in ``stream_topics``.
+``decode``, ``verify`` and ``repair`` stand in ``stream_files``, ``topics`` in ``stream_topics``,
+``top`` in ``stream_top``, ``serve`` in ``stream_serve``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json, show_overview
 from bicycle_runtime.cli.stream_files import decode_command, repair_command, verify_command
 from bicycle_runtime.cli.stream_serve import serve_command
+from bicycle_runtime.cli.stream_top import top_command
 from bicycle_runtime.cli.stream_topics import topics_command
 from bicycle_runtime.cli.stream_words import address_argument, backend_words, read_address
 from bicycle_runtime.streams.addresses import StreamUrl
@@ -55,6 +57,7 @@ stream_command.add_command(verify_command)
 stream_command.add_command(repair_command)
 stream_command.add_command(serve_command)
 stream_command.add_command(topics_command)
+stream_command.add_command(top_command)
 
 
 _url = address_argument()

@@ -82,9 +82,9 @@ class StreamInfo:
 
     @property
     def consumer_count(self) -> int | None:
-        """Consumers of all groups; None when that of one is not known."""
+        """Consumers of all groups; None without groups, or when that of one is not known."""
         counts = [each.consumer_count for each in self.groups if each.consumer_count is not None]
-        return sum(counts) if len(counts) == len(self.groups) else None
+        return sum(counts) if counts and len(counts) == len(self.groups) else None
 
     @property
     def lag(self) -> int | None:

@@ -16,6 +16,7 @@ __all__ = [
     "message_json",
     "message_line",
     "message_text",
+    "payload_text",
 ]
 
 TextFormat = Literal["log", "ndjson"]
@@ -35,7 +36,7 @@ def message_text(message: Message, form: TextFormat, *, header_only: bool = Fals
     if form == "ndjson":
         shown = {"header": header_json(message.header)} if header_only else message_json(message)
         return json.dumps(shown, ensure_ascii=False)
-    payload = "" if header_only else _one_line(message.payload)
+    payload = "" if header_only else payload_text(message.payload)
     return format_line(message.header, payload).rstrip()
 
 
@@ -77,7 +78,8 @@ def header_json(header: MessageHeader) -> dict[str, Any]:
     }
 
 
-def _one_line(payload: bytes) -> str:
+def payload_text(payload: bytes) -> str:
+    """Return a payload as one line; what is none is told as binary."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:

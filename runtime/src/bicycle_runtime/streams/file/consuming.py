@@ -156,8 +156,7 @@ class FileConsumer(Consumer):
         self._group: _Group | None = None
         self._member = Member()
         self._done: dict[Stream, int] = {}
-        places = options.positions or path.with_name(path.name + ".positions")
-        self._positions = Positions(places, subscription.position_name)
+        self._positions = Positions(options.positions_of(path), subscription.position_name)
 
     @classmethod
     async def open(cls, path: Path, subscription: Subscription, options: FileOptions) -> Self:

@@ -48,6 +48,10 @@ class FileOptions(StreamerOptions):
         None, doc="The database of committed positions; FILE.positions beside the file if unset."
     )
 
+    def positions_of(self, path: Path) -> Path:
+        """Return the database of committed positions of a file."""
+        return self.positions or path.with_name(path.name + ".positions")
+
     def __post_init__(self) -> None:
         super(FileOptions, self).__post_init__()  # slots=True makes another class.
         if self.beacon_interval_bytes % 1024:

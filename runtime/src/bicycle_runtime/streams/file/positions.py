@@ -5,11 +5,12 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.file.errors import POSITIONS_UNUSABLE
 
-__all__ = ["Positions"]
+__all__ = ["Positions", "positions_of_groups"]
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS positions (
@@ -19,6 +20,7 @@ CREATE TABLE IF NOT EXISTS positions (
 """
 _PUT = "INSERT OR REPLACE INTO positions VALUES (?, ?, ?, ?)"
 _GET = "SELECT stream, shard, next_sequence FROM positions WHERE consumer_group = ?"
+_ALL = "SELECT consumer_group, stream, shard, next_sequence FROM positions"
 _WAIT_S = 10.0
 
 
@@ -36,28 +38,40 @@ class Positions:
 
     def read(self) -> dict[tuple[StreamKey, int], int]:
         """Return what comes next in each shard that was ever committed."""
-        if not self._path.exists():
-            return {}
-        try:
-            with closing(self._connect()) as database:
-                rows = database.execute(_GET, (self._group,)).fetchall()
-        except sqlite3.Error as error:
-            raise self._unusable(error) from None
+        rows = _rows(self._path, _GET, self._group)
         return {(StreamKey(stream), shard): sequence for stream, shard, sequence in rows}
 
     def write(self, positions: dict[tuple[StreamKey, int], int]) -> None:
         """Keep positions; they are durable when this returns."""
         rows = [(self._group, str(k), shard, n) for (k, shard), n in sorted(positions.items())]
         try:
-            with closing(self._connect()) as database, database:
+            with closing(_connect(self._path)) as database, database:
                 database.executemany(_PUT, rows)
         except sqlite3.Error as error:
-            raise self._unusable(error) from None
+            raise _unusable(self._path, error) from None
 
-    def _connect(self) -> sqlite3.Connection:
-        database = sqlite3.connect(self._path, timeout=_WAIT_S)
-        database.execute(_TABLE)
-        return database
 
-    def _unusable(self, error: sqlite3.Error) -> Exception:
-        return POSITIONS_UNUSABLE(address=str(self._path), path=str(self._path), reason=str(error))
+def positions_of_groups(path: Path) -> list[tuple[str, StreamKey, int, int]]:
+    """Return group, stream, shard and what comes next there, of all groups of a file."""
+    return [(g, StreamKey(stream), shard, n) for g, stream, shard, n in _rows(path, _ALL)]
+
+
+def _rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
+    """Return what a database tells; nothing where there is none yet."""
+    if not path.exists():
+        return []
+    try:
+        with closing(_connect(path)) as database:
+            return database.execute(query, values).fetchall()
+    except sqlite3.Error as error:
+        raise _unusable(path, error) from None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_WAIT_S)
+    database.execute(_TABLE)
+    return database
+
+
+def _unusable(path: Path, error: sqlite3.Error) -> Exception:
+    return POSITIONS_UNUSABLE(address=str(path), path=str(path), reason=str(error))

@@ -9,8 +9,10 @@ from typing import ClassVar
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.admin import StreamAdmin
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
+from bicycle_runtime.streams.file.admin import FileAdmin
 from bicycle_runtime.streams.file.consuming import FileConsumer
 from bicycle_runtime.streams.file.creating import create_file
 from bicycle_runtime.streams.file.errors import FILE_MISSING, LATEST_NOT_LIVE
@@ -63,6 +65,9 @@ class FileStreamer(Streamer):
 
     async def _close(self) -> None:
         """Nothing stays open: senders and consumers have closed what they held."""
+
+    def admin(self) -> StreamAdmin:
+        return FileAdmin(str(self.uri), self.path, self.options.positions_of(self.path))
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         if not self.path.exists():

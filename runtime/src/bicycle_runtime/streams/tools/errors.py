@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.errors import StreamError, StreamUnsupportedError
 
 SAME_STREAMS = StreamError.row(
     "BIC-2660",
@@ -28,4 +28,10 @@ LINE_TOO_LONG = StreamError.row(
     "a line of the named pipe {path} has more than {limit_bytes} bytes; nothing of it was sent",
     cause="What is written to a named pipe has no ends of lines, or far between.",
     fix="end each message with a newline",
+)
+NOTHING_KEPT = StreamUnsupportedError.row(
+    "BIC-2668",
+    "{address} keeps no messages, so that there is nothing to look at once",
+    cause="A look at streams of a backend that only gives what comes was to end at once.",
+    fix="leave --once out, and watch what comes",
 )
