@@ -29,6 +29,7 @@ PAGES = {
     "config": "/jobs/clicks/config",
     "metrics": "/metrics-explorer?job=clicks",
     "workers": "/workers",
+    "streams": "/streams",
     "confirm": "/jobs/clicks/actions/cancel",
     "bulk": "/bulk/stop?job=clicks&job=payments",
     "plugins-empty": "/plugins",
@@ -48,7 +49,7 @@ def test_pages_are_shown_and_accessible(opened, url, look, width):
         page.goto(url + path)
         if name not in STREAMLESS:
             is_live(page)
-        if name == "graph":
+        if name in ("graph", "streams"):
             page.wait_for_selector("#drawing[data-drawn]")
         keep_picture(page, f"{name}-{look}-{width}")
         page.evaluate(source)

@@ -39,7 +39,6 @@ STAND_ALONE = frozenset(
         "cli.stream_files",
         "cli.stream_page",
         "cli.stream_serve",
-        "cli.stream_top",
         "connectors.builtin",
         "connectors.files.zstd",
         "connectors.http.errors",

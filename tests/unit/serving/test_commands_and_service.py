@@ -73,6 +73,7 @@ def commands(tmp_path_factory):
         ["logs", "job", "--follow"], ["logs", "job", "-n", "900"], ["logs", "failed"],
         ["dlq", "list", "job"], ["dlq", "list", "job", "--limit", "2", "--operator", "even"],
         ["savepoint", "list", "job"], ["savepoint", "list"], ["metrics", "job"],
+        ["stream", "graph"],
         ["stop", "job"], ["stop", "job", "--drain"], ["cancel", "job"],
     ],
     ids=" ".join,

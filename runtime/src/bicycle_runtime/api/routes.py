@@ -13,6 +13,7 @@ from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, quota
 from bicycle_runtime.api.routing import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
+from bicycle_runtime.jobs.control.topology import Topology
 from bicycle_runtime.service.operations import kinds
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
@@ -136,6 +137,8 @@ ROUTES: tuple[Route, ...] = (
           errors=(404, 409, 422, 429)),
     Route(method="GET", path="/events", summary="Follow what happens to all jobs.",
           handler=jobs.events, answer=str, media="text/event-stream", errors=(429,)),
+    Route(method="GET", path="/topology", summary="Show which jobs read and write which streams.",
+          handler=service.topology, answer=Topology),
     Route(method="GET", path="/cluster", summary="Show what all jobs come to.",
           handler=service.cluster, answer=shapes.Cluster),
     Route(method="GET", path="/cluster/workers", summary="List the processes of jobs.",

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import click
 import msgspec
 
 import bicycle_runtime
@@ -20,7 +19,14 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.cli.errors import TOKEN_UNREADABLE
 from bicycle_runtime.cli.log_reading import local_pieces, remote_pieces
-from bicycle_runtime.cli.parameters import home
+from bicycle_runtime.cli.parameters import (
+    SERVICE_CA,
+    SERVICE_TOKEN_FILE,
+    SERVICE_URL,
+    chosen_service,
+    home,
+    service_options,
+)
 from bicycle_runtime.cli.remote import Remote, job_path
 from bicycle_runtime.cli.uploading import job_facts
 from bicycle_runtime.engine.loop.rescaling import Rescaled
@@ -34,6 +40,7 @@ from bicycle_runtime.jobs.control.letter_replay import (
     chosen_letters,
 )
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
+from bicycle_runtime.jobs.control.topology import Topology, job_node, topology_of
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus
@@ -45,9 +52,7 @@ from bicycle_runtime.service.watching.workers import worker_rows
 
 __all__ = ["JobAccess", "reached_jobs", "reached_service", "remote_start", "service_options"]
 
-_URL, _TOKEN, _TOKEN_FILE = "BICYCLE_SERVICE", "BICYCLE_TOKEN", "BICYCLE_TOKEN_FILE"
-_CA = "BICYCLE_TLS_CA"
-_PLACE = f"{__name__}.chosen"
+_TOKEN = "BICYCLE_TOKEN"
 _LETTERS_PAGE = 500
 
 
@@ -119,6 +124,9 @@ class JobAccess(Protocol):
 
     def totals(self) -> dict[str, Any]:
         """Return what all jobs come to."""
+
+    def topology(self) -> Topology:
+        """Return which jobs read and write which streams."""
 
 
 class LocalJobs:
@@ -213,6 +221,9 @@ class LocalJobs:
     def totals(self) -> dict[str, Any]:
         about = {"version": bicycle_runtime.__version__, "home": str(self._home.path)}
         return {**about, "started_ms": None, "uptime_ms": None, **self._view().totals()}
+
+    def topology(self) -> Topology:
+        return topology_of([job_node(status) for status in list_jobs(self._home)])
 
     def _view(self) -> FleetView:
         return view_of(list_jobs(self._home), now_ms=self._clock.now_ms())
@@ -312,33 +323,12 @@ class RemoteJobs:
         found: dict[str, Any] = self._remote.get("/cluster")
         return found
 
+    def topology(self) -> Topology:
+        return Topology.from_json(self._remote.get("/topology"))
+
     def _ended(self, job: str, how: str) -> JobStatus:
         self._remote.operation(job_path(job, how))
         return self.status(job)
-
-
-def service_options(command: Any) -> Any:
-    """Add ``--service``, ``--token-file`` and ``--tls-ca``, which ``reached_jobs`` looks at."""
-    file = click.Path(exists=True, dir_okay=False)
-    for flag, name, kind, text in (
-        ("--tls-ca", _CA, file, "File with the certificates that vouch for the service, PEM."),
-        ("--token-file", _TOKEN_FILE, file,
-         "File with the token for the service. BICYCLE_TOKEN is the token itself."),
-        ("--service", _URL, None,
-         "URL of the service to ask. Default: the service of this home, else its files."),
-    ):  # fmt: skip
-        command = click.option(
-            flag, f"{_PLACE}.{name}".replace(".", "_"), type=kind, envvar=name, show_envvar=True,
-            expose_value=False, callback=_keep(name), help=text,
-        )(command)  # fmt: skip
-    return command
-
-
-def _keep(name: str) -> Any:
-    def keep(context: click.Context, _option: click.Parameter, value: str | None) -> None:
-        context.meta[f"{_PLACE}.{name}"] = value or None
-
-    return keep
 
 
 def reached_jobs() -> JobAccess:
@@ -383,7 +373,7 @@ def remote_start(request: JobRequest) -> JobStatus | None:
 
 
 def _named_service() -> Remote | None:
-    url = click.get_current_context().meta.get(f"{_PLACE}.{_URL}")
+    url = chosen_service(SERVICE_URL)
     return None if url is None else _remote(url)
 
 
@@ -398,12 +388,12 @@ def _service_of_home(*, is_needed: bool = False) -> Remote | None:
 
 
 def _remote(url: str) -> Remote:
-    ca = click.get_current_context().meta.get(f"{_PLACE}.{_CA}")
+    ca = chosen_service(SERVICE_CA)
     return Remote(url=url, token=_token(), ca=ca)
 
 
 def _token() -> str | None:
-    path = click.get_current_context().meta.get(f"{_PLACE}.{_TOKEN_FILE}")
+    path = chosen_service(SERVICE_TOKEN_FILE)
     if path is None:
         return chosen_variables([_TOKEN]).get(_TOKEN) or None
     try:

@@ -27,7 +27,11 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.home import Home
 
 __all__ = [
+    "SERVICE_CA",
+    "SERVICE_TOKEN_FILE",
+    "SERVICE_URL",
     "answers",
+    "chosen_service",
     "declared_options",
     "duration_ms",
     "folder_option",
@@ -37,10 +41,14 @@ __all__ = [
     "plugin_env_option",
     "plugin_option",
     "savepoint_places",
+    "service_options",
     "set_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+SERVICE_URL, SERVICE_TOKEN_FILE = "BICYCLE_SERVICE", "BICYCLE_TOKEN_FILE"
+SERVICE_CA = "BICYCLE_TLS_CA"
+_SERVICE = f"{__name__}.service"
 _HOME_VARIABLE = "BICYCLE_HOME"
 _HOME_DEFAULT = "~/.bicycle"
 _PARAMS_FILE = "params_file"
@@ -303,3 +311,34 @@ def _metavar(info: OptionInfo) -> str:
     if info.unit:
         return {"ms": "DURATION", "bytes": "SIZE"}[info.unit]
     return "NUMBER" if "number" in info.type_name else "TEXT"
+
+
+def service_options(command: Any) -> Any:
+    """Add ``--service``, ``--token-file`` and ``--tls-ca``, which ``reached_jobs`` looks at."""
+    file = click.Path(exists=True, dir_okay=False)
+    for flag, name, kind, text in (
+        ("--tls-ca", SERVICE_CA, file,
+         "File with the certificates that vouch for the service, PEM."),
+        ("--token-file", SERVICE_TOKEN_FILE, file,
+         "File with the token for the service. BICYCLE_TOKEN is the token itself."),
+        ("--service", SERVICE_URL, None,
+         "URL of the service to ask. Default: the service of this home, else its files."),
+    ):  # fmt: skip
+        command = click.option(
+            flag, f"{_SERVICE}.{name}".replace(".", "_"), type=kind, envvar=name, show_envvar=True,
+            expose_value=False, callback=_keep(name), help=text,
+        )(command)  # fmt: skip
+    return command
+
+
+def _keep(name: str) -> Any:
+    def keep(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+        context.meta[f"{_SERVICE}.{name}"] = value or None
+
+    return keep
+
+
+def chosen_service(name: str) -> str | None:
+    """Return the value of a flag of ``service_options``, by the name of its variable."""
+    found: str | None = click.get_current_context().meta.get(f"{_SERVICE}.{name}")
+    return found

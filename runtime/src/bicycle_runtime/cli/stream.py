@@ -17,8 +17,8 @@ from typing import Any, TypeVar, get_args
 import click
 
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers
-from bicycle_runtime.cli.rendering import answer_json, show_overview
+from bicycle_runtime.cli.parameters import answers, service_options
+from bicycle_runtime.cli.rendering import answer_json, show_overview, show_text
 from bicycle_runtime.cli.stream_files import decode_command, repair_command, verify_command
 from bicycle_runtime.cli.stream_serve import serve_command
 from bicycle_runtime.cli.stream_top import top_command
@@ -281,6 +281,33 @@ def tap_command(
     """
     _run(tap(path, url, words, start=_start(offset), line=partial(message_line, form=form)))
     _tell_end(path, as_json=as_json)
+
+
+@stream_command.command(
+    "graph", epilog=examples("bicycle stream graph", "bicycle stream graph --format mermaid")
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text",
+    show_default=True,
+    help="Text for reading, Mermaid for drawings, JSON for programs. --json stands for json.",
+)  # fmt: skip
+@service_options
+@answers
+def graph_command(*, form: str, as_json: bool) -> None:
+    """Show which job reads and writes which streams, of all jobs of this home or service.
+
+    It is what jobs declare: jobs meet at a stream by its address, without knowing of each other.
+    """
+    # Slow to import, and needed for this alone.
+    from bicycle_runtime.cli.access import reached_jobs
+
+    found = reached_jobs().topology()
+    if as_json or form == "json":
+        answer_json(found.to_json())
+    elif form == "mermaid":
+        click.echo(found.to_mermaid())
+    else:
+        show_text(found.to_text() or "no jobs")
 
 
 def _seconds(text: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import msgspec
@@ -16,6 +17,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status
+from bicycle_runtime.jobs.control.topology import JobNode, Topology, job_node, topology_of
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.journal import EpochLine, recent_lines
@@ -59,6 +61,7 @@ class Readings:
         self._history = history
         self._clock = clock
         self._names: dict[str, tuple[str, dict[str, str]]] = {}
+        self._nodes: dict[str, tuple[str, JobNode]] = {}
 
     def status(self, job: str) -> JobStatus:
         """Return the status of a job, of the snapshot when it is there.
@@ -134,6 +137,20 @@ class Readings:
             "digest": hashlib.sha256(text).hexdigest()[:16],
             **_plain_graph(view, status),
         }
+
+    def topology(self) -> Topology:
+        """Return which jobs read and write which streams."""
+        statuses = [known.status for known in self._fleet.view.jobs]
+        nodes = {status.id: self._node(status) for status in statuses}
+        self._nodes = {name: node for name, node in nodes.items() if not node[1].problem}
+        return topology_of([node for _, node in nodes.values()])
+
+    def _node(self, status: JobStatus) -> tuple[str, JobNode]:
+        """Return the streams of a job; its storage is asked once for each version of it."""
+        digest, node = self._nodes.get(status.id, ("", None))
+        if node is not None and digest == status.bundle_digest:
+            return digest, replace(node, state=status.state.value)
+        return status.bundle_digest, job_node(status, self._secrets.hide)
 
     def epochs(self, job: str, *, limit: int = 50, after: int | None = None) -> dict[str, Any]:
         """Return the epochs that the storage of a job retains, the newest first.

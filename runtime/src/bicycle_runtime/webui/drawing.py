@@ -1,19 +1,22 @@
 """A job's graph as data for its drawing: chains as boxes, exchanges as lines, numbers of now.
 
 A chain is one box that lists its operators. The digest names the shape: while it is the same, the
-browser changes texts and keeps every box where it is.
+browser changes texts and keeps every box where it is. The drawing of streams and jobs has the same
+form, with one name in each box.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
+from bicycle_runtime.jobs.control.topology import Topology
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.service.watching.paces import OperatorPace, Paces
 from bicycle_runtime.webui.formats import count, rate, share, size
 
-__all__ = ["drawing_of", "operator_rows"]
+__all__ = ["drawing_of", "operator_rows", "topology_drawing"]
 
 _BUSY_SHARES = (0.2, 0.4, 0.6)
 
@@ -60,6 +63,40 @@ def drawing_of(graph: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str
         "nodes": [_box(chain, by_id) for chain in graph["chains"]],
         "edges": [{**line, "label": _label(line)} for line in lines.values()],
     }
+
+
+def topology_drawing(topology: Topology) -> dict[str, Any]:
+    """Return streams and jobs as boxes, with a line for each source and sink."""
+    streams = {each.name: f"stream-{number}" for number, each in enumerate(topology.streams)}
+    lines = [
+        ends
+        for job in topology.jobs
+        for ends in (
+            *((streams[name], f"job-{job.job}") for name in job.streams("source")),
+            *((f"job-{job.job}", streams[name]) for name in job.streams("sink")),
+        )
+    ]
+    nodes = [_named(place, name, "stream", f"#{place}") for name, place in streams.items()]
+    nodes += [
+        _named(f"job-{job.job}", job.job, job.state.lower(), f"/jobs/{job.job}")
+        for job in topology.jobs
+        if job.uses
+    ]
+    shape = repr((nodes, lines)).encode()
+    return {
+        "digest": hashlib.sha256(shape).hexdigest()[:16],
+        "nodes": nodes,
+        "edges": [
+            {"from": begin, "to": end, "way": "", "link": "direct", "label": ""}
+            for begin, end in lines
+        ],
+    }
+
+
+def _named(place: str, name: str, caption: str, href: str) -> dict[str, Any]:
+    """Return a box with one name in it, which leads somewhere."""
+    row = {"id": place, "name": name, "text": "", "busy": 0, "is_failing": False, "href": href}
+    return {"id": place, "caption": caption, "operators": [row]}
 
 
 def _box(chain: Mapping[str, Any], by_id: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ from bicycle_runtime.webui.pages.plugins import (
     withdraw_do,
     withdraw_page,
 )
+from bicycle_runtime.webui.pages.streams import streams_live, streams_page
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["page_routes"]
@@ -65,6 +66,8 @@ def page_routes(service: Service) -> list[BaseRoute]:
         _get("/live/jobs", partial(jobs_live, site)),
         _get("/metrics-explorer", partial(metrics_page, site)),
         _get("/live/metrics", partial(metrics_live, site)),
+        _get("/streams", partial(streams_page, site)),
+        _get("/live/streams", partial(streams_live, site)),
         _get("/workers", partial(workers_page, site)),
         _get("/live/workers", partial(workers_live, site)),
         _get("/bulk/stop", partial(bulk_stop_page, site)),

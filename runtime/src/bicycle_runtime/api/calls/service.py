@@ -12,7 +12,7 @@ from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.workers import worker_rows
 
-__all__ = ["all_metrics", "audit", "cluster", "health", "metrics", "slots", "workers"]
+__all__ = ["all_metrics", "audit", "cluster", "health", "metrics", "slots", "topology", "workers"]
 
 
 async def health(_call: Call) -> Response:
@@ -39,6 +39,12 @@ async def all_metrics(call: Call) -> Response:
         return [sample for job in jobs for sample in job_samples(job, now_ms=now_ms)]
 
     return answer_json({"items": await call.service.slow(samples)})
+
+
+async def topology(call: Call) -> Response:
+    """Answer with the jobs and the streams between them."""
+    found = await call.service.slow(call.service.readings.topology)
+    return answer_json(found.to_json())
 
 
 async def slots(call: Call) -> Response:

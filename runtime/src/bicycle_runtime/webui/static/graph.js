@@ -53,9 +53,9 @@
     const group = element("g", { transform: `translate(${left},${top})` }, svg);
     element("rect", { width: place.width, height: place.height, rx: 6 }, group);
     element("text", { x: PAD, y: 17, class: "quiet" }, group).textContent =
-      `${node.operators.length > 1 ? "chain, " : ""}parallelism ${node.parallelism}`;
+      node.caption || `${node.operators.length > 1 ? "chain, " : ""}parallelism ${node.parallelism}`;
     node.operators.forEach((each, index) => {
-      const link = element("a", { href: `#op-${each.id}`, "data-operator": each.id }, group);
+      const link = element("a", { href: each.href || `#op-${each.id}`, "data-operator": each.id }, group);
       const y = HEAD + index * ROW;
       element("rect", { x: 3, y, width: place.width - 6, height: ROW, rx: 4, class: "mark" }, link);
       element("text", { x: PAD, y: y + 15 }, link).textContent = cut(each.name);
@@ -77,7 +77,7 @@
     const { width, height } = plan.graph();
     const svg = element("svg", {
       width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
-      "aria-label": "Graph of the job; the operators are listed below",
+      "aria-label": box.dataset.label,
     });
     const marker = element("marker", {
       id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto",

@@ -1,0 +1,235 @@
+"""Which job reads and writes which streams: what jobs declare, put together into one drawing.
+
+A stream is named by its address, so that jobs meet at it without knowing of each other. What only
+the job itself has, such as a generator or the console, is named after the job.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.recovery.savepoints import job_facts
+from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
+
+__all__ = [
+    "JobNode",
+    "StreamNode",
+    "StreamUse",
+    "Topology",
+    "job_node",
+    "streams_of",
+    "topology_of",
+]
+
+_PATIENCE_S = 8.0
+_FILES = "file:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamUse:
+    """A source or a sink of a job, and the streams that it reads or writes."""
+
+    operator: str
+    connector: str
+    role: Literal["source", "sink"]
+    streams: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobNode:
+    """A job with its sources and sinks. ``problem`` tells why they are not known."""
+
+    job: str
+    state: str
+    uses: tuple[StreamUse, ...] = ()
+    problem: str = ""
+
+    def streams(self, role: Literal["source", "sink"]) -> list[str]:
+        """Return what the job reads, or writes."""
+        found = [name for use in self.uses if use.role == role for name in use.streams]
+        return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamNode:
+    """A stream, with the jobs that write and read it."""
+
+    name: str
+    written_by: tuple[str, ...]
+    read_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Topology:
+    """Jobs, and the streams between them: first what is only read, last what is only written."""
+
+    jobs: tuple[JobNode, ...]
+    streams: tuple[StreamNode, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> Topology:
+        """Return what ``to_json`` made plain."""
+        return msgspec.convert(plain, cls)
+
+    def to_text(self) -> str:
+        """Return the streams with who writes and reads them, and jobs that are not known."""
+        lines = []
+        for stream in self.streams:
+            lines.append(stream.name)
+            for word, jobs in (("written by", stream.written_by), ("read by", stream.read_by)):
+                if jobs:
+                    lines.append(f"  {word} {', '.join(jobs)}")
+        lines += [f"{job.job}: {job.problem}" for job in self.jobs if job.problem]
+        return "\n".join(lines)
+
+    def to_mermaid(self) -> str:
+        """Return the drawing in Mermaid's language: streams are boxes, jobs are round."""
+        lines = ["flowchart LR"]
+        numbers = {stream.name: number for number, stream in enumerate(self.streams)}
+        lines += [f'  s{number}["{_quoted(name)}"]' for name, number in numbers.items()]
+        for number, job in enumerate(self.jobs):
+            lines.append(f'  j{number}(["{_quoted(job.job)}<br/>{job.state}"])')
+            lines += [f"  s{numbers[name]} --> j{number}" for name in job.streams("source")]
+            lines += [f"  j{number} --> s{numbers[name]}" for name in job.streams("sink")]
+        return "\n".join(lines)
+
+
+def topology_of(nodes: Sequence[JobNode]) -> Topology:
+    """Return jobs with the streams between them; files are read where another one writes them."""
+    targets = {name for node in nodes for name in node.streams("sink")}
+    jobs = tuple(_joined(node, targets) for node in nodes)
+    read: dict[str, list[str]] = {}
+    written: dict[str, list[str]] = {}
+    for job in jobs:
+        for name in job.streams("source"):
+            read.setdefault(name, []).append(job.job)
+        for name in job.streams("sink"):
+            written.setdefault(name, []).append(job.job)
+    names = sorted({*read, *written}, key=lambda name: (name in written, name not in read, name))
+    streams = tuple(
+        StreamNode(
+            name=name,
+            written_by=tuple(written.get(name, ())),
+            read_by=tuple(read.get(name, ())),
+        )
+        for name in names
+    )
+    return Topology(jobs=jobs, streams=streams)
+
+
+def job_node(
+    status: JobStatus, hide: Callable[[str, str], str] = lambda _job, text: text
+) -> JobNode:
+    """Return which streams a job reads and writes, as the graph in its checkpoint says.
+
+    Args:
+        status: Of the job.
+        hide: Takes what is secret out of a text about a job.
+    """
+    node = JobNode(job=status.id, state=status.state.value)
+    try:
+        graph = _stored_graph(status)
+    except BicycleError as error:
+        return replace(node, problem=hide(status.id, error.summary))
+    if graph is None:
+        return replace(node, problem="its checkpoint has no graph yet")
+    uses = []
+    for vertex in graph.vertices:
+        if vertex.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
+            use = _use(status.id, vertex)
+            names = tuple(hide(status.id, name) for name in use.streams)
+            uses.append(replace(use, streams=names))
+    return replace(node, uses=tuple(uses))
+
+
+def _stored_graph(status: JobStatus) -> JobGraph | None:
+    if not status.checkpoint:
+        return None
+    facts = job_facts(open_storage(status.checkpoint, patience_s=_PATIENCE_S))
+    if "graph" not in facts:
+        return None
+    return JobGraph.from_json(msgspec.json.encode(facts["graph"]))
+
+
+def _use(job: str, vertex: Vertex) -> StreamUse:
+    connector = vertex.details["connector"]
+    word = connector["connector_type"]
+    found = streams_of(word, connector.get("properties", {}))
+    return StreamUse(
+        operator=vertex.uid or vertex.id,
+        connector=word,
+        role="source" if vertex.kind is OperatorKind.SOURCE else "sink",
+        streams=tuple(found) or (f"{word} of {job}",),
+    )
+
+
+def streams_of(connector: str, properties: Mapping[str, Any]) -> list[str]:
+    """Return the addresses of what a connector reads or writes; none where it has no place.
+
+    Example:
+        >>> streams_of("kafka", {"brokers": "b:9092,a:9092", "topics": ["orders"]})
+        ['kafka://a:9092,b:9092/orders']
+        >>> streams_of("redis", {"address": "redis://host/a,b"})
+        ['redis://host/a', 'redis://host/b']
+        >>> streams_of("jsonl", {"path": "./in/*.jsonl"}), streams_of("console", {})
+        (['file:in/*.jsonl'], [])
+        >>> streams_of("postgres", {"url": "postgresql://ada@host/shop", "table": "orders"})
+        ['postgresql://host/shop/orders']
+    """
+    if address := properties.get("address"):
+        place, _, keys = address.rpartition("/")
+        return [f"{place}/{key}" for key in keys.split(",") if key]
+    if brokers := properties.get("brokers"):
+        place = ",".join(sorted(brokers.split(",")))
+        topics = properties.get("topics") or [properties.get("topic") or "*"]
+        return [f"kafka://{place}/{topic}" for topic in topics]
+    place = _place_of(connector, properties)
+    return [place] if place else []
+
+
+def _place_of(connector: str, properties: Mapping[str, Any]) -> str | None:
+    """Return the one place of a connector: files, a table, a port."""
+    table, url, port = (properties.get(name) for name in ("table", "url", "port"))
+    if path := properties.get("path"):
+        return str(path) if "://" in path else _FILES + posixpath.normpath(path)
+    if url:
+        parts = urlsplit(url)
+        place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+        return f"{place}/{table}" if table else place
+    if table:
+        return f"{connector}:{table}"
+    return f"{connector}://{properties.get('host', '127.0.0.1')}:{port}" if port else None
+
+
+def _joined(node: JobNode, written: set[str]) -> JobNode:
+    """Let files be read from the directory that another sink writes."""
+    uses = tuple(
+        replace(use, streams=tuple(_folder_of(s, written) for s in use.streams))
+        if use.role == "source"
+        else use
+        for use in node.uses
+    )
+    return replace(node, uses=uses)
+
+
+def _folder_of(stream: str, written: set[str]) -> str:
+    if stream in written:
+        return stream
+    return next((each for each in sorted(written) if stream.startswith(f"{each}/")), stream)
+
+
+def _quoted(text: str) -> str:
+    return text.replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,125 @@
+"""Which job reads and writes which streams, as graphs in checkpoints say."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from bicycle_runtime.cli.root import main
+from bicycle_runtime.jobs.control.job_queries import list_jobs
+from bicycle_runtime.jobs.control.topology import Topology, job_node, streams_of, topology_of
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.status import JobState
+from bicycle_sdk import StreamEnvironment, file_sink
+from tests.unit.jobs.job_samples import put_job
+
+
+@pytest.fixture
+def home(tmp_path):
+    return Home(tmp_path / "home")
+
+
+def put(home, name, build, **fields):
+    """Put a job whose checkpoint has its graph."""
+    env = StreamEnvironment()
+    build(env)
+    folder = home.path / "checkpoints" / name
+    folder.mkdir(parents=True)
+    facts = {"graph": json.loads(env.build_graph(name).to_json())}
+    (folder / "job.json").write_text(json.dumps(facts))
+    put_job(home, name, checkpoint=str(folder), **{"state": JobState.FINISHED, **fields})
+
+
+def intake(env):
+    clicks = env.from_uri("kafka://b:9092,a:9092/clicks").uid("clicks")
+    clicks.map(str).to_uri("redis://host/orders").uid("orders")
+    env.from_uri("file:raw/*.csv", type=None).uid("raw").print()
+
+
+def billing(env):
+    env.from_uri("redis://host/orders,refunds").uid("in").sink_to(file_sink("out")).uid("bills")
+
+
+def audit(env):
+    env.from_uri("redis://host/orders").uid("in").print()
+    env.from_uri("file:./out/*.txt").uid("bills").print()
+
+
+@pytest.fixture
+def jobs(home):
+    put(home, "intake", intake)
+    put(home, "billing", billing)
+    put(home, "audit", audit)
+    return home
+
+
+def topology(home):
+    return topology_of([job_node(status) for status in list_jobs(home)])
+
+
+def users(found, stream):
+    """Return who writes a stream, and who reads it."""
+    [node] = [node for node in found.streams if node.name == stream]
+    return sorted(node.written_by), sorted(node.read_by)
+
+
+def test_jobs_meet_at_the_streams_that_they_declare(jobs):
+    found = topology(jobs)
+
+    assert users(found, "redis://host/orders") == (["intake"], ["audit", "billing"])
+    assert users(found, "redis://host/refunds") == ([], ["billing"])
+    # What is read from a folder is what another job writes there, however the path is written.
+    assert users(found, "file:out") == (["billing"], ["audit"])
+    assert users(found, "kafka://a:9092,b:9092/clicks") == ([], ["intake"])
+    # Consoles of two jobs are not one stream.
+    names = [node.name for node in found.streams]
+    assert {"console of audit", "console of intake"} <= set(names)
+    assert names.index("file:out") < names.index("console of audit")
+
+
+def test_the_graph_is_told_as_text_as_a_drawing_and_as_a_document(jobs):
+    def call(*words):
+        environment = {"BICYCLE_HOME": str(jobs.path)}
+        done = CliRunner().invoke(main, ["stream", "graph", *words], env=environment)
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    text = call()
+    assert "redis://host/orders\n  written by intake\n  read by " in text
+    drawing = call("--format", "mermaid").splitlines()
+    assert drawing[0] == "flowchart LR"
+    [stream] = [line.split("[")[0].strip() for line in drawing if '"redis://host/orders"' in line]
+    [job] = [line.split("(")[0].strip() for line in drawing if '"intake<br/>' in line]
+    assert f"  {job} --> {stream}" in drawing
+    plain = json.loads(call("--json"))
+    assert plain == json.loads(json.dumps(topology(jobs).to_json()))
+    assert Topology.from_json(plain) == topology(jobs)
+
+
+def test_a_job_without_a_graph_is_told_and_hides_no_other(jobs):
+    put_job(jobs, "new", state=JobState.CREATED)
+    put_job(jobs, "far", checkpoint="no-such-scheme://x")
+    found = topology(jobs)
+
+    problems = {job.job: job.problem for job in found.jobs if job.problem}
+    assert problems["new"] == "its checkpoint has no graph yet"
+    assert "no-such-scheme" in problems["far"]
+    assert "new: its checkpoint has no graph yet" in found.to_text()
+    assert users(found, "redis://host/orders")[0] == ["intake"]
+
+
+@pytest.mark.parametrize(
+    ("connector", "properties", "found"),
+    [
+        ("kafka", {"brokers": "a:1", "topic": "x"}, ["kafka://a:1/x"]),
+        ("kafka", {"brokers": "a:1"}, ["kafka://a:1/*"]),
+        ("delta", {"path": "s3://lake/t"}, ["s3://lake/t"]),
+        ("iceberg", {"table": "shop.orders"}, ["iceberg:shop.orders"]),
+        ("http", {"url": "https://ada:pw@host/hook?key=1"}, ["https://host/hook"]),
+        ("socket", {"port": 9999}, ["socket://127.0.0.1:9999"]),
+        ("of-a-stranger", {"address": "pigeon://loft/a,b"}, ["pigeon://loft/a", "pigeon://loft/b"]),
+        ("generator", {"rate_ms": 5}, []),
+    ],
+)
+def test_streams_are_named_by_what_a_connector_says_of_its_place(connector, properties, found):
+    assert streams_of(connector, properties) == found
