@@ -26,6 +26,7 @@ from tests.contract.our_sources import (
     TextCase,
     ZstdCase,
 )
+from tests.contract.received_cases import StdioCase, WebSocketCase
 from tests.contract.stream_file_cases import (
     BoundedStreamFileCase,
     GrowingStreamFileCase,
@@ -77,6 +78,14 @@ class TestCsvFile(SourceSuite):
 
 class TestParquetFiles(SourceSuite):
     case_type = ParquetCase
+
+
+class TestWebSocket(SourceSuite):
+    case_type = WebSocketCase
+
+
+class TestStdio(SourceSuite):
+    case_type = StdioCase
 
 
 class TestSocketSource(SourceSuite):
@@ -164,6 +173,8 @@ class TestExtension(ExtensionSuite):
         TestCsvFile,
         TestParquetFiles,
         TestSocketSource,
+        TestStdio,
+        TestWebSocket,
         TestGrowingStreamFile,
         TestStreamFile,
         TestStreamFileSink,

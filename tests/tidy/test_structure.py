@@ -45,7 +45,6 @@ STAND_ALONE = frozenset(
         "connectors.kafka.consuming",
         "connectors.lakes.errors",
         "connectors.lakes.replacing",
-        "connectors.sockets.journal",
         "extraction.loading",
         "formats.errors",
         "jobs.running.restarting",

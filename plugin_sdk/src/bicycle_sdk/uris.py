@@ -44,8 +44,8 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     """Return the source that a URI names.
 
     Args:
-        uri: ``file:``, ``kafka:``, ``redis:``, ``socket:`` or ``generator:``, as listed in
-            ``docs/reference/connectors.md``.
+        uri: ``file:``, ``kafka:``, ``redis:``, ``ws:``, ``stdio:``, ``socket:`` or
+            ``generator:``, as listed in ``docs/reference/connectors.md``.
         record_type: Type of the records; None for what the source gives by itself.
 
     Raises:
@@ -82,6 +82,28 @@ def _streams(parts: SplitResult, query: Query, record_type: Any) -> SourceDescri
     if parts.scheme in REDIS:
         word = "redis"
         properties |= redis_options(query) | given_options(group=query.text("group"))
+    given = type_given_by(properties.get("value_format", "string"))
+    output_type = record_type if given is None else given
+    return SourceDescriptor(connector_type=word, properties=properties, output_type=output_type)
+
+
+def _received(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
+    """Return the source of streams that nobody keeps: WebSockets, and standard input."""
+    properties: dict[str, Any] = {"address": address_of(parts)}
+    properties |= payload_options(query, record_type)
+    properties |= given_options(
+        journal=query.flag("journal") or None, journal_bytes_max=query.number("journal_bytes_max")
+    )
+    word = "stdio"
+    if parts.scheme != word:
+        word = "websocket"
+        properties |= given_options(
+            subscribe=query.text("subscribe"),
+            sequence_field=query.text("sequence_field"),
+            listen=query.flag("listen") or None,
+            ping_interval_ms=query.number("ping_interval_ms"),
+            ping_timeout_ms=query.number("ping_timeout_ms"),
+        )
     given = type_given_by(properties.get("value_format", "string"))
     output_type = record_type if given is None else given
     return SourceDescriptor(connector_type=word, properties=properties, output_type=output_type)
@@ -161,6 +183,9 @@ _SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]
     "kafka": _kafka,
     "redis": _streams,
     "rediss": _streams,
+    "stdio": _received,
+    "ws": _received,
+    "wss": _received,
     "socket": _socket,
     "generator": _generator,
 }

@@ -4,8 +4,8 @@ import pytest
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError
+from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.kafka.source import KafkaSource
-from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.sockets.source import SocketSource
 from bicycle_runtime.contract import ConnectorSpec, DriverServices, Slice
 

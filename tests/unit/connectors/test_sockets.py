@@ -21,7 +21,7 @@ from bicycle_runtime.connectors.errors import (
     PORT_UNAVAILABLE,
     PublishInterruptedError,
 )
-from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
+from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import (
     PLENTY,

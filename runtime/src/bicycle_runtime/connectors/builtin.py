@@ -32,6 +32,8 @@ def bicycle_sources() -> dict[str, str]:
         "postgres": f"{_ROOM}.postgres.source:PostgresSource",
         "redis": f"{_ROOM}.streams.redis:RedisStreamSource",
         "stream_file": f"{_ROOM}.streams.files:StreamFileSource",
+        "stdio": f"{_ROOM}.streams.received:StdioSource",
+        "websocket": f"{_ROOM}.streams.received:WebSocketSource",
     }
 
 

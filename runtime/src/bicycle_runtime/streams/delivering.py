@@ -47,10 +47,14 @@ class Hub:
     async def offer(self, items: Iterable[Message | StreamError]) -> None:
         """Deliver messages, and errors to all, once there is room for them."""
         for item in items:
-            while any(consumer.is_full for consumer in self._consumers):
-                self._drained.clear()
-                await self._drained.wait()
-            self._deliver(item)
+            await self.wait_for_room()
+            self.deliver(item)
+
+    async def wait_for_room(self) -> None:
+        """Wait until no consumer holds as much as it may."""
+        while any(consumer.is_full for consumer in self._consumers):
+            self._drained.clear()
+            await self._drained.wait()
 
     def end(self, error: StreamError) -> None:
         """Say that nothing more comes, and why."""
@@ -58,7 +62,8 @@ class Hub:
         for consumer in self._consumers:
             consumer.wake()
 
-    def _deliver(self, item: Message | StreamError) -> None:
+    def deliver(self, item: Message | StreamError) -> None:
+        """Give a message to the consumers of its stream, an error to all."""
         groups: dict[str, list[HubConsumer]] = defaultdict(list)
         for consumer in self._consumers:
             if isinstance(item, StreamError) or consumer.wants(item):
@@ -117,6 +122,13 @@ class HubConsumer(Consumer):
             found.append(self._queue.popleft())  # type: ignore[arg-type]  # It was looked at.
         self._hub.drained()
         return found
+
+    def leave(self) -> list[Message]:
+        """Take no more, and return what was delivered and nobody has asked for."""
+        self._hub.leave(self)
+        queue, self._queue = self._queue, deque()
+        ready, self._ready = self._ready, deque()
+        return [*ready, *(item for item in queue if isinstance(item, Message))]
 
     async def _close(self) -> None:
         self._hub.leave(self)

@@ -85,7 +85,10 @@ class StdioStreamer(Streamer):
         """Give lines to consumers, to the end of the input."""
         decoder = LineDecoder(str(self.uri))
         async for lines in batches_of_lines(stream):
-            await self._hub.offer(decoder.decode(line) for raw in lines if (line := raw.strip()))
+            while lines:  # A line is taken when there is room for it, so that none is lost.
+                await self._hub.wait_for_room()
+                if line := lines.popleft().strip():
+                    self._hub.deliver(decoder.decode(line))
         self._hub.end(StreamEndedError(address=str(self.uri)))
 
 

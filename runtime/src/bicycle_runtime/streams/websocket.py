@@ -63,6 +63,9 @@ class WebSocketOptions(TlsOptions):
     sequence_field: str | None = option(
         None, doc="The field of JSON frames with their sequence, for {sequence} and gaps."
     )
+    last_sequence: int = option(
+        -1, low=-1, doc="The last sequence that was received before, for the first {sequence}."
+    )
     ping_interval_ms: int = option(
         20_000, low=10, high=3_600_000, doc="How often the other side is asked whether it lives."
     )
@@ -104,7 +107,7 @@ class WebSocketStreamer(Streamer):
         self._is_closing = False
         self.peers: set[Connection] = set()
         self._last: dict[Place, int] = {}
-        self._last_sequence = -1
+        self._last_sequence = options.last_sequence
         self.gap_count = 0
         self.connection_count = 0
 
@@ -235,20 +238,27 @@ class WebSocketStreamer(Streamer):
     def _message(self, frame: str | bytes) -> Message | StreamError:
         """Return the message of a frame, and count those that are missing before it."""
         if isinstance(frame, bytes):
-            return Message(BROADCAST, 0, 0, self._clock.now_ms(), frame)
+            return Message(BROADCAST, 0, self._unmoved, self._clock.now_ms(), frame)
         message = self._decoder.decode(frame.encode())
         if isinstance(message, StreamError):
             return message
         if self.options.sequence_field is not None:
-            with contextlib.suppress(ValueError, TypeError, KeyError):
+            place, time_ms = (message.stream_key, message.shard_id), message.timestamp_ms
+            try:
                 sequence = int(json.loads(message.payload)[self.options.sequence_field])
-                place = (message.stream_key, message.shard_id)
-                message = Message(*place, sequence, message.timestamp_ms, message.payload)
+            except (ValueError, TypeError, KeyError):
+                return Message(*place, self._unmoved, time_ms, message.payload)
+            message = Message(*place, sequence, time_ms, message.payload)
         stream = (message.stream_key, message.shard_id)
         last = self._last.get(stream, message.sequence - 1)
         self.gap_count += max(0, message.sequence - last - 1)
         self._last[stream] = self._last_sequence = message.sequence
         return message
+
+    @property
+    def _unmoved(self) -> int:
+        """The sequence of a frame that says nothing of its own, so that it moves nothing."""
+        return max(0, self._last_sequence)
 
     async def send_frames(self, frames: Iterable[str | bytes]) -> bool:
         """Send frames to all peers; return whether all of them have answered behind them."""

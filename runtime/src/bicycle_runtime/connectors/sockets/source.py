@@ -15,29 +15,22 @@ from __future__ import annotations
 import logging
 import selectors
 import socket
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.journal import Journal, JournalSegments
+from bicycle_runtime.connectors.journal_source import JournalSource
 from bicycle_runtime.connectors.lines import LineBlock, text_decoder
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.sockets.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.sockets.listening import SocketServer, open_listener
 from bicycle_runtime.connectors.sockets.options import SocketSourceOptions
 from bicycle_runtime.contract import (
-    Budget,
     ConnectorSpec,
-    DriverServices,
-    FollowsPublication,
     Guarantee,
-    Lag,
-    RereadsEarlierSlices,
     Slice,
-    Source,
     SourceBatch,
-    SourceStatus,
 )
 
 __all__ = ["Receiver", "SocketReader", "SocketSource"]
@@ -45,9 +38,6 @@ __all__ = ["Receiver", "SocketReader", "SocketSource"]
 _logger = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 20
 WAIT_S = 0.05
-
-SHARD = "journal"
-NEXT_POLL_MS = 20
 
 
 class Receiver(SocketServer):
@@ -73,6 +63,8 @@ class Receiver(SocketServer):
         self._options = options
         self._half_lines: dict[socket.socket, bytes] = {}
         self._is_reading = True
+        self.has_ended = False
+        self.is_reachable = True
 
     def stop(self) -> None:
         """Close everything, the journal too; returns when the thread has ended."""
@@ -184,113 +176,47 @@ class SocketReader:
         """Nothing is held open between slices."""
 
 
-class SocketSource(RereadsEarlierSlices, FollowsPublication, Source):
+class SocketSource(JournalSource):
     """Listens on ``host:port``; shard ``journal``, offsets are bytes of the journal; never ends."""
 
     guarantee = Guarantee.EXACTLY_ONCE
-    default_parallelism_max = 1
     options_class = SocketSourceOptions
     gives_times = False
 
     def __init__(self, spec: ConnectorSpec) -> None:
-        super().__init__(spec)
-        self._options = read_options(SocketSourceOptions, spec)
-        self._receiver: Receiver | None = None
-        self._next = 0
-        self._published: deque[int] = deque(maxlen=self._options.journal_epochs_min)
+        self._options = options = read_options(SocketSourceOptions, spec)
+        super().__init__(
+            spec, segment_bytes=options.segment_bytes, epochs_min=options.journal_epochs_min
+        )
+        self._server: Receiver | None = None
 
     @property
     def port(self) -> int:
         """The port that is listened on, also when port 0 was asked for."""
-        return self._receiver.port if self._receiver is not None else self._options.port
+        return self._server.port if self._server is not None else self._options.port
 
     @property
     def refused_count(self) -> int:
         """How many clients were refused: too many were connected, or no descriptor was left."""
-        return self._receiver.refused_count if self._receiver is not None else 0
+        return self._server.refused_count if self._server is not None else 0
 
-    def start(
-        self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
-    ) -> None:
-        """Open the journal, then the port.
+    def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:
+        """Open the port.
 
         Raises:
             PORT_UNAVAILABLE: the port is in use.
-            JOURNAL_DAMAGED: lines that were received and not read are gone.
         """
-        self._next = offsets.get(SHARD, 0)
-        self._segments = JournalSegments(services.storage, f"{services.prefix}/journal")
-        self._journal = Journal(self._segments, self._options.segment_bytes, self._next)
         listener = open_listener(self.spec.vertex_id, self._options.host, self._options.port)
-        self._receiver = Receiver(self.spec.vertex_id, listener, self._journal, self._options)
-        self._receiver.read_position = self._next
-        self._receiver.start()
+        self._server = Receiver(self.spec.vertex_id, listener, journal, self._options)
+        self._server.read_position = position
+        self._server.start()
+        return self._server
 
-    def poll(self) -> SourceStatus:
-        """See what is journalled and unread; an error of the receiving thread is raised here."""
-        if self._receiver is not None:
-            self._receiver.check()
-        self._available = self._journal.end
-        left = self._available - self._next
-        return SourceStatus(
-            has_input=left > 0,
-            is_finished=False,
-            lag=Lag(byte_count=left),
-            next_poll_ms=NEXT_POLL_MS,
-        )
-
-    def plan(self, budget: Budget) -> list[Slice]:
-        """Take whole lines within the budget, at least one, as one slice."""
-        end = self._cut(budget)
-        if end == self._next:
-            return []
-        details = {"segments": self._journal.covering(self._next, end)}
-        return [Slice(shard=SHARD, start=self._next, end=end, details=details)]
-
-    def sealed(self, ends: Mapping[str, int]) -> None:
-        """Move on; clients that were held back may send again."""
-        self._next = ends.get(SHARD, self._next)
-        if self._receiver is not None:
-            self._receiver.read_position = self._next
-
-    def reader(self) -> SocketReader:
-        """Return a reader of the journal."""
-        return SocketReader(self._segments)
-
-    def rereader(self, services: DriverServices) -> SocketReader:
-        """Return a reader of what is left of the journal; the port stays closed."""
-        return SocketReader(JournalSegments(services.storage, f"{services.prefix}/journal"))
+    def reader_of(self, segments: JournalSegments) -> SocketReader:
+        """Return a reader of lines."""
+        return SocketReader(segments)
 
     def stop(self) -> None:
         """Close the port, the clients and the journal."""
-        if self._receiver is not None:
-            self._receiver.stop()
-            self._receiver = None
-
-    def published(self, offsets: Mapping[str, int]) -> None:
-        """Delete segments published some epochs ago: a job may fall back to an older epoch."""
-        if len(self._published) == self._published.maxlen:
-            self._journal.drop_before(self._published[0])
-        self._published.append(offsets.get(SHARD, 0))
-
-    def describe(self, shard: str, offset: int) -> str:
-        """Name the place in the journal."""
-        return f"line at byte {offset} of the journal of {self.spec.vertex_id}"
-
-    def _cut(self, budget: Budget) -> int:
-        """Return the end of the last line that fits the budget; one line fits always."""
-        start, end = self._next, self._available
-        if end - start <= min(budget.byte_count, budget.record_count):
-            return end
-        position, cut, count = start, start, 0
-        for data in self._segments.blocks(self._journal.covering(start, end), start, end):
-            found = 0
-            while (newline := data.find(b"\n", found)) >= 0:
-                found = newline + 1
-                if cut > start and position + found - start > budget.byte_count:
-                    return cut
-                cut, count = position + found, count + 1
-                if count >= budget.record_count:
-                    return cut
-            position += len(data)
-        return cut
+        super().stop()
+        self._server = None

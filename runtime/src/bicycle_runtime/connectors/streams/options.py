@@ -8,10 +8,12 @@ from typing import Literal
 from bicycle_runtime.base.options import option
 
 __all__ = [
+    "ReceivedOptions",
     "RedisSinkOptions",
     "RedisSourceOptions",
     "StreamSinkOptions",
     "StreamSourceOptions",
+    "WebSocketSourceOptions",
 ]
 
 
@@ -75,3 +77,49 @@ class RedisSinkOptions(StreamSinkOptions):
     max_length: int | None = option(
         None, low=1, doc="About how many messages a stream of Redis keeps; all of them if unset."
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceivedOptions:
+    """Which streams are received, and whether what comes is durable before it is read."""
+
+    address: str = option(doc="ws://host:port/PATH/KEY,KEY or stdio:///KEY,KEY.")
+    value_format: str = option("string", doc="The format of payloads.")
+    value_format_options: object = option(None, doc="Options of the format.")
+    journal: bool = option(
+        default=False,
+        doc="Whether a message is on the disk before it is read, so that it counts exactly once.",
+    )
+    journal_bytes_max: int = option(
+        1 << 30, low=1 << 10, high=1 << 40,
+        doc="Received bytes that may wait unread; nothing is taken while there are more.",
+    )  # fmt: skip
+    segment_bytes: int = option(
+        8 << 20, low=1 << 10, high=1 << 30, doc="Size at which a new journal file begins."
+    )
+    journal_epochs_min: int = option(
+        10, low=1, high=1_000,
+        doc="Journal of so many published epochs is kept, for a fall back to an older one.",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketSourceOptions(ReceivedOptions):
+    """Which streams are received over WebSockets, and how the other side is asked for them."""
+
+    listen: bool = option(default=False, doc="Whether to be the server that others connect to.")
+    subscribe: str | None = option(
+        None,
+        doc="A text that is sent after each connection; {sequence} in it stands for the last "
+        "sequence that was received, also before a restart; -1 at first.",
+    )
+    sequence_field: str | None = option(
+        None, doc="The field of JSON frames with their sequence, for {sequence} and gaps."
+    )
+    ping_interval_ms: int = option(
+        20_000, low=10, high=3_600_000, doc="How often the other side is asked whether it lives."
+    )
+    ping_timeout_ms: int = option(
+        20_000, low=10, high=3_600_000, doc="After how long without an answer it is dead."
+    )
+    frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="The largest frame.")

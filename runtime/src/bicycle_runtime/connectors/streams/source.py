@@ -35,7 +35,7 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.formats.contract import Codec
 from bicycle_runtime.streams.messages import Message
 
-__all__ = ["StreamReader", "StreamSource"]
+__all__ = ["StreamReader", "StreamSource", "decoded_batch"]
 
 _LOG = logging.getLogger(__name__)
 _POLL_MS = 50
@@ -202,7 +202,9 @@ class StreamReader:
             for items in self._input.read(part.shard, part.start, part.end):
                 count += len(items)
                 messages = [item for item in items if isinstance(item, Message)]
-                batch = self._decoded(messages, position)
+                offsets = [message.sequence for message in messages]
+                behind = offsets[-1] + 1 if offsets else position
+                batch = decoded_batch(self._codec, messages, offsets, behind)
                 for item in items:
                     if not isinstance(item, Message):
                         raise item
@@ -216,35 +218,6 @@ class StreamReader:
         if count < part.details["count"]:
             self._settle_loss(part, count)
         yield SourceBatch(values=[], offsets=(), next_offset=part.end)
-
-    def _decoded(self, messages: list[Message], position: int) -> SourceBatch:
-        values, offsets, times, raws, failures = [], [], [], [], []
-        decode = self._codec.decode
-        for message in messages:
-            try:
-                value = decode(message.payload)
-            except Exception as error:  # noqa: BLE001 - a codec may raise anything.
-                failures.append(
-                    BadRecord(
-                        offset=message.sequence,
-                        raw=message.payload,
-                        reason=str(error),
-                        timestamp_ms=message.timestamp_ms,
-                    )
-                )
-                continue
-            values.append(value)
-            offsets.append(message.sequence)
-            times.append(message.timestamp_ms)
-            raws.append((None, message.payload))
-        return SourceBatch(
-            values=values,
-            offsets=offsets,
-            next_offset=messages[-1].sequence + 1 if messages else position,
-            failures=failures,
-            timestamps=times,
-            raws=raws,
-        )
 
     def _settle_loss(self, part: Slice, found: int) -> None:
         error = STREAMS_LOST(
@@ -262,3 +235,43 @@ class StreamReader:
     def close(self) -> None:
         """Close what was opened."""
         self._input.close()
+
+
+def decoded_batch(
+    codec: Codec, messages: Sequence[Message], offsets: Sequence[int], next_offset: int
+) -> SourceBatch:
+    """Return the records of messages; those that are none are failures between them.
+
+    Args:
+        codec: Of the payloads.
+        messages: In their order.
+        offsets: Where each of them stands.
+        next_offset: Where reading goes on.
+    """
+    values, places, times, raws, failures = [], [], [], [], []
+    decode = codec.decode
+    for message, offset in zip(messages, offsets, strict=True):
+        try:
+            value = decode(message.payload)
+        except Exception as error:  # noqa: BLE001 - a codec may raise anything.
+            failures.append(
+                BadRecord(
+                    offset=offset,
+                    raw=message.payload,
+                    reason=str(error),
+                    timestamp_ms=message.timestamp_ms,
+                )
+            )
+            continue
+        values.append(value)
+        places.append(offset)
+        times.append(message.timestamp_ms)
+        raws.append((None, message.payload))
+    return SourceBatch(
+        values=values,
+        offsets=places,
+        next_offset=next_offset,
+        failures=failures,
+        timestamps=times,
+        raws=raws,
+    )

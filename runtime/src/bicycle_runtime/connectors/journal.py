@@ -1,9 +1,9 @@
-"""The journal of a socket source: every received line is on disk before anybody may read it.
+"""The journal of a source: every received line is on disk before anybody may read it.
 
-It is one endless sequence of bytes, cut into segment files that are named by the position of their
-first byte. On a local disk a segment grows by flushed appends; other storage gets one object per
-append. A half line at the end (the machine died while it was written) was never available and is
-cut off.
+It is for input that is gone once it is read, and one endless sequence of bytes, cut into segment
+files that are named by the position of their first byte. On a local disk a segment grows by flushed
+appends; other storage gets one object per append. A half line at the end (the machine died while it
+was written) was never available and is cut off.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bicycle_runtime.connectors.errors import JOURNAL_DAMAGED
 __all__ = ["Journal", "JournalSegments"]
 
 BLOCK_BYTES = 1 << 17
+_TAIL_BYTES = 1 << 12
 _SUFFIX = ".lines"
 
 
@@ -83,20 +84,25 @@ class Journal:
         segments: Where it lies.
         segment_bytes: Size at which a new segment begins.
         position: Where reading goes on; the journal's end when there are no segments.
+        is_synced: Whether lines survive a crash of the machine, not only of the process.
 
     Raises:
         JOURNAL_DAMAGED: bytes behind ``position`` are missing.
     """
 
-    def __init__(self, segments: JournalSegments, segment_bytes: int, position: int) -> None:
+    def __init__(
+        self, segments: JournalSegments, segment_bytes: int, position: int, *,
+        is_synced: bool = True,
+    ) -> None:  # fmt: skip
         self._segments = segments
+        self._is_synced = is_synced
         self._segment_bytes = segment_bytes
         self._stream: BinaryIO | None = None
         self._starts = segments.starts()
         self.end = self._find_end(position)
 
     def append(self, data: bytes) -> None:
-        """Write whole lines; on return they survive a crash, and ``end`` lies behind them.
+        """Write whole lines; on return they survive what they should, and ``end`` is behind them.
 
         Raises:
             StorageError: they cannot be written, as when the disk is full.
@@ -121,17 +127,31 @@ class Journal:
         if self._stream is None:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._stream = path.open("ab")
-            sync_folder(path.parent)
+            if self._is_synced:
+                sync_folder(path.parent)
             self._starts.append(self.end)
         self._stream.write(data)
         self._stream.flush()
-        os.fsync(self._stream.fileno())
+        if self._is_synced:
+            os.fsync(self._stream.fileno())
 
     def covering(self, start: int, end: int) -> list[int]:
         """Return the starts of the segments that hold ``[start, end)``."""
         starts = list(self._starts)
         first = max(bisect_right(starts, start) - 1, 0)
         return [each for each in starts[first:] if each < end]
+
+    def last_line(self, start: int, end: int) -> bytes:
+        """Return the last line of ``[start, end)``, without its end; empty when there is none."""
+        size = _TAIL_BYTES
+        while end > start:
+            begin = max(start, end - size)
+            data = b"".join(self._segments.blocks(self.covering(begin, end), begin, end))
+            cut = data.rfind(b"\n", 0, -1)
+            if cut >= 0 or begin == start:
+                return data[cut + 1 :].removesuffix(b"\n")
+            size *= 16
+        return b""
 
     def drop_before(self, position: int) -> None:
         """Delete the segments that end at or before ``position``, except the last."""

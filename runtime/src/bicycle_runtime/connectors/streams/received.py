@@ -1,0 +1,312 @@
+"""Streams that nobody keeps as sources of jobs: what comes is journalled, and epochs read that.
+
+A thread connects as programs do, and again when the connection is lost. With ``journal=true`` a
+message is on the disk before an epoch may read it, so that each one that was received counts
+exactly once through any crash. Without, nobody waits for the disk, and what a machine loses when it
+dies is lost. A WebSocket asks for what it missed: it says which sequence it received last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.journal import Journal, JournalSegments
+from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
+from bicycle_runtime.connectors.settings import codec_for, read_options
+from bicycle_runtime.connectors.streams.addressing import url_of
+from bicycle_runtime.connectors.streams.options import ReceivedOptions, WebSocketSourceOptions
+from bicycle_runtime.connectors.streams.source import decoded_batch
+from bicycle_runtime.contract import (
+    ConnectorSpec,
+    Guarantee,
+    Slice,
+    SnapshotsState,
+    SourceBatch,
+)
+from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
+from bicycle_runtime.streams.connecting import backend_of, connect
+from bicycle_runtime.streams.consuming import Consumer
+from bicycle_runtime.streams.delivering import HubConsumer
+from bicycle_runtime.streams.errors import (
+    STREAMER_IN_USE,
+    ConnectionLostError,
+    StreamConnectError,
+    StreamEndedError,
+    StreamError,
+)
+from bicycle_runtime.streams.messages import Message
+
+__all__ = ["StdioSource", "WebSocketSource"]
+
+_LOG = logging.getLogger(__name__)
+_WEBSOCKET_WORDS = (
+    "frame_bytes_max", "listen", "ping_interval_ms", "ping_timeout_ms", "sequence_field",
+    "subscribe",
+)  # fmt: skip
+_BATCH = 1_000
+_LOOK_S = 0.05
+_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_PLAIN = {b"n": b"\n", b"\\": b"\\"}
+
+
+def journal_line(message: Message) -> bytes:
+    """Return a message as a line of the journal; ends of lines in it are escaped."""
+    payload = message.payload.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
+    head = (message.timestamp_ms, message.sequence, message.shard_id, message.stream_key.encode())
+    return b"%d %d %d %s %s\n" % (*head, payload)
+
+
+def message_of(line: bytes) -> Message:
+    """Return the message of a line, without its end."""
+    time_ms, sequence, shard_id, key, payload = line.split(b" ", 4)
+    if b"\\" in payload:
+        payload = _ESCAPED.sub(lambda found: _PLAIN[found[1]], payload)
+    return Message(StreamKey(key.decode()), int(shard_id), int(sequence), int(time_ms), payload)
+
+
+class Receiver:
+    """Receives messages on a thread until it is stopped, or the streams end.
+
+    Args:
+        vertex_id: For the log.
+        url: The streams.
+        words: Gives the options of the backend; it is told the sequence that came last.
+        journal: Where messages go; closed by ``stop``.
+        unread_bytes_max: While so much waits unread, nothing is taken.
+    """
+
+    def __init__(
+        self,
+        vertex_id: str,
+        url: StreamUrl,
+        words: Callable[[int | None], Mapping[str, object]],
+        journal: Journal,
+        *,
+        unread_bytes_max: int,
+    ) -> None:
+        self.read_position = 0
+        self.has_ended = False
+        self.is_reachable = True
+        self.last_sequence: int | None = None
+        self._vertex_id = vertex_id
+        self._url = url
+        self._words = words
+        self._journal = journal
+        self._unread_bytes_max = unread_bytes_max
+        self._error: BaseException | None = None
+        self._gap_count = 0
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"streams-{vertex_id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise what ended the thread, if anything did."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Journal what has come, close the connection and the journal, and end the thread."""
+        self._is_stopping.set()
+        self._thread.join()
+        self._journal.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._receive_always())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the driver raises it.
+            self._error = error
+
+    async def _receive_always(self) -> None:
+        pause_s = _PAUSE_S
+        while not self._is_stopping.is_set():
+            try:
+                await self._receive()
+            except (StreamConnectError, ConnectionLostError) as error:
+                if error.code == STREAMER_IN_USE.code:
+                    raise
+                if self.is_reachable:
+                    self._warn("streams_waiting", error.summary)
+                    pause_s = _PAUSE_S
+                self.is_reachable = False
+            else:
+                self.has_ended = not self._is_stopping.is_set()
+                return
+            await self._wait(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    async def _receive(self) -> None:
+        """Receive until the streams end, or this is to stop."""
+        async with connect(self._url, self._words(self.last_sequence)) as streamer:
+            consumer = await streamer.create_consumer(self._url.stream_keys)
+            self.is_reachable = True
+            assert isinstance(consumer, HubConsumer), "these backends have no others"
+            while (batch := await self._next(consumer)) is not None:
+                self._keep(batch)
+                self._note_gaps(getattr(streamer, "gap_count", 0))
+                await self._wait_for_room()
+            self._keep(consumer.leave())
+
+    def _keep(self, batch: list[Message]) -> None:
+        if batch:
+            self._journal.append(b"".join(map(journal_line, batch)))
+            self.last_sequence = batch[-1].sequence
+
+    async def _next(self, consumer: Consumer) -> list[Message] | None:
+        """Return messages that came, or none for a while; None when there is to be nothing more."""
+        if self._is_stopping.is_set():
+            return None
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                return await consumer.next_batch(_BATCH)
+        except TimeoutError:
+            return []
+        except StreamEndedError:
+            return None
+        except (StreamConnectError, ConnectionLostError):
+            raise
+        except StreamError as error:  # One message that is none; others go on.
+            self._warn("stream_message_refused", error.summary)
+            return []
+
+    async def _wait_for_room(self) -> None:
+        """Take nothing while too much waits unread; the other side is held back then."""
+        while self._journal.end - self.read_position >= self._unread_bytes_max:
+            if self._is_stopping.is_set():
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _wait(self, seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not self._is_stopping.is_set() and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_LOOK_S)
+
+    def _note_gaps(self, count: int) -> None:
+        if count > self._gap_count:
+            self._warn("streams_gap", f"{count - self._gap_count} messages are missing")
+        self._gap_count = count
+
+    def _warn(self, event: str, reason: str) -> None:
+        log_event(_LOG, event, level=logging.WARNING, operator=self._vertex_id, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedReader:
+    """Reads messages out of the journal."""
+
+    segments: JournalSegments
+    codec: Codec
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of the range, which begins and ends where messages do."""
+        position, held = part.start, b""
+        for data in self.segments.blocks(list(part.details["segments"]), part.start, part.end):
+            whole, newline, rest = (held + data).rpartition(b"\n")
+            held = rest
+            if newline:
+                lines = whole.split(b"\n")
+                offsets = [position]
+                for line in lines:
+                    offsets.append(offsets[-1] + len(line) + 1)
+                position = offsets.pop()
+                messages = [message_of(line) for line in lines]
+                yield decoded_batch(self.codec, messages, offsets, position)
+        if position == part.start:
+            yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+
+    def close(self) -> None:
+        """Nothing is held open between slices."""
+
+
+class ReceivedSource(SnapshotsState, JournalSource):
+    """Reads streams as they come; a subclass knows the backend."""
+
+    options_class: type[ReceivedOptions] = ReceivedOptions
+    protocols: tuple[str, ...]
+    gives_times = True
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self._options = options = read_options(self.options_class, spec)
+        super().__init__(
+            spec,
+            segment_bytes=options.segment_bytes,
+            epochs_min=options.journal_epochs_min,
+            is_synced=options.journal,
+        )
+        # The contract has one promise for a class; here it is up to an option.
+        self.guarantee = (  # type: ignore[misc]
+            Guarantee.EXACTLY_ONCE if options.journal else Guarantee.AT_MOST_ONCE
+        )
+        self._url = url_of(spec, options.address, self.protocols)
+        backend_of(self._url.streamer)  # Its library must be there before anything begins.
+        self._codec = codec_for(
+            spec,
+            "value",
+            options.value_format,
+            record_type=spec.record_type,
+            options=options.value_format_options,
+        )
+        self._sequence: int | None = None
+
+    def words(self, last_sequence: int | None) -> dict[str, object]:
+        """Return the options of the backend, for what comes behind a sequence."""
+        return {}
+
+    def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:
+        """Begin to receive behind what was received last."""
+        receiver = Receiver(
+            self.spec.vertex_id,
+            self._url,
+            self.words,
+            journal,
+            unread_bytes_max=self._options.journal_bytes_max,
+        )
+        receiver.read_position = position
+        self._sequence = state.get("sequence")
+        receiver.last_sequence = self._sequence_before(journal.end)
+        receiver.start()
+        return receiver
+
+    def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return the sequence of the last message that was read."""
+        self._sequence = self._sequence_before(ends.get(SHARD, self._next))
+        return {} if self._sequence is None else {"sequence": self._sequence}
+
+    def reader_of(self, segments: JournalSegments) -> ReceivedReader:
+        """Return a reader of messages."""
+        return ReceivedReader(segments, self._codec)
+
+    def _sequence_before(self, end: int) -> int | None:
+        """Return the sequence of the last message before a place in the journal."""
+        line = self._journal.last_line(self._next, end)
+        return message_of(line).sequence if line else self._sequence
+
+
+class WebSocketSource(ReceivedSource):
+    """Reads streams over WebSockets; never ends."""
+
+    options_class = WebSocketSourceOptions
+    protocols = ("ws", "wss")
+
+    def words(self, last_sequence: int | None) -> dict[str, object]:
+        """Return what the connection is told."""
+        found = {name: getattr(self._options, name) for name in _WEBSOCKET_WORDS}
+        found["last_sequence"] = last_sequence
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class StdioSource(ReceivedSource):
+    """Reads streams from the standard input of the driver, to its end."""
+
+    protocols = ("stdio",)
