@@ -7,9 +7,11 @@ import signal
 import pytest
 from click.testing import CliRunner
 
+from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.recovery.history import EpochHistory
 from tests.unit.jobs.job_samples import put_job
 from tests.unit.jobs.running.light_jobs import LETTERS, LightJob
 from tests.unit.serving import light_process
@@ -129,6 +131,28 @@ def test_a_savepoint_is_looked_into_and_removed_by_both(commands):
     assert inspected[0]["is_verified"]
     assert removed[0] == removed[1]
     assert (bool(code), told["code"]) == (True, "BIC-1530")
+
+
+def test_a_savepoint_is_restored_by_both_once_and_the_job_goes_on_there(commands, tmp_path):
+    url = json.loads(commands.run("savepoint", "list", "job", by_service=True).stdout)[0]["url"]
+    answers, again = [], []
+    for way in (True, False):
+        words = ("savepoint", "restore", url, "--name", "other", "--checkpoint-dir")
+        place = str(tmp_path / str(way))
+        # The home of the files has no key of its own: to it the savepoint is a foreign one.
+        answers.append(json.loads(commands.run(*words, place, "--trust", by_service=way).stdout))
+        again.append(json.loads(commands.run(*words, place, "--trust", by_service=way).stdout))
+
+    for way, answer in zip((True, False), answers, strict=True):
+        assert answer["url"] == str(tmp_path / str(way) / "other")
+        assert (answer["job"], answer["epoch"], answer["origin"]) == ("other", 2, url)
+        assert EpochHistory(LocalStorage(answer["url"])).epochs() == [2]
+    assert {each["code"] for each in again} == {"BIC-1528"}
+    refused = commands.run(
+        "savepoint", "restore", url, "--name", "a/b", "--checkpoint-dir", str(tmp_path),
+        by_service=True,
+    )  # fmt: skip
+    assert json.loads(refused.stdout)["code"] == "BIC-1101"
 
 
 def test_a_dead_letter_is_revealed_by_both_and_the_service_notes_who_looked(commands):

@@ -5,6 +5,7 @@ import signal
 import socket
 import stat
 import threading
+from urllib.parse import urlencode
 
 import msgspec
 import pytest
@@ -129,6 +130,28 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     actions = [each["action"] for each in served.get("/api/v1/audit")["items"]]
     assert actions[:3] == ["savepoint", "suspend", "POST"]  # That one was refused.
     assert actions[3:] == ["delete_savepoint", "DELETE", "DELETE"]
+
+
+def test_a_savepoint_is_restored_from_the_page(served, light_job, tmp_path):
+    served.start()
+    running(served)
+    saved = served.post("/api/v1/jobs/job/savepoints", {"name": "first"})
+
+    asked = served.ask("GET", "/jobs/job/actions/restore?savepoint=first")[2].decode()
+    form = urlencode({"savepoint": "first", "name": "copy", "checkpoint_dir": str(tmp_path / "cp")})
+    sent = served.ask(
+        "POST", "/jobs/job/actions/restore", form.encode(), origin=served.url,
+        content_type="application/x-www-form-urlencoded",
+    )  # fmt: skip
+    number = sent[1]["location"].rpartition("/")[2]
+    restored = served.get(f"/api/v1/operations/{number}?wait=60")
+    told = served.ask("GET", sent[1]["location"])[2].decode()
+
+    assert 'name="checkpoint_dir"' in asked
+    assert (sent[0], restored["state"], restored["job"]) == (303, "done", "copy")
+    assert restored["result"]["epoch"] == saved["result"]["epoch"]
+    assert str(tmp_path / "cp/copy") in told
+    assert served.get("/api/v1/audit")["items"][1]["action"] == "restore"
 
 
 def test_the_death_of_a_job_is_shown_and_a_cancel_ends_one(served, light_job, tmp_path):

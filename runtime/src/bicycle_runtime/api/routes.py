@@ -15,6 +15,7 @@ from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
 from bicycle_runtime.jobs.control.topology import Topology
 from bicycle_runtime.service.operations import kinds
+from bicycle_runtime.service.operations.savepoints import RestoreFacts
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role
@@ -147,6 +148,10 @@ ROUTES: tuple[Route, ...] = (
           handler=service.all_metrics, answer=shapes.MetricList),
     Route(method="GET", path="/savepoints", summary="List the savepoints of all jobs.",
           handler=jobs.all_savepoints, answer=shapes.SavepointList, errors=(422, 503)),
+    Route(method="POST", path="/savepoints/restore",
+          summary="Put a savepoint into the empty checkpoint directory of a job.",
+          handler=acting.restore, body=RestoreFacts, answer=Operation, code=202,
+          role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
     Route(method="GET", path="/audit", summary="Read who has changed what.",
           handler=service.audit, query=shapes.AfterQuery, answer=shapes.AuditList,
           role=Role.ADMIN),

@@ -94,6 +94,9 @@ class JobAccess(Protocol):
     def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
         """Remove a savepoint of a job, and return where it was."""
 
+    def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Put a savepoint into the place of a job; the facts are those of ``RestoreFacts``."""
+
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]
     ) -> Rescaled:  # fmt: skip
@@ -186,6 +189,15 @@ class LocalJobs:
 
         return remove_savepoint(self._home, job, name)
 
+    def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        # Slow to import, and not needed to show the help.
+        from bicycle_runtime.jobs.savepoints.commands import restore_to
+
+        return restore_to(
+            self._home, facts["url"], checkpoint_dir=facts["checkpoint_dir"], job=facts["name"],
+            trusts=facts["trust"], key_file=facts["savepoint_key"], clock=self._clock,
+        )  # fmt: skip
+
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]
     ) -> Rescaled:  # fmt: skip
@@ -272,6 +284,10 @@ class RemoteJobs:
 
     def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
         return self._remote.removal(job_path(job, "savepoints", name))
+
+    def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        own = {name: _absolute(facts[name]) for name in ("url", "checkpoint_dir", "savepoint_key")}
+        return self._remote.operation("/savepoints/restore", {**facts, **own})
 
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]
@@ -403,6 +419,13 @@ def _token() -> str | None:
     if not text or not text.isascii() or len(text.split()) > 1:
         raise TOKEN_UNREADABLE(path=path, reason="it does not hold one word")
     return text
+
+
+def _absolute(place: str | None) -> str | None:
+    """Return a path for a service, which works in another folder; URLs stay what they are."""
+    if place is None or "://" in place:
+        return place
+    return str(Path(place).expanduser().absolute())
 
 
 def _status(plain: Mapping[str, Any]) -> JobStatus:

@@ -12,7 +12,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
-from bicycle_runtime.cli.parameters import answers, duration_ms, home, job_names, savepoint_places
+from bicycle_runtime.cli.parameters import answers, duration_ms, job_names, savepoint_places
 from bicycle_runtime.cli.rendering import (
     answer_json,
     byte_text,
@@ -229,6 +229,7 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
 @click.option(
     "--savepoint-key", metavar="FILE", help="The savepoint must be signed with the key in FILE."
 )
+@service_options
 @answers
 def restore_command(
     *,
@@ -242,21 +243,19 @@ def restore_command(
     """Put a savepoint into the empty checkpoint directory of a job.
 
     It becomes the last epoch there. A job that is then run with this --checkpoint-dir and --name
-    goes on from there. To do both at once, run it with --from.
+    goes on from there. To do both at once, run it with --from. A service that is asked does it with
+    paths of its own machine.
     """
-    # Slow to import, and not needed to show the help.
-    from bicycle_runtime.jobs.home import checkpoint_of
-    from bicycle_runtime.jobs.savepoints.commands import open_origin, restore_savepoint
-    from bicycle_runtime.jobs.savepoints.trust import require_trust
-
-    target = checkpoint_of(checkpoint_dir, name)
-    require_trust(url, home(), is_trusted=trust, key_file=savepoint_key)
-    origin = open_origin(url)
-    epoch = restore_savepoint(origin, target, job=name, clock=SystemClock())
+    answer = reached_jobs().restore(
+        {
+            "url": url, "checkpoint_dir": checkpoint_dir, "name": name, "trust": trust,
+            "savepoint_key": savepoint_key,
+        }
+    )  # fmt: skip
     if as_json:
-        answer_json({"url": target.url, "job": name, "epoch": epoch, "origin": origin.storage.url})
+        answer_json(answer)
     else:
-        click.echo(f"epoch {epoch} is the last one of job {name} in {target.url}")
+        click.echo(f"epoch {answer['epoch']} is the last one of job {name} in {answer['url']}")
 
 
 def savepoint_line(answer: dict[str, Any]) -> str:

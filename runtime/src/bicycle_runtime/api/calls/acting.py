@@ -19,6 +19,7 @@ __all__ = [
     "job_operations",
     "operation",
     "operations",
+    "restore",
     "submit",
     "withdraw",
 ]
@@ -42,6 +43,11 @@ async def delete_savepoint(call: Call) -> Response:
 async def submit(call: Call) -> Response:
     """Begin the start of a job."""
     return await _ask(call, "submit", None)
+
+
+async def restore(call: Call) -> Response:
+    """Begin to put a savepoint into the place of a job that has no epoch yet."""
+    return await _ask(call, "restore", None)
 
 
 async def _ask(

@@ -21,7 +21,7 @@ from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError
-from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.home import Home, checkpoint_of
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.savepoints.paths import (
     answer_of,
@@ -29,11 +29,17 @@ from bicycle_runtime.jobs.savepoints.paths import (
     require_savepoint_name,
     savepoints_below,
 )
-from bicycle_runtime.jobs.savepoints.trust import signer
+from bicycle_runtime.jobs.savepoints.trust import require_trust, signer
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.layouts.paths import SAVEPOINTS
 from bicycle_runtime.layouts.savepoint import Savepoint
-from bicycle_runtime.recovery.adoption import Origin, adopt, find_origin, refuse_occupied
+from bicycle_runtime.recovery.adoption import (
+    Origin,
+    adopt,
+    find_origin,
+    is_adopted,
+    refuse_occupied,
+)
 from bicycle_runtime.recovery.copying import folder_of
 from bicycle_runtime.recovery.errors import (
     CHECKPOINT_MISSING,
@@ -250,6 +256,48 @@ def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock
     """
     with _locked(target, job=job, clock=clock):
         return begin_with(origin, target, job=job, clock=clock)
+
+
+def restore_to(
+    home: Home, url: str, *, checkpoint_dir: str, job: str, trusts: bool, key_file: str | None,
+    clock: Clock,
+) -> dict[str, Any]:  # fmt: skip
+    """Put a savepoint into the empty checkpoint directory of a job, if it may be trusted.
+
+    Args:
+        home: Whose signatures are known.
+        url: Path or URL of the savepoint, or of the checkpoint directory of a job that has ended.
+        checkpoint_dir: The directory or URL below which the job's will be.
+        job: Its name.
+        trusts: Whether one that another home has made will do.
+        key_file: The key with which it must be signed; None for that of the home.
+        clock: Measures whether the job still runs.
+
+    Returns:
+        ``url`` of the job's checkpoints, ``job``, ``epoch``, and ``origin``, the savepoint's URL.
+
+    Raises:
+        SAVEPOINT_FOREIGN: it is not known who has made it.
+        BicycleError: see ``open_origin`` and ``restore_savepoint``.
+    """
+    target = checkpoint_of(checkpoint_dir, job)
+    require_trust(url, home, is_trusted=trusts, key_file=key_file)
+    origin = open_origin(url)
+    epoch = restore_savepoint(origin, target, job=job, clock=clock)
+    return {"url": target.url, "job": job, "epoch": epoch, "origin": origin.storage.url}
+
+
+def restored(url: str, *, checkpoint_dir: str, job: str) -> dict[str, Any] | None:
+    """Return what ``restore_to`` has returned; None where the savepoint is not the last epoch.
+
+    Raises:
+        BicycleError: as ``open_origin``.
+    """
+    target, origin = checkpoint_of(checkpoint_dir, job), open_origin(url)
+    if not is_adopted(origin, target):
+        return None
+    epoch = origin.manifest.epoch
+    return {"url": target.url, "job": job, "epoch": epoch, "origin": origin.storage.url}
 
 
 def begin_with(

@@ -6,13 +6,12 @@ Each is met by the same call as the command of that name uses, in a thread, and 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import msgspec
 
-from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.base.processes import is_alive
@@ -30,21 +29,20 @@ from bicycle_runtime.jobs.control.submitting import PreparedStart, submit
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.savepoints.commands import (
-    create_savepoint,
-    known_savepoints,
-    remove_savepoint,
-    savepoint_of,
-)
-from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
     require_no_upgrade,
     upgrade_job,
 )
-from bicycle_runtime.recovery.errors import SavepointMissingError
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.operations.rules import Kind, NoFacts, Result, Surroundings
+from bicycle_runtime.service.operations.savepoints import (
+    SAVEPOINT_KINDS,
+    SavepointFacts,
+    name_savepoint,
+    take_savepoint,
+)
 from bicycle_runtime.service.plugins.store import (
     InstallFacts,
     environment_of,
@@ -56,38 +54,14 @@ from bicycle_runtime.service.plugins.store import (
 
 __all__ = [
     "KINDS",
-    "DeleteSavepointFacts",
-    "Kind",
-    "NoFacts",
     "RemoveFacts",
     "ReplayFacts",
     "RescaleFacts",
-    "SavepointFacts",
     "SubmitFacts",
-    "Surroundings",
     "UpgradeFacts",
 ]
 
-_SAVEPOINT_TIMEOUT_MS = 600_000
 _LETTERS_MAX = 10_000
-
-
-class NoFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing but the job has to be said."""
-
-
-class SavepointFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``name`` of the savepoint, made of the time when absent; ``to`` is a directory or URL."""
-
-    name: str | None = None
-    to: str | None = None
-    timeout_ms: int = _SAVEPOINT_TIMEOUT_MS
-
-
-class DeleteSavepointFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``name`` of a savepoint beside the checkpoints of the job."""
-
-    name: str
 
 
 class RescaleFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -153,34 +127,6 @@ class RemoveFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What meeting an operation needs: where jobs are kept, and the time."""
-
-    home: Home
-    clock: Clock
-
-
-Result = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """One kind of operation.
-
-    ``settle`` checks the facts and fills in what is chosen now, so that it can be found again;
-    ``meet`` does it. ``find`` is asked after an end of the service: it returns the result of one
-    that was done, else None. ``is_repeated``: it does no harm to do it again instead.
-    """
-
-    facts: type[msgspec.Struct]
-    settle: Callable[[Surroundings, str, Any, int], Any]
-    meet: Callable[[Surroundings, str, Any], Result]
-    find: Callable[[Surroundings, str, Any, int], Result | None] | None = None
-    is_repeated: bool = False
-    needs_running: bool = False
-
-
 def _as_given(_where: Surroundings, _job: str, facts: Any, _now_ms: int) -> Any:
     return facts
 
@@ -204,64 +150,10 @@ def _ended(status: JobStatus) -> Result:
     return {"state": status.state.value, "epoch": status.epoch}
 
 
-def _name_savepoint(where: Surroundings, job: str, facts: SavepointFacts, now_ms: int) -> Any:
-    if not 1_000 <= facts.timeout_ms <= 3_600_000:
-        raise OPERATION_FACTS_INVALID(
-            kind="savepoint", problem=f"timeout_ms is {facts.timeout_ms}",
-            hint="give 1,000 to 3,600,000 ms",
-        )  # fmt: skip
-    if not job_status(where.home, job).checkpoint:
-        raise OPERATION_FACTS_INVALID(
-            kind="savepoint", problem=f"job {job!r} has no checkpoint directory",
-            hint="start the job, and ask again once it runs",
-        )  # fmt: skip
-    name = facts.name or f"service-{now_ms}"
-    require_savepoint_name(name)
-    return msgspec.structs.replace(facts, name=name)
-
-
-def _savepoint(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
-    return create_savepoint(
-        where.home, job, name=facts.name, to=facts.to, clock=where.clock,
-        timeout_ms=facts.timeout_ms,
-    )  # fmt: skip
-
-
-def _found_savepoint(
-    where: Surroundings, job: str, facts: SavepointFacts, _asked_ms: int
-) -> Result | None:
-    if facts.to is not None:  # Nobody lists all places of the world.
-        return None
-    for entry in known_savepoints(where.home, job):
-        if entry.name == facts.name and entry.problem is None:
-            return {name: value for name, value in entry.to_json().items() if name != "problem"}
-    return None
-
-
-def _check_deletion(
-    where: Surroundings, job: str, facts: DeleteSavepointFacts, _now_ms: int
-) -> DeleteSavepointFacts:  # fmt: skip
-    storage = savepoint_of(where.home, job, facts.name)
-    if not storage.list(""):
-        raise SavepointMissingError(url=storage.url)
-    return facts
-
-
-def _delete_savepoint(where: Surroundings, job: str, facts: DeleteSavepointFacts) -> Result:
-    return remove_savepoint(where.home, job, facts.name)
-
-
-def _found_deletion(
-    where: Surroundings, job: str, facts: DeleteSavepointFacts, _asked_ms: int
-) -> Result | None:
-    storage = savepoint_of(where.home, job, facts.name)
-    return None if storage.list("") else {"url": storage.url}
-
-
 def _suspend(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
     """Stop a job, and take a savepoint of where it stopped."""
     status = stop_job(where.home, job)
-    return {**_ended(status), "savepoint": _savepoint(where, job, facts)}
+    return {**_ended(status), "savepoint": take_savepoint(where, job, facts)}
 
 
 def _check_rescale(_where: Surroundings, _job: str, facts: RescaleFacts, _now_ms: int) -> Any:
@@ -472,15 +364,9 @@ KINDS: Mapping[str, Kind] = {
     "stop": Kind(facts=NoFacts, settle=_as_given, meet=_stop, is_repeated=True),
     "drain": Kind(facts=NoFacts, settle=_as_given, meet=_drain, is_repeated=True),
     "cancel": Kind(facts=NoFacts, settle=_as_given, meet=_cancel, is_repeated=True),
-    "savepoint": Kind(
-        facts=SavepointFacts, settle=_name_savepoint, meet=_savepoint, find=_found_savepoint
-    ),
-    "delete_savepoint": Kind(
-        facts=DeleteSavepointFacts, settle=_check_deletion, meet=_delete_savepoint,
-        find=_found_deletion,
-    ),
+    **SAVEPOINT_KINDS,
     "suspend": Kind(
-        facts=SavepointFacts, settle=_name_savepoint, meet=_suspend, needs_running=True
+        facts=SavepointFacts, settle=name_savepoint, meet=_suspend, needs_running=True
     ),
     "rescale": Kind(
         facts=RescaleFacts, settle=_check_rescale, meet=_rescale, find=_found_rescale,

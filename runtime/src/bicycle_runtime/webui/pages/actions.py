@@ -14,6 +14,8 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -21,8 +23,8 @@ from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
-    "ACTIONS", "REMOVE_SAVEPOINT", "REPLAY", "Action", "action_do", "action_page", "bulk_stop_do",
-    "bulk_stop_page",
+    "ACTIONS", "REMOVE_SAVEPOINT", "REPLAY", "RESTORE", "Action", "action_do", "action_page",
+    "bulk_stop_do", "bulk_stop_page",
 ]  # fmt: skip
 
 _BULK_MAX = 500
@@ -48,7 +50,7 @@ class Action:
     def fits(self, job: KnownJob) -> bool:
         """Whether it can be asked of a job now."""
         state = State(job.summary.state)
-        if self.kind == "delete_savepoint":
+        if self.kind in ("delete_savepoint", "restore"):
             return True
         if self.needs_running:
             return state is State.RUNNING
@@ -67,8 +69,9 @@ ACTIONS = (
 )
 REPLAY = Action(kind="replay_letters", title="Replay", needs_running=True)
 REMOVE_SAVEPOINT = Action(kind="delete_savepoint", title="Delete savepoint", is_destructive=True)
+RESTORE = Action(kind="restore", title="Restore savepoint")
 _BY_KIND: Mapping[str, Action] = {
-    action.kind: action for action in (*ACTIONS, REPLAY, REMOVE_SAVEPOINT)
+    action.kind: action for action in (*ACTIONS, REPLAY, REMOVE_SAVEPOINT, RESTORE)
 }
 
 
@@ -103,10 +106,23 @@ async def action_do(site: Site, request: Request) -> Response:
     async with request.form() as form:
         facts = _facts(kind, form)
     try:
+        if kind == RESTORE.kind:
+            return await _restore(site, request, name, facts)
         await _ask(site, request, kind, job=name, facts=facts)
     except BicycleError as error:
         return site.refusal(request, error, status=409)
     return RedirectResponse(f"/jobs/{name}{_TABS.get(kind, '')}", status_code=303)
+
+
+async def _restore(
+    site: Site, request: Request, job: str, facts: Mapping[str, Any]
+) -> Response:  # fmt: skip
+    """Put a savepoint of a job into the place of another one, and go where that is shown."""
+    service = site.service
+    place = await service.slow(savepoint_of, service.home, job, facts["savepoint"])
+    wanted = {"url": place.url, "checkpoint_dir": facts["checkpoint_dir"], "name": facts["name"]}
+    asked = await _ask(site, request, RESTORE.kind, job=None, facts=wanted)
+    return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
 
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:
@@ -134,10 +150,10 @@ async def bulk_stop_do(site: Site, request: Request) -> Response:
 
 
 async def _ask(
-    site: Site, request: Request, kind: str, *, job: str, facts: Mapping[str, Any]
-) -> None:
+    site: Site, request: Request, kind: str, *, job: str | None, facts: Mapping[str, Any]
+) -> Operation:
     operations, state = site.service.operations, request.state
-    await site.service.slow(
+    return await site.service.slow(
         lambda: operations.ask(kind, job, facts, identity=state.identity, address=state.address)
     )
 
@@ -148,6 +164,9 @@ def _can_stop(job: KnownJob) -> bool:
 
 def _facts(kind: str, form: FormData) -> dict[str, Any]:
     """Return what a form says. What makes no sense is left as it is: the service refuses it."""
+    if kind == RESTORE.kind:
+        words = ("savepoint", "checkpoint_dir", "name")
+        return {word: str(form.get(word, "")).strip() for word in words}
     name, width = str(form.get("name", "")).strip(), str(form.get("parallelism", "")).strip()
     if kind in ("savepoint", "suspend", REMOVE_SAVEPOINT.kind) and name:
         return {"name": name}
