@@ -56,7 +56,6 @@ STAND_ALONE = frozenset(
         "pipelines.expression_checks",
         "pipelines.field_types",
         "pipelines.joins",
-        "pipelines.named_functions",
         "pipelines.toml_places",
         "service.metrics.names",
         "service.plugins.builder_child",

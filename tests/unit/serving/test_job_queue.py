@@ -40,6 +40,49 @@ def submitted(served, **more):
     return json.loads(data)["id"]
 
 
+PIPELINE = """
+name = "third"
+[source]
+kind = "file"
+path = "{input}"
+[[steps]]
+operator = "map"
+function = "{function}"
+[ops]
+count_by = "word"
+[sink]
+kind = "console"
+"""
+
+
+def test_a_pipeline_is_taken_as_a_file_and_names_functions_of_plugins_only(served, tmp_path):
+    (tmp_path / "in.jsonl").write_text('{"word": "ada"}\n')
+    text = PIPELINE.format(input=tmp_path / "in.jsonl", function="os:getcwd")
+    pipeline = {"file": "third.toml", "text": text}
+    served.post("/api/v1/jobs/job/cancel")
+
+    refused = [
+        served.ask("POST", "/api/v1/jobs", body)
+        for body in (
+            {},
+            {"pipeline": pipeline, "plugin": "refusing"},
+            {"pipeline": {**pipeline, "file": "../third.toml"}},
+            {"pipeline": {**pipeline, "text": text.replace("count_by", "count_bye")}},
+            {"plugin": str(tmp_path / "third.toml")},
+        )
+    ]
+    done = served.post(
+        "/api/v1/jobs", {"pipeline": pipeline, "options": {"functions_of_plugins": False}}
+    )  # fmt: skip
+
+    assert [code for code, _, _ in refused] == [422] * 5
+    assert "count_bye" in json.loads(refused[3][2])["message"]
+    assert done["job"].startswith("third-")
+    assert done["state"] == "failed"
+    assert "'os:getcwd' is of no installed plugin" in done["error"]["message"]
+    assert "os:getcwd" not in json.dumps(done["facts"])
+
+
 def operation(served, number, wait=0):
     return served.get(f"/api/v1/operations/{number}?wait={wait}")
 

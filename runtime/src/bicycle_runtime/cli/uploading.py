@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from bicycle_runtime.cli.remote import Remote
+from bicycle_runtime.extraction.scripts import read_pipeline
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.pipelines.documents import notation_of
 
 __all__ = ["job_facts", "submit_wheel", "wheel_options"]
 
@@ -55,8 +57,15 @@ def job_facts(request: JobRequest) -> dict[str, Any]:
     for path in _PATHS:
         if path in options and "://" not in options[path]:
             options[path] = str(Path(options[path]).expanduser().absolute())
-    facts = {
-        "plugin": request.options.plugin, "options": options, "params": dict(request.params),
+    facts: dict[str, Any] = {
+        "options": options, "params": dict(request.params),
         "engine": dict(request.engine), "spark": dict(request.spark),
     }  # fmt: skip
+    plugin = request.options.plugin
+    if notation_of(plugin) is None:
+        facts["plugin"] = plugin
+    else:
+        read_pipeline(plugin)
+        text = Path(plugin).expanduser().read_text(encoding="utf-8")
+        facts["pipeline"] = {"file": Path(plugin).name, "text": text}
     return facts if name is None else {**facts, "name": name}

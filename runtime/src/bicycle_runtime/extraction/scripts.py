@@ -36,7 +36,7 @@ _SCRIPT = re.compile(
 _PIPELINE = """\
 from bicycle_runtime.pipelines.job import pipeline_job
 
-pipeline = pipeline_job({text!r}, file={file!r}, notation={notation!r})
+pipeline = pipeline_job({text!r}, file={file!r}, notation={notation!r}{more})
 """
 _PIPELINE_BYTES_MAX = 4 << 20
 _MARK = "bicycle_plugin"
@@ -90,12 +90,15 @@ def read_pipeline(text: str) -> Document:
     return read_document(content, file=text, notation=notation)
 
 
-def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnvironment]:
+def pack_script(
+    text: str, *, cache_dir: Path, of_plugins: bool = False
+) -> tuple[PluginRef, PackedEnvironment]:
     """Pack a file as an environment of its own.
 
     Args:
         text: Path of the file, and after a colon its function where it has several jobs.
         cache_dir: Archives are kept there, by digest; one that is there is not written again.
+        of_plugins: Whether a pipeline may name functions of installed plugins only.
 
     Returns:
         The plugin, whose location is not settled yet, and the archive.
@@ -106,7 +109,7 @@ def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnviron
     match = _SCRIPT.fullmatch(text)
     assert match is not None
     if match["pipeline"]:
-        return _pack_pipeline(text, cache_dir)
+        return _pack_pipeline(text, cache_dir, of_plugins=of_plugins)
     path = Path(match["path"]).expanduser().absolute()
     content = _read(path)
     jobs = _jobs_in(path, content)
@@ -115,11 +118,16 @@ def pack_script(text: str, *, cache_dir: Path) -> tuple[PluginRef, PackedEnviron
     return _packed(path, content, source, cache_dir, job=(jobs.get(function, function), function))
 
 
-def _pack_pipeline(text: str, cache_dir: Path) -> tuple[PluginRef, PackedEnvironment]:
+def _pack_pipeline(
+    text: str, cache_dir: Path, *, of_plugins: bool
+) -> tuple[PluginRef, PackedEnvironment]:
     document = read_pipeline(text)
     path = Path(text).expanduser().absolute()
     content = _read(path, hint="give a file of TOML or YAML")
-    source = _PIPELINE.format(text=content, file=document.file, notation=document.notation)
+    source = _PIPELINE.format(
+        text=content, file=document.file, notation=document.notation,
+        more=", of_plugins=True" if of_plugins else "",
+    )  # fmt: skip
     return _packed(path, content, source, cache_dir, job=(job_name(document), "pipeline"))
 
 

@@ -58,6 +58,10 @@ class JobOptions:
         doc="File with the key that savepoints of the job are signed with, and that of --from must "
         "be. Default: a key of the home, which other homes do not have.",
     )
+    functions_of_plugins: bool = option(
+        default=False,
+        doc="A pipeline may name functions of installed plugins only. A service takes no others.",
+    )
     parallelism: int | None = option(
         None,
         low=1,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -63,8 +64,15 @@ _WINDOW_MS = 5_000
 _NEVER_FAIL = frozenset({"union", "rate_limit"})
 
 
-def build_pipeline(env: StreamEnvironment, pipeline: CheckedPipeline) -> None:
+def build_pipeline(
+    env: StreamEnvironment, pipeline: CheckedPipeline, *, of_plugins: bool = False
+) -> None:
     """Add the streams of a pipeline to an environment.
+
+    Args:
+        env: The environment.
+        pipeline: The pipeline.
+        of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
         PIPELINE_INVALID: a function that it names is not there.
@@ -84,14 +92,17 @@ def build_pipeline(env: StreamEnvironment, pipeline: CheckedPipeline) -> None:
     )
     for key, value in settings.properties.items():
         env.set_property(key, value)
-    _Building(env, pipeline).build()
+    _Building(env, pipeline, partial(found_function, of_plugins=of_plugins)).build()
 
 
 class _Building:
     """The streams behind the nodes that were made; those of side outputs are found by both."""
 
-    def __init__(self, env: StreamEnvironment, pipeline: CheckedPipeline) -> None:
+    def __init__(
+        self, env: StreamEnvironment, pipeline: CheckedPipeline, find: Callable[[str], Any]
+    ) -> None:  # fmt: skip
         self._env = env
+        self._find = find
         self._pipeline = pipeline
         self._checks = Checks(pipeline.document)
         self._streams: dict[str, Any] = {}
@@ -241,7 +252,7 @@ class _Building:
     def _called(self, node: Node, words: Mapping[str, Any], call: str) -> Any:
         default = next(iter(words)) if call == "flat_map" else "identity"
         name = node.spec.function or default
-        function = words[name] if name in words else found_function(name)
+        function = words[name] if name in words else self._find(name)
         return self._set(self._with_function(node, function, call), node)
 
     def _with_function(self, node: Node, function: Any, call: str) -> Any:
@@ -258,14 +269,14 @@ class _Building:
         if expressions is not None:
             function = Where(expressions.compiled)
         elif spec.function is not None:
-            function = found_function(spec.function)
+            function = self._find(spec.function)
         else:
             value = "" if spec.value is None else _text(spec.value)
             function = Keep(spec.predicate or "non_empty", value, spec.field)
         return self._set(self._with_function(node, function, "filter"), node)
 
     def _process(self, node: Node) -> Any:
-        function = found_function(node.spec.function or node.name or node.id)
+        function = self._find(node.spec.function or node.name or node.id)
         if not is_process(function):
             raise FunctionMissingError("it is no function class of process; use map for it")
         return self._set(self._with_function(node, function, "process"), node)
@@ -304,7 +315,7 @@ class _Building:
         spec = node.spec
         selector: Callable[[Any], Any] = RecordKey()
         if spec.function is not None:
-            selector = found_function(spec.function)
+            selector = self._find(spec.function)
         elif spec.field is not None or spec.fields is not None:
             selector = FieldKey(spec.fields or [spec.field])
         return self._set(self._input(node).key_by(selector), node)
@@ -327,7 +338,7 @@ class _Building:
     def _reduce(self, node: Node) -> Any:
         spec, keyed = node.spec, self._keyed(node)
         if spec.function is not None:
-            return self._set(keyed.reduce(found_function(spec.function)), node)
+            return self._set(keyed.reduce(self._find(spec.function)), node)
         function = aggregate_of(spec.agg, spec.agg_field)
         running = self._set(keyed.aggregate(function), node)
         row = RunningRow(result_names(spec)[0])

@@ -13,7 +13,7 @@ __all__ = ["pipeline_job"]
 
 
 def pipeline_job(
-    text: str, *, file: str, notation: Notation
+    text: str, *, file: str, notation: Notation, of_plugins: bool = False
 ) -> Callable[[StreamEnvironment], None]:
     """Return the job of a pipeline.
 
@@ -21,6 +21,7 @@ def pipeline_job(
         text: What the file holds.
         file: Its name, for errors.
         notation: How it is written.
+        of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
         PIPELINE_UNREADABLE: it is not what the notation allows; checks of keys come when it is
@@ -34,6 +35,6 @@ def pipeline_job(
         description=description if isinstance(description, str) else "",
     )
     def pipeline(env: StreamEnvironment) -> None:
-        build_pipeline(env, check_pipeline(document))
+        build_pipeline(env, check_pipeline(document), of_plugins=of_plugins)
 
     return pipeline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from importlib.metadata import entry_points, packages_distributions
 from typing import Any
 
 from bicycle_sdk import (
@@ -14,7 +15,7 @@ from bicycle_sdk import (
 )
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject
-from bicycle_sdk.installed import installed_function
+from bicycle_sdk.installed import ENTRY_POINT_GROUP, installed_function
 
 __all__ = ["FunctionMissingError", "found_function", "is_process"]
 
@@ -25,15 +26,21 @@ class FunctionMissingError(Exception):
     """There is no function of this name; the text says what was found instead."""
 
 
-def found_function(name: str) -> Any:
+def found_function(name: str, *, of_plugins: bool = False) -> Any:
     """Return a function by the name of an installed plugin, or as ``module:function``.
 
     A class of functions is made without arguments.
 
+    Args:
+        name: The name.
+        of_plugins: Whether it must be one that a wheel with a plugin has: others are not imported.
+
     Raises:
-        FunctionMissingError: it is not there, or no function.
+        FunctionMissingError: it is not there, no function, or none that may be named.
     """
     module_name, colon, attribute = name.partition(":")
+    if of_plugins and colon:
+        _require_plugin(name, module_name)
     if not colon:
         try:
             return installed_function(name)
@@ -49,12 +56,24 @@ def found_function(name: str) -> Any:
         if not hasattr(value, part):
             raise FunctionMissingError(f"module {module_name!r} has no {attribute!r}")
         value = getattr(value, part)
+    if of_plugins:  # A module has what it has imported, too.
+        _require_plugin(name, str(getattr(value, "__module__", None)))
     if isinstance(value, type) and issubclass(value, FunctionObject):
         made: Callable[[], Any] = value
         return made()
     if not callable(value):
         raise FunctionMissingError(f"{name!r} is a {type(value).__name__}, not a function")
     return value
+
+
+def _require_plugin(name: str, module: str) -> None:
+    """See that a module is of a distribution that has a plugin; nothing is imported."""
+    with_plugins = {each.dist.name for each in entry_points(group=ENTRY_POINT_GROUP) if each.dist}
+    owners = packages_distributions().get(module.partition(".")[0], [])
+    if not with_plugins.intersection(owners):
+        raise FunctionMissingError(
+            f"{name!r} is of no installed plugin, and this pipeline may name no others"
+        )
 
 
 def is_process(function: object) -> bool:

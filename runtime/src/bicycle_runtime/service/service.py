@@ -29,6 +29,7 @@ from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.operations import Operations
+from bicycle_runtime.service.operations.pipeline_files import clear_pipelines
 from bicycle_runtime.service.operations.rules import Surroundings
 from bicycle_runtime.service.plugins.store import Plugins, clear_leftovers, clear_uploads
 from bicycle_runtime.service.readings import Readings
@@ -133,6 +134,8 @@ class Service:
             opened.enter_context(self.operations)
             waiting = {str(each.facts["digest"]) for each in self.operations.open("install")}
             clear_uploads(self.home, waiting=waiting)
+            starts = self.operations.open("submit")
+            clear_pipelines(self.home, waiting={str(each.facts["plugin"]) for each in starts})
             self._opened = opened.pop_all()
         return self
 

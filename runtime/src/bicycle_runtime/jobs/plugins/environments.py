@@ -101,7 +101,9 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
         ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
     """
     if is_script(options.plugin):
-        return _script(options.plugin, options.plugin_env, home)
+        return _script(
+            options.plugin, options.plugin_env, home, of_plugins=options.functions_of_plugins
+        )  # fmt: skip
     ref = discover_in(options.plugin_env).find(options.plugin)
     if options.plugin_env is not None:
         return isolated(ref, options.plugin_env, home)
@@ -164,7 +166,9 @@ def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
     )
 
 
-def _script(text: str, plugin_env: str | None, home: Home) -> JobEnvironment:
+def _script(
+    text: str, plugin_env: str | None, home: Home, *, of_plugins: bool = False
+) -> JobEnvironment:
     """Pack a job that is a file, and unpack it on this host."""
     if plugin_env is not None:
         raise SCRIPT_UNUSABLE(
@@ -172,7 +176,7 @@ def _script(text: str, plugin_env: str | None, home: Home) -> JobEnvironment:
             problem="a file runs with the libraries of this command's environment",
             hint="leave --plugin-env out, or make the job a wheel: `bicycle new NAME`",
         )
-    ref, packed = pack_script(text, cache_dir=home.cache_dir)
+    ref, packed = pack_script(text, cache_dir=home.cache_dir, of_plugins=of_plugins)
     folder = unpacked(packed.path, packed.digest)
     return JobEnvironment(
         ref=dataclasses.replace(ref, location=str(folder)), packed=packed, folder=folder

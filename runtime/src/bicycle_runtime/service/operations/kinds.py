@@ -36,6 +36,7 @@ from bicycle_runtime.jobs.upgrading.upgrade import (
     upgrade_job,
 )
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.operations.pipeline_files import PipelineFile, keep_pipeline
 from bicycle_runtime.service.operations.rules import Kind, NoFacts, Result, Surroundings
 from bicycle_runtime.service.operations.savepoints import (
     SAVEPOINT_KINDS,
@@ -75,13 +76,16 @@ class RescaleFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job: a plugin with its parameters, and options as ``bicycle submit`` has them.
 
+    In place of the plugin a ``pipeline`` may be given; it names functions of plugins only that are
+    installed beside the service.
     ``digest`` is that of an uploaded plugin; without it the plugin is installed beside the service.
     ``options`` are those of ``JobOptions``, ``engine`` those of ``EngineOptions``, each by name.
     ``slots`` says how many slots of its master it takes; without, the parallelism that is given, or
     one.
     """
 
-    plugin: str
+    plugin: str = ""
+    pipeline: PipelineFile | None = None
     digest: str | None = None
     name: str | None = None
     options: dict[str, Any] = {}
@@ -193,10 +197,17 @@ def _found_rescale(
 
 def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: int) -> SubmitFacts:
     """Settle the name of a job that has none: it is how the job is found again."""
-    if is_script(facts.plugin):
+    if facts.pipeline is not None:
+        facts = _with_kept_pipeline(where.home, facts, facts.pipeline)
+    elif not facts.plugin:
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem="neither `plugin` nor `pipeline` is given", hint="give one"
+        )
+    elif is_script(facts.plugin):
         raise OPERATION_FACTS_INVALID(
             kind="submit", problem=f"{facts.plugin!r} is a file",
-            hint="name an installed plugin; `bicycle submit FILE.py` runs a file",
+            hint="name an installed plugin, or give a pipeline; `bicycle submit FILE.py` without a "
+            "service runs a file of Python",
         )  # fmt: skip
     for group in ("plugin", "name"):
         if group in facts.options:
@@ -219,6 +230,18 @@ def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: i
             if is_alive(pid, started):
                 raise JobRunningError(job=former.id, pid=pid, place=str(place.folder.path))
     return msgspec.structs.replace(facts, name=place.job)
+
+
+def _with_kept_pipeline(home: Home, facts: SubmitFacts, pipeline: PipelineFile) -> SubmitFacts:
+    """Keep a pipeline as a file, by its content; it has to be one that can be read."""
+    if facts.plugin or facts.digest is not None:
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem="`pipeline` is given, and `plugin` or `digest`",
+            hint="give one of them: each says what is run",
+        )  # fmt: skip
+    path = keep_pipeline(home, pipeline)
+    options = {**facts.options, "functions_of_plugins": True}
+    return msgspec.structs.replace(facts, pipeline=None, plugin=str(path), options=options)
 
 
 def _request(facts: SubmitFacts, home: Home) -> JobRequest:

@@ -1,0 +1,71 @@
+"""Pipelines that were sent to the service: kept as files by their content, for as long as needed.
+
+A job reads its pipeline at each start. Files are small, and are removed when the service starts and
+no job is left that was started with them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from bicycle_runtime.base.files import own_folder, replace_file
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.pipelines.documents import notation_of, read_document
+from bicycle_runtime.pipelines.nodes import check_pipeline
+from bicycle_runtime.service.address import service_folder
+from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+
+__all__ = ["PipelineFile", "clear_pipelines", "keep_pipeline"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_FOLDER = "pipelines"
+
+
+class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A pipeline: the name of its ``file``, whose ending is the notation, and its ``text``."""
+
+    file: str
+    text: str
+
+
+def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
+    """Check a pipeline, keep it, and return the path of its file.
+
+    Raises:
+        OPERATION_FACTS_INVALID: the name is none of a file of TOML or YAML.
+        PIPELINE_UNREADABLE: it is no TOML, or no YAML.
+        PIPELINE_INVALID: with all that is wrong about it, but for the functions that it names.
+    """
+    notation = notation_of(pipeline.file)
+    if notation is None or not _NAME.fullmatch(pipeline.file):
+        raise OPERATION_FACTS_INVALID(
+            kind="submit", problem=f"the pipeline's file is called {pipeline.file[:100]!r}",
+            hint="give the name of a file that ends in .toml, .yaml or .yml, without a folder",
+        )  # fmt: skip
+    check_pipeline(read_document(pipeline.text, file=pipeline.file, notation=notation))
+    content = pipeline.text.encode()
+    folder = service_folder(home) / _FOLDER / hashlib.sha256(content).hexdigest()
+    own_folder(folder)
+    path = folder / pipeline.file
+    replace_file(path, content)
+    return path
+
+
+def clear_pipelines(home: Home, *, waiting: Collection[str]) -> None:
+    """Remove pipelines that no job has and none waits for; ``waiting`` are paths of files."""
+    needed = {Path(path) for path in waiting}
+    for folder in home.folders():
+        if folder.request_path.exists():
+            needed.add(Path(folder.read_request().options.plugin))
+    for path in (service_folder(home) / _FOLDER).glob("*/*"):
+        if path not in needed:
+            path.unlink(missing_ok=True)
+    for path in (service_folder(home) / _FOLDER).glob("*"):
+        if not any(path.iterdir()):
+            shutil.rmtree(path, ignore_errors=True)

@@ -1,0 +1,75 @@
+"""Pipelines that were sent to a service: kept by content, checked, removed when no job has them."""
+
+import pytest
+
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.service.operations.pipeline_files import (
+    PipelineFile,
+    clear_pipelines,
+    keep_pipeline,
+)
+from bicycle_sdk.errors import BicycleError
+from tests.unit.jobs.job_samples import put_job
+
+TEXT = """
+name = "tally"
+[source]
+kind = "file"
+path = "in.jsonl"
+[ops]
+count_by = "word"
+[sink]
+kind = "console"
+"""
+
+
+@pytest.fixture
+def home(tmp_path):
+    found = Home(tmp_path / "home")
+    found.prepare()
+    return found
+
+
+def test_a_pipeline_is_kept_by_its_content_for_its_owner_only(home):
+    path = keep_pipeline(home, PipelineFile(file="tally.toml", text=TEXT))
+    again = keep_pipeline(home, PipelineFile(file="tally.toml", text=TEXT))
+    other = keep_pipeline(home, PipelineFile(file="tally.toml", text=TEXT + "\n"))
+
+    assert path == again != other
+    assert path.read_text() == TEXT
+    assert path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "code"),
+    [
+        ("tally.py", TEXT, "BIC-2305"),
+        ("../tally.toml", TEXT, "BIC-2305"),
+        ("/etc/tally.toml", TEXT, "BIC-2305"),
+        (".toml", TEXT, "BIC-2305"),
+        ("x" * 101 + ".toml", TEXT, "BIC-2305"),
+        ("tally.toml", "name = ", "BIC-2700"),
+        ("tally.toml", 'name = "x"\n[sink]\nkind = "nothing"', "BIC-2701"),
+    ],
+)
+def test_what_is_no_pipeline_is_refused_and_not_kept(home, file, text, code):
+    with pytest.raises(BicycleError) as caught:
+        keep_pipeline(home, PipelineFile(file=file, text=text))
+
+    assert caught.value.code == code
+    assert list(home.path.glob("service/pipelines/*/*")) == []
+
+
+def test_what_no_job_has_and_none_waits_for_is_removed(home):
+    used, waiting, left = (
+        keep_pipeline(home, PipelineFile(file="tally.toml", text=TEXT + "\n" * count))
+        for count in range(3)
+    )
+    put_job(home, "job")
+    home.folder("job").write_request(JobRequest(options=JobOptions(plugin=str(used))))
+
+    clear_pipelines(home, waiting={str(waiting), "wordcount"})
+
+    assert [path.exists() for path in (used, waiting, left)] == [True, True, False]
+    assert not left.parent.exists()
