@@ -9,6 +9,7 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.cli.live import status_parts
 from bicycle_runtime.contract import Lag
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread
 from bicycle_runtime.extraction.bundle import JobBundle, bundle_digest
@@ -67,3 +68,8 @@ def stats_of(epoch: int = 1, **fields: Any) -> EpochStats:
         "watermark_ms": None,
     }
     return EpochStats(epoch=epoch, **{**defaults, **fields})
+
+
+def status_line(status: JobStatus, *, now_ms: int | None = None) -> str:
+    """Return how a job is doing, as people see it."""
+    return "  ".join(status_parts(status, now_ms=now_ms))

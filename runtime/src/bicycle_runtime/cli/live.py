@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.base.clock import Clock
     from bicycle_runtime.jobs.status import JobStatus
 
-__all__ = ["LiveStatus", "status_line", "status_parts"]
+__all__ = ["LiveStatus", "status_parts"]
 
 _GAP = "  "
 _STOPPING = "STOPPING"
@@ -38,11 +38,6 @@ _LONG_MS = 2_000
 _REFRESHES_PER_SECOND = 4
 _BAR_WIDTH = 40
 _PENDING = frozenset({"created", "restarting", "stopping", "stopped", "canceled"})
-
-
-def status_line(status: JobStatus, *, now_ms: int | None = None) -> str:
-    """Return how a job is doing, in one line; see ``status_parts``."""
-    return _GAP.join(status_parts(status, now_ms=now_ms))
 
 
 def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
