@@ -50,7 +50,6 @@ STAND_ALONE = frozenset(
         "jobs.running.restarting",
         "jobs.running.shadow",
         "jobs.running.storage_outages",
-        "operators.columnar.shapes",
         "operators.windows.kept_slices",
         "operators.windows.sessions",
         "pipelines.expression_checks",

@@ -92,19 +92,21 @@ def test_graph_and_plan_take_a_pipeline_and_tell_which_way_each_operator_goes(
         "key": "columns",
         "window-combine": "columns",
         "window": "columns",
-        "window-rows": "records, because it takes the results of a window as records",
-        "sink": "records, because it takes the results of a window as records",
+        "window-rows": "columns",
+        "sink": "columns",
     }
 
 
 def test_plan_says_why_a_pipeline_goes_record_by_record(shell, file, tmp_path):
-    text = GOOD.replace('agg = "count"', 'agg = "distinct"\nagg_field = "user"')
-    file = (tmp_path / file).rename(tmp_path / "users.toml").name
+    text = "".join(line for line in GOOD.splitlines(True) if "size" not in line)
+    text = text.replace('"tumbling"', '"count"\nrecords = 3')
+    file = (tmp_path / file).rename(tmp_path / "visits.toml").name
     (tmp_path / file).write_text(text)
 
     ways = works_on(shell.run("plan", file).output)
 
-    assert any("window-combine: records" in line and "aggregate" in line for line in ways)
+    assert "  window: records, because nothing is folded before the shuffle" in ways
+    assert "  source: records, because its chain has no window" in "\n".join(ways)
 
 
 def works_on(plan):
@@ -121,5 +123,6 @@ def test_the_pipeline_of_the_readme_folds_messages_of_kafka_on_columns(shell, tm
     assert done.exit_code == 0, done.output
     assert "guarantee: exactly-once end to end" in done.output
     assert [line for line in works_on(done.output) if line.endswith(": columns")] == [
-        f"  {uid}: columns" for uid in ("source", "time", "key", "window-combine", "window")
+        f"  {uid}: columns"
+        for uid in ("source", "time", "key", "window-combine", "window", "window-rows", "sink")
     ]

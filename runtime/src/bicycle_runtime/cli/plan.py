@@ -152,7 +152,9 @@ def report_lines(report: JobReport) -> list[str]:
 
 
 def _column_lines(report: JobReport) -> list[str]:
-    told = [f"  {item.text}" for item in report.columns if item.tells]
+    # Where nothing works on columns, nobody asks why this or that does not.
+    is_on_columns = any(item.because is None for item in report.columns)
+    told = [f"  {item.text}" for item in report.columns if is_on_columns or item.tells]
     return ["works on:", *told] if told else []
 
 

@@ -285,9 +285,10 @@ class PreparingWriter(SinkWriter, Protocol):
 
 @runtime_checkable
 class RowWriter(PreparingWriter, Protocol):
-    """One that, where ``takes_rows``, also takes ``TupleRecords`` in place of a list.
+    """One that, where ``takes_rows``, also takes ``ColumnRecords`` in place of a list.
 
-    Their ``rows`` give what they hold as plain tuples, one at a time.
+    Their ``rows`` give what has the same JSON text as the records, one at a time; their ``columns``
+    what these hold, by the names of their ``form``.
     """
 
     takes_rows: bool

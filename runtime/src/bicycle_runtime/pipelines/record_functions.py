@@ -18,7 +18,7 @@ from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of, text_of
 from bicycle_runtime.pipelines.values import FieldType
 from bicycle_sdk import AsyncFunction, Context, KeyedProcessFunction, ValueStateDescriptor
-from bicycle_sdk.expressions import Expression, col
+from bicycle_sdk.expressions import Expression, col, lit
 from bicycle_sdk.windows.panes import Window
 from bicycle_sdk.windows.triggers import ProcessingTimeTrigger, TriggerContext, TriggerResult
 
@@ -221,7 +221,7 @@ class RunningRow:
         return {"key": result[0], self.name: result[1]}
 
 
-class WindowRow:
+class WindowRow(HasExpression):
     """The result of a window as a record.
 
     Args:
@@ -234,16 +234,23 @@ class WindowRow:
         self.names = tuple(names)
 
     def __call__(self, result: Any) -> dict[str, Any]:
-        row = {
-            "window_start_ms": result.start,
-            "window_end_ms": result.end,
-            "key": result.key,
-        }
+        row = dict(zip(_WINDOW_FIELDS, (result.start, result.end, result.key), strict=True))
         if len(self.names) == 1:
             row[self.names[0]] = result.value
         else:
             row.update(zip(self.names, result.value, strict=True))
         return row
+
+    def expression(self) -> Expression:
+        value = col("value")
+        values = [value]
+        if len(self.names) > 1:
+            values = [Expression("item", value, lit(place)) for place in range(len(self.names))]
+        columns = [col("start"), col("end"), col("key"), *values]
+        return Expression("record", (*_WINDOW_FIELDS, *self.names), *columns)
+
+
+_WINDOW_FIELDS = ("window_start_ms", "window_end_ms", "key")
 
 
 class ClockTrigger(ProcessingTimeTrigger):

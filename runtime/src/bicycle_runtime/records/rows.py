@@ -31,6 +31,7 @@ from msgspec.inspect import (
 __all__ = [
     "OpenRows",
     "field_names",
+    "field_types",
     "is_mapping",
     "is_open_mapping",
     "is_plain",
@@ -57,11 +58,10 @@ def row_type_of(record_type: Any) -> type[msgspec.Struct] | None:
         >>> msgspec.json.decode(b'{"sensor": "a"}', type=row_type_of(Reading)).value
         0
     """
-    fields = _fields(record_type)
+    fields, declared = _fields(record_type), field_types(record_type)
     if not fields:
         return None
-    hints = typing.get_type_hints(record_type, include_extras=True)
-    parts = [(field.name, _unmarked(hints[field.name]), _default(field)) for field in fields]
+    parts = [(field.name, declared[field.name], _default(field)) for field in fields]
     # Decoded objects form no cycles, so the collector need not follow them.
     return msgspec.defstruct("Row", parts, kw_only=True, gc=False)
 
@@ -103,6 +103,13 @@ def field_names(record_type: Any) -> frozenset[str] | None:
     """Return the names of the fields of a type with rows, or of a ``TypedDict``; else None."""
     fields = _fields(record_type)
     return frozenset(field.name for field in fields) if fields else None
+
+
+def field_types(record_type: Any) -> dict[str, Any]:
+    """Return the declared type of each field of a type with rows; none for other types."""
+    fields = _fields(record_type)
+    hints = typing.get_type_hints(record_type, include_extras=True) if fields else {}
+    return {field.name: _unmarked(hints[field.name]) for field in fields}
 
 
 def is_mapping(record_type: Any) -> bool:

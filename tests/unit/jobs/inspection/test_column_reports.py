@@ -11,7 +11,7 @@ from bicycle_runtime.cli.plan import report_lines
 from bicycle_runtime.operators.columnar import NO_WINDOW
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy, file_sink
-from bicycle_sdk.windows import Average, Count, Distinct, Maximum, Minimum, Sum
+from bicycle_sdk.windows import ApproximateDistinct, Average, Count, Distinct, Maximum, Minimum, Sum
 from tests.unit.jobs.inspection.test_reports import report
 
 WHOLE = ["readings", "times", "by", "w-combine", "w", "out"]
@@ -46,7 +46,7 @@ def share_of(reading):
 
 def job(
     *aggregates, time=attrgetter("at"), key=attrgetter("sensor"), record_type=Reading,
-    size=10, slide=10, offset=0, lateness=0, cut=None, between=None, suffix="jsonl",
+    size=10, slide=10, offset=0, lateness=0, cut=None, between=None, suffix="jsonl", behind=None,
 ):  # fmt: skip
     def build(env):
         readings = env.read_jsonl("/nowhere", type=record_type).uid("readings")
@@ -59,6 +59,8 @@ def job(
         if lateness:
             windows = windows.allowed_lateness(lateness)
         results = windows.aggregate(*(aggregates or (Count(),))).uid("w")
+        if behind is not None:
+            results = behind(results)
         results.sink_to(file_sink("/nowhere-else", format=suffix)).uid("out")
 
     return build
@@ -75,6 +77,7 @@ def found(*aggregates, **settings):
         [Count(), Sum(value_of), Average(value_of)],
         [Minimum(value_of), Maximum(lambda reading: reading.code)],
         [Sum(share_of), Average(share_of), Minimum(share_of), Maximum(share_of)],
+        [Minimum(attrgetter("sensor")), Distinct(attrgetter("sensor")), Distinct(value_of)],
     ],
 )
 @pytest.mark.parametrize("settings", [{}, {"offset": 3}, {"key": attrgetter("code")}])
@@ -123,11 +126,23 @@ def test_what_computes_filters_and_maps_works_on_columns_too(aggregate, settings
     assert set(because) >= set(WHOLE)
 
 
-def test_overlapping_windows_are_folded_in_columns_and_kept_key_by_key():
-    because = found(size=20)
+@pytest.mark.parametrize(
+    ("reason", "settings"),
+    [
+        ("overlap", {"size": 20}),
+        ("overlap", {"size": 25}),
+        ("overlap", {"slide": 30}),
+        ("joined key by key", {"cut": lambda keyed: keyed.session_window(5)}),
+    ],
+)
+def test_other_windows_are_folded_in_columns_and_kept_key_by_key(reason, settings):
+    because = found(**settings)
 
-    assert [uid for uid in WHOLE if because[uid] is not None] == ["w"]
-    assert "overlap" in because["w"]
+    assert because | {"w": None, "out": None} == dict.fromkeys(WHOLE)
+    assert reason in because["w"]
+
+
+def test_windows_that_wait_for_late_records_are_kept_key_by_key():
     assert "late records" in found(lateness=5)["w"]
 
 
@@ -139,9 +154,9 @@ def test_overlapping_windows_are_folded_in_columns_and_kept_key_by_key():
         ("by", "'share' is not declared as int or str", {"key": attrgetter("share")}),
         ("times", "does more than pick", {"time": lambda reading: reading.at ** 2}),
         ("times", "'sensor' is not declared as int", {"time": attrgetter("sensor")}),
-        ("w-combine", "no multiple", {"size": 25}),
-        ("w-combine", "no multiple", {"slide": 30}),
-        ("w-combine", "sessions", {"cut": lambda keyed: keyed.session_window(5)}),
+        ("w-combine", "gap of its sessions", {
+            "cut": lambda keyed: keyed.session_window(lambda reading: reading.code),
+        }),
         ("readings", "no type with plain fields", {"record_type": Computed}),
         ("w-combine", "through an exchange", {
             "between": lambda readings: readings.rebalance(),
@@ -171,9 +186,10 @@ def test_what_needs_records_says_why_and_the_others_name_it(blocker, reason, set
 @pytest.mark.parametrize(
     ("aggregate", "reason"),
     [
-        (Maximum(attrgetter("sensor")), "'sensor' is not declared as int or float"),
+        (Sum(attrgetter("sensor")), "'sensor' is not declared as int or float"),
+        (Distinct(share_of), "'share' is not declared as int or str"),
         (Sum(lambda reading: reading.value**2), "more than count"),
-        (Distinct(value_of), "more than count"),
+        (ApproximateDistinct(value_of, precision=10), "more than count"),
         (Own(value_of), "more than count"),
     ],
 )
@@ -186,6 +202,52 @@ def test_an_aggregate_that_is_no_sum_or_extreme_of_a_number_needs_records(aggreg
 
 def test_a_sink_that_writes_no_json_lines_takes_records():
     assert found(suffix="csv")["out"] == "its writer takes records"
+
+
+def sensor_of(window):
+    return window.key
+
+
+def named(window):
+    return {"sensor": window.key, "share": window.value[0] / window.value[1]}
+
+
+def test_what_stands_behind_a_window_works_on_columns_as_far_as_it_can():
+    def kept(results):
+        return results.filter(lambda window: window.end - window.start > 3).uid("f")
+
+    whole = found(Count(), Count(), behind=lambda results: kept(results).map(named).uid("m"))
+    part = found(behind=lambda results: kept(results).map(str).uid("text").map(len).uid("length"))
+    keyed = found(
+        behind=lambda results: kept(results).key_by(lambda each: each.key).uid("k").count()
+    )
+
+    assert (whole["f"], whole["m"], whole["out"]) == (None, None, None)
+    assert (part["f"], part["length"]) == (None, "'text' works on records")
+    assert "more than pick" in part["text"]
+    assert (keyed["f"], keyed["k"]) == (None, "records go from here to the subtasks of their keys")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
+def test_maps_between_a_source_and_a_sink_work_on_columns(suffix):
+    def build(env):
+        readings = env.read_jsonl("/nowhere", type=Reading).uid("readings")
+        made = readings.filter(lambda reading: reading.value > 3).uid("f")
+        made = made.map(lambda reading: {"twice": reading.value * 2}).uid("m")
+        made.sink_to(file_sink("/nowhere-else", format=suffix)).uid("out")
+
+    because = {one.operator: one.because for one in report(build).columns}
+
+    written = None if suffix == "jsonl" else "its writer takes records"
+    assert because == {"readings": None, "f": None, "m": None, "out": written}
+
+
+def test_records_that_no_map_makes_again_go_on_as_they_are():
+    def build(env):
+        readings = env.read_jsonl("/nowhere", type=Reading).uid("readings")
+        readings.filter(lambda reading: reading.value > 3).uid("f").print().uid("out")
+
+    assert {one.because for one in report(build).columns} == {NO_WINDOW}
 
 
 def test_windows_that_are_not_folded_before_the_shuffle_say_so():
@@ -214,7 +276,8 @@ def test_people_are_told_of_windows_and_what_they_fold_and_programs_of_all():
     assert not any("works on" in line or NO_WINDOW in line for line in report_lines(made))
     assert {each["because"] for each in made.to_json()["columns"]} == {NO_WINDOW}
     assert "  w: records, because nothing is folded before the shuffle" in report_lines(mixed)
-    assert not any(NO_WINDOW in line for line in report_lines(mixed))
+    assert "  out: columns" in report_lines(mixed)
+    assert f"  by: records, because {NO_WINDOW}" in report_lines(mixed)
 
 
 @pytest.mark.parametrize("key", [attrgetter("sensor"), lambda reading: "".join(reading.sensor)])

@@ -117,6 +117,14 @@ def test_what_is_held_back_travels_when_there_is_much_of_it(tmp_path, monkeypatc
     assert results(path) == at_once
 
 
+def test_little_travels_as_records_would_have_left_it(tmp_path, monkeypatch):
+    path = written(tmp_path, READINGS * 50)
+    little = results(path)
+    monkeypatch.setattr(fold, "_CONTENTS_MIN", 0)
+
+    assert results(path) == little
+
+
 @pytest.mark.parametrize("key", [sensor_of, lambda reading: "".join(reading.sensor)])
 def test_results_leave_in_batches_of_whole_windows(tmp_path, monkeypatch, key):
     path = written(tmp_path, [("a", time, time) for time in range(100)])
@@ -170,14 +178,15 @@ def test_times_far_apart_are_no_matter(tmp_path):
     ]
 
 
-def test_strings_and_ints_that_arrive_together_are_kept_apart():
+def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
+    monkeypatch.setattr(fold, "_CONTENTS_MIN", 0)
     plan = WindowPlan(assigner=tumbling_windows(10), aggregates=[Count()])
     columns = field_columns(Folding(plan, Reading).functions)
     readings = [Reading("1", 3, 7), Reading("2", 4, 7), Reading("1", 12, 7)]
     records = FieldRecords(readings, lambda: readings)
-    merge = ColumnMerge(columns, slide_ms=10)
+    merge = ColumnMerge(columns, step_ms=10)
     for key in ("sensor", "code"):
-        steps = ColumnSteps(steps=(), columns=columns, kinds={}, slide_ms=10, offset_ms=0)
+        steps = ColumnSteps(steps=(), columns=columns, kinds={}, windows=plan.assigner)
         folded = fold.ColumnFold(steps, group_count=128)
         frame = SourceFrame(readings, records, {})
         times = frame.field("at").numbers
@@ -196,3 +205,21 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart():
         (0, "1", 1), (0, "2", 1), (0, 1, 2), (10, "1", 1), (10, 1, 1)
     ]  # fmt: skip
     assert not any(window.is_whole for window in windows)
+
+
+def test_a_line_that_is_no_object_is_a_bad_one_on_columns_too(tmp_path):
+    path = tmp_path / "readings.jsonl"
+    path.write_text('{"sensor":"a","at":1}\n[1]\n{"sensor":"a","at":12}\n')
+
+    def job(env):
+        readings = env.read_jsonl(path).uid("readings").on_error("dead_letter")
+        timed = readings.assign_timestamps(lambda reading: reading["at"])
+        timed.key_by(lambda reading: reading["sensor"]).tumbling_window(10).count().collect("out")
+
+    with Harness(job) as harness:
+        harness.run()
+        assert len(harness.results("out")) == 2
+        (letter,) = harness.dead_letters
+    assert (letter["operator"], letter["message"]) == (
+        "readings", "Expected `object`, got `array`"
+    )  # fmt: skip

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.windows.placements import WindowSlices
+from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_sdk.windows import sliding_windows
 
 WINDOWS = st.builds(

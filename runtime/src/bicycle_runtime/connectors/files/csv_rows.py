@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import csv
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -23,8 +25,10 @@ from bicycle_runtime.connectors.rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names
 from bicycle_runtime.formats.record_fields import is_named_tuple
+from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
+from bicycle_runtime.records.rows import field_types
 
-__all__ = ["CsvRows"]
+__all__ = ["CsvRows", "is_untyped"]
 
 _RAW_BYTES_MAX = 4096
 _Row = tuple[int, list[str]]
@@ -39,16 +43,22 @@ class CsvRows:
             declared types.
         is_complete: Whether the input ends at the limit, so that an open quote there is an error,
             not a record that is still being written.
+        gives_fields: Whether records are ``FieldRecords``, where their type allows it.
     """
 
-    def __init__(self, record_type: Any, *, is_complete: bool) -> None:
-        self._is_plain = record_type in (None, dict, Any) or record_type == dict[str, str]
+    def __init__(self, record_type: Any, *, is_complete: bool, gives_fields: bool = False) -> None:
+        self._is_plain = is_untyped(record_type)
         self._is_by_place = typing.get_origin(record_type) is tuple
         self._is_named = is_named_tuple(record_type)
         self._type: Any = record_type
         self._list_type: Any = list[record_type]
         self._fields = frozenset(declared_names(record_type))
         self._is_complete = is_complete
+        self._gives_fields = gives_fields
+        self._column_types: dict[str, Any] = {
+            name: list[kind]  # type: ignore[valid-type]  # it is known when it runs
+            for name, kind in field_types(record_type if gives_fields else None).items()
+        }
 
     def batches(
         self, cursor: ByteCursor, header: ByteCursor, lines: LineRange
@@ -132,18 +142,53 @@ class CsvRows:
                 for offset, row in rows
                 if len(row) != len(names)
             ]
-        shaped = self._shaped(names, whole)
-        values = shaped
-        if not self._is_plain:
+        values: Sequence[Any] | None = self._fields_of(names, whole)
+        if values is None:
             try:
-                values = msgspec.convert(shaped, self._list_type, strict=False)
+                values = self._made(names, whole)
             except msgspec.ValidationError:
-                values, whole = self._convert_each(shaped, whole, failures)
+                values, whole = self._convert_each(self._shaped(names, whole), whole, failures)
         failures.sort(key=lambda failure: failure.offset)
         offsets = [offset for offset, _ in whole]
         return SourceBatch(
             values=values, offsets=offsets, next_offset=next_offset, failures=failures
         )
+
+    def _fields_of(self, names: list[str], rows: list[_Row]) -> FieldRecords | None:
+        """Return rows as records that are made when asked for; None where they must be made now.
+
+        Texts are converted to the types of the fields column by column.
+        """
+        if not self._gives_fields or not rows:
+            return None
+        make = partial(self._made, names, rows)
+        cells = [row for _, row in rows]
+        places = {name: place for place, name in enumerate(names)}
+        if self._is_plain:
+            return FieldRecords(
+                cells,
+                make,
+                getter=lambda name: itemgetter(places[name]) if name in places else _gone,
+            )
+        if not self._column_types or not places.keys() >= self._column_types.keys():
+            return None  # What a row lacks may have a default.
+        try:
+            columns = {
+                name: msgspec.convert(
+                    list(map(itemgetter(places[name]), cells)), column_type, strict=False
+                )
+                for name, column_type in self._column_types.items()
+            }
+        except msgspec.ValidationError:
+            return None
+        return FieldRecords(range(len(cells)), make, getter=lambda name: columns[name].__getitem__)
+
+    def _made(self, names: list[str], rows: list[_Row]) -> list[Any]:
+        shaped = self._shaped(names, rows)
+        if self._is_plain:
+            return shaped
+        made: list[Any] = msgspec.convert(shaped, self._list_type, strict=False)
+        return made
 
     def _shaped(self, names: list[str], rows: list[_Row]) -> list[Any]:
         if self._is_by_place:
@@ -162,6 +207,11 @@ class CsvRows:
             except msgspec.ValidationError as error:
                 failures.append(_misfit(offset, row, str(error)))
         return values, kept
+
+
+def is_untyped(record_type: Any) -> bool:
+    """Tell whether records of a type are ``dict[str, str]``."""
+    return record_type in (None, dict, Any) or record_type == dict[str, str]
 
 
 class _RecordTooLongError(Exception):
@@ -271,6 +321,10 @@ def _plain_rows(block: LineBlock) -> list[_Row] | None:
             rows.append((position, row))
         position += len(line) + 1
     return rows
+
+
+def _gone(_: list[str]) -> Any:
+    return MISSING
 
 
 def _dicts(names: list[str], rows: list[_Row]) -> list[dict[str, str]]:

@@ -43,7 +43,7 @@ def field_decoder(record_type: Any) -> BlockDecoder | None:
     Lines are checked against the same types. A block with a bad or blank line gives records.
     """
     if is_open_mapping(record_type):
-        return _open_decoder()
+        return _open_decoder(record_type)
     row_type, records = row_type_of(record_type), msgspec.json.Decoder(record_type)
     if row_type is None:
         if not is_mapping(record_type):
@@ -56,12 +56,12 @@ def field_decoder(record_type: Any) -> BlockDecoder | None:
     return partial(_decoded, msgspec.json.Decoder(row_type), records, by_field)
 
 
-def _open_decoder() -> BlockDecoder:
+def _open_decoder(record_type: Any) -> BlockDecoder:
     """Return a decoder of dicts with any fields: to rows where all lines have those of the first.
 
     hot path: 110 ns a line with three fields, a dict takes 380.
     """
-    rows, records = OpenRows(), msgspec.json.Decoder()
+    rows, records = OpenRows(), msgspec.json.Decoder(record_type)
     as_dicts = partial(_decoded, records, records, lambda found, _: DictRecords(found))
 
     def decoded(block: LineBlock) -> SourceBatch:

@@ -20,7 +20,7 @@ from bicycle_runtime.connectors.files.blocks import (
     line_blocks,
     open_at,
 )
-from bicycle_runtime.connectors.files.csv_rows import CsvRows
+from bicycle_runtime.connectors.files.csv_rows import CsvRows, is_untyped
 from bicycle_runtime.connectors.files.decoding import (
     BlockDecoder,
     field_decoder,
@@ -31,8 +31,7 @@ from bicycle_runtime.connectors.files.identity import FileIdentity, find_file
 from bicycle_runtime.connectors.lines import text_decoder
 from bicycle_runtime.connectors.rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
-from bicycle_runtime.operators.columnar.records import DictRecords
-from bicycle_runtime.records.rows import is_mapping
+from bicycle_runtime.records.rows import field_types
 
 __all__ = ["FileFormat", "FileReader", "located"]
 
@@ -69,7 +68,7 @@ class FileReader:
 
     def _start(self) -> None:
         self._decode: BlockDecoder | None = None
-        self._gives_dicts = False
+        self._gives_fields = False
         self._open: OrderedDict[str, ByteCursor] = OrderedDict()
 
     def __getstate__(self) -> tuple[FileFormat, Any, int, str]:
@@ -112,12 +111,9 @@ class FileReader:
 
     def give_fields(self) -> bool:
         """Give records as ``FieldRecords`` from now on; tell whether their type allows it."""
-        # Event times that the source itself takes from records are read out of these.
-        if self.timestamp_field:
-            return False
         if self.file_format == "csv":
-            self._gives_dicts = is_mapping(self.record_type)
-            return self._gives_dicts
+            self._gives_fields = is_untyped(self.record_type) or bool(field_types(self.record_type))
+            return self._gives_fields
         if self.file_format != "jsonl":
             return False
         self._decode = field_decoder(self.record_type)
@@ -160,12 +156,12 @@ class FileReader:
         self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
     ) -> Iterator[tuple[SourceBatch, bytes]]:
         if self.file_format == "csv":
-            rows = CsvRows(self.record_type, is_complete=part.details["complete"])
+            is_complete = part.details["complete"]
+            rows = CsvRows(
+                self.record_type, is_complete=is_complete, gives_fields=self._gives_fields
+            )
             with closing(open_at(path, 0)) as header:
-                for batch, data in rows.batches(cursor, header, lines):
-                    if self._gives_dicts:
-                        batch.values = DictRecords(list(batch.values))
-                    yield batch, data
+                yield from rows.batches(cursor, header, lines)
             return
         for block in line_blocks(cursor, lines):
             batch = long_line_batch(block) if block.long_line_byte_count else self._decoder(block)

@@ -29,7 +29,8 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.contract import ConnectorSpec, EventTimes
 from bicycle_runtime.formats.record_fields import fields_of, types_of, without_none
-from bicycle_runtime.operators.columnar.records import TupleRecords
+from bicycle_runtime.operators.columnar.records import ColumnRecords
+from bicycle_runtime.operators.columnar.vectors import Vector
 
 __all__ = ["TIMES", "TableColumns", "columns_of", "declared_columns"]
 
@@ -107,9 +108,14 @@ class TableColumns:
             ValueError: a record lacks a field, or has a value that does not fit its column.
             TypeError: likewise.
         """
+        is_named = self._shape in ("keys", "either")
+        if is_named and isinstance(values, ColumnRecords) and values.form.kind is dict:
+            lists = self._of_dicts(values)
+        else:
+            lists = self._items(values)
         found = {
             column.name: _array(column, items)
-            for column, items in zip(self._columns, self._items(values), strict=True)
+            for column, items in zip(self._columns, lists, strict=True)
         }
         if self.time_name:
             found[self.time_name] = _time_array(self.time_name, len(values), times)
@@ -124,17 +130,30 @@ class TableColumns:
             case "value":
                 return [list(values)]
             case "places":
-                rows = values.rows() if isinstance(values, TupleRecords) else values
-                return self._by_place(rows)
+                return self._by_place(values)
             case "attributes":
                 return [list(map(attrgetter(column.name), values)) for column in self._columns]
             case "keys":
                 return [self._by_key(column, values) for column in self._columns]
         return [[_field(value, column.name) for value in values] for column in self._columns]
 
-    def _by_place(self, rows: Iterable[Any]) -> Iterable[Sequence[Any]]:
+    def _of_dicts(self, records: ColumnRecords) -> Iterable[Sequence[Any]]:
+        """Return the values of dicts, from their columns."""
+        found = dict(zip(records.form.names, records.columns(), strict=True))
+        for column in self._columns:
+            if column.name not in found:
+                if self._shape == "keys" and not column.is_optional:
+                    raise ValueError(f"a record lacks the field {column.name!r}")
+                found[column.name] = Vector.constant(None, len(records))
+        return [list(found[column.name].each()) for column in self._columns]
+
+    def _by_place(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
         count = len(self.schema) - bool(self.time_name)
-        columns = list(zip(*rows, strict=True))
+        columns: list[Sequence[Any]]
+        if isinstance(values, ColumnRecords) and values.form.kind is not None:
+            columns = [list(column.each()) for column in values.columns()]
+        else:
+            columns = list(zip(*values, strict=True))
         if columns and len(columns) != count:
             raise ValueError(f"a record has {len(columns)} fields, the table {count} columns")
         return columns or [()] * count

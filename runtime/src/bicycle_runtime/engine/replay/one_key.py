@@ -108,7 +108,7 @@ def _narrow_firing(firing: Firing, keys: Sequence[Any]) -> None:
         wanted = {key: content for key, content in contents.items() if key in keys}
         return of_group(window, wanted, values_of)
 
-    def results_of_keys(fired: Sequence[Fired]) -> tuple[list[Any], list[int]]:
+    def results_of_keys(fired: Sequence[Fired]) -> tuple[Sequence[Any], list[int]]:
         return results([each for each in fired if each.key in keys])
 
     firing.of_group = of_keys  # type: ignore[method-assign]  # of this one, for a replay

@@ -12,4 +12,4 @@ __all__ = ["EXPRESSION_KINDS", "NO_WINDOW"]
 # What may compute an expression over the columns of any batch, without a window.
 EXPRESSION_KINDS = (OperatorKind.MAP, OperatorKind.FILTER, OperatorKind.KEY_BY)
 # Why most operators work on records: they would on any job like theirs, so nobody is told.
-NO_WINDOW = "no window folds what its chain gives"
+NO_WINDOW = "its chain has no window and no map that works on columns"

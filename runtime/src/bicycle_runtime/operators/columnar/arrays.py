@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 __all__ = [
-    "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "as_numbers", "magnitude", "number_array",
-    "numpy", "steps", "unpacked",
+    "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "arrow", "as_numbers", "magnitude",
+    "number_array", "numpy", "steps", "unpacked",
 ]  # fmt: skip
 
 PackedInts = tuple[int, str, bytes]  # What is to be added, the type of the items, and the items.
@@ -28,6 +28,15 @@ def numpy() -> Any:
     import numpy as np
 
     return np
+
+
+def arrow() -> Any:
+    """Return the library of columns that hold more than numbers."""
+    # A slow import (150 ms), as above.
+    import pyarrow as pa
+    import pyarrow.compute
+
+    return pa
 
 
 def number_array(column: Sequence[int] | Sequence[float]) -> Any:
@@ -48,16 +57,39 @@ class Runs:
 
     Args:
         numbers: By row, from 0 on; at least one.
+        times: By row: then a run also ends where the next of these is later by more than
+            ``gap_ms``.
+        gap_ms: See there.
+
+    ``firsts`` has the row that stands first in each run.
     """
 
-    def __init__(self, numbers: Any) -> None:
-        self._order = _order(numbers)
-        self._begins = _begins(numbers[self._order])
-        self._firsts = self._order[self._begins]
+    def __init__(self, numbers: Any, times: Any = None, *, gap_ms: int = 0) -> None:
+        np = numpy()
+        if times is None:
+            self._order = _order(numbers)
+            self._begins = _begins(numbers[self._order])
+        else:
+            ranks, count = as_numbers(times, 1)
+            self._order = _order(numbers * count + ranks)
+            is_later = np.diff(times[self._order]) > gap_ms
+            is_other = np.diff(numbers[self._order]) != 0
+            self._begins = np.flatnonzero(np.concatenate(([True], is_other | is_later)))
+        self.firsts = self._order[self._begins]
+
+    def __len__(self) -> int:
+        return len(self._begins)
 
     def of(self, column: Any) -> Any:
-        """Return one item of a column for each run, where all rows of a run have the same."""
-        return column[self._firsts]
+        """Return the item of a column that stands first in each run."""
+        return column[self.firsts]
+
+    def numbers(self) -> Any:
+        """Return for each row in which run it is."""
+        np = numpy()
+        found = np.empty(len(self._order), np.int64)
+        found[self._order] = np.repeat(np.arange(len(self)), self.lengths())
+        return found
 
     def lengths(self) -> Any:
         """Return how many rows each run has."""

@@ -1,18 +1,24 @@
-"""A chain on columns: from what a source has read to what a window folds, without records."""
+"""A chain on columns: from what a source has read, or a window gives, to where records are needed.
+
+They are needed nowhere where another window folds them, or a writer takes rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from time import perf_counter_ns
 from typing import Any, Protocol
 
-from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.batch import Batch, PickLineage, StampedLineage
+from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.choice import ColumnStep, ColumnSteps
-from bicycle_runtime.operators.columnar.frames import Frame, SourceFrame, mapped
+from bicycle_runtime.operators.columnar.frames import Frame, MappedFrame, SourceFrame, mapped
 from bicycle_runtime.operators.columnar.kernel import evaluate, mask_of
-from bicycle_runtime.operators.columnar.records import FieldRecords
+from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.columnar.vectors import Refused, Vector
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.functions.watermarks import AssignOperator, is_out_of_bounds
+from bicycle_sdk.expressions import Expression
 from bicycle_sdk.graph import OperatorKind
 
 __all__ = ["ChainOnColumns", "FoldsColumns"]
@@ -32,40 +38,53 @@ class FoldsColumns(Protocol):
 
 
 class ChainOnColumns:
-    """Takes batches of fields past the steps behind a source.
+    """Takes batches past the steps behind a source or a window.
 
     Args:
-        operators: Those steps; the last one is ``folding``.
-        folding: Folds the columns.
+        operators: Those steps; the last one is ``folding``, if there is one.
+        folding: Folds the columns; None where records go on from their columns.
         steps: What was chosen for the chain.
     """
 
     def __init__(
-        self, operators: Sequence[Operator], folding: FoldsColumns, steps: ColumnSteps
+        self, operators: Sequence[Operator], folding: FoldsColumns | None, steps: ColumnSteps
     ) -> None:
         self._operators, self._folding = operators, folding
         self._steps = list(zip(operators, steps.steps, strict=False))
         self._kinds = steps.kinds
+        stamps = [s.value for s in steps.steps if s.kind is OperatorKind.ASSIGN_TIMESTAMPS]
+        is_kept = any(value is None for value in stamps)
+        self._keeps_times = is_kept or (folding is not None and not stamps)
 
-    @property
-    def folder(self) -> Operator:
-        """The operator that folds, which all of the time counts for."""
-        return self._operators[-1]
+    def run(self, batch: Batch) -> tuple[Batch, int]:
+        """Return what goes on, and at which operator of the chain.
+
+        All of the time counts for the last operator that works on columns.
+        """
+        started, count = perf_counter_ns(), len(batch.values)
+        output = self.take(batch)
+        last = self._operators[-1]
+        last.took(perf_counter_ns() - started, 0 if output is None else count)
+        return (batch, 1) if output is None else (output, 1 + len(self._operators))
 
     def take(self, batch: Batch) -> Batch | None:
-        """Return what the chain gives for a batch; None when it must go record by record.
+        """Return what the steps give for a batch; None when it must go record by record.
 
         That is so when it holds records, when one of them may fail, or has an int of more than 64
-        bits, a time that no event has or a window that may be closed, or when a replay wants to see
-        single records. Nothing is noted anywhere before it is sure.
+        bits, no time, one that no event has or a window that may be closed, or when a replay wants
+        to see single records. Nothing is noted anywhere before it is sure.
         """
-        records = batch.values
-        if not isinstance(records, FieldRecords):
-            return None
         if any(operator.select is not None for operator in self._operators):
             return None
-        frame: Frame = SourceFrame(records.rows, records, self._kinds)
+        frame = _frame_of(batch.values, self._kinds)
+        if frame is None:
+            return None
         passage = _Passage(frame)
+        if self._keeps_times:
+            times = batch.times()
+            if times is None:
+                return None
+            passage.times = numpy().array(times, numpy().int64)
         try:
             for operator, step in self._steps:
                 if not passage.frame.count:
@@ -73,14 +92,9 @@ class ChainOnColumns:
                 passage.go(operator, step)
         except Refused:
             return None
-        output = Batch([], batch.lineage)
-        if passage.frame.count:
-            assert passage.key is not None
-            folded = self._folding.fold_columns(passage.key, passage.times, passage.frame)
-            if folded is None:
-                return None
-            output = folded
-            passage.counts.append((self.folder, passage.frame.count, len(output.values)))
+        output = self._ended(passage, batch)
+        if output is None:
+            return None
         for assigner, time_ms in passage.newest:
             assigner.follow(batch, [time_ms])
         for operator, count_in, count_out in passage.counts:
@@ -90,20 +104,55 @@ class ChainOnColumns:
             operator.policy.total += count_in
         return output
 
+    def _ended(self, passage: _Passage, batch: Batch) -> Batch | None:
+        """Return what is folded of the records, or these; None when they must go one by one."""
+        if not passage.frame.count:
+            return Batch([], batch.lineage)
+        if self._folding is None:
+            return passage.output(batch)
+        assert passage.key is not None
+        folded = self._folding.fold_columns(passage.key, passage.times, passage.frame)
+        if folded is not None:
+            counts = (self._operators[-1], passage.frame.count, len(folded.values))
+            passage.counts.append(counts)
+        return folded
+
+
+def _frame_of(records: Sequence[Any], kinds: Mapping[str, type]) -> Frame | None:
+    """Return records as a frame; None where they do not lie as columns."""
+    if isinstance(records, FieldRecords):
+        return SourceFrame(records.rows, records, kinds)
+    return MappedFrame.of(records) if isinstance(records, ColumnRecords) else None
+
 
 class _Passage:
     """One batch on its way through the steps.
 
     Args:
         frame: Its records.
+
+    ``rows`` are the places of the records that are left, None for all; ``times`` are those of the
+    records, None while they are those of the batch.
     """
 
     def __init__(self, frame: Frame) -> None:
         self.frame = frame
         self.key: Vector | None = None
+        self.rows: Any = None
         self.times: Any = None
         self.newest: list[tuple[AssignOperator, int]] = []
         self.counts: list[tuple[Operator, int, int]] = []
+
+    def output(self, batch: Batch) -> Batch:
+        """Return the records that are left of a batch, with their lineage."""
+        assert isinstance(self.frame, MappedFrame)
+        lineage = batch.lineage
+        if self.rows is not None:
+            rows = self.rows.tolist()
+            lineage = PickLineage(lineage, lambda: rows)
+        if self.times is not None:
+            lineage = StampedLineage(lineage, self.times.tolist())
+        return Batch(self.frame.records(), lineage)
 
     def go(self, operator: Operator, step: ColumnStep) -> None:
         """Take the records past one step.
@@ -112,27 +161,33 @@ class _Passage:
             Refused: they must go one by one.
         """
         count = self.frame.count
-        match step.kind:
-            case OperatorKind.MAP:
-                self.frame = mapped(step.value, self.frame)
-            case OperatorKind.FILTER:
-                mask = mask_of(evaluate(step.value, self.frame))
-                if mask.count < count:
-                    self.frame = self.frame.picked(mask)
-                    self.times = None if self.times is None else self.times[mask.array]
-            case OperatorKind.KEY_BY:
-                self.key = evaluate(step.value, self.frame)
-            case _:
-                assert isinstance(operator, AssignOperator)
-                self._stamp(operator, evaluate(step.value, self.frame))
+        if step.kind is OperatorKind.ASSIGN_TIMESTAMPS:
+            assert isinstance(operator, AssignOperator)
+            self._stamp(operator, step.value)
+        else:
+            assert step.value is not None
+            self._compute(step.kind, step.value)
         self.counts.append((operator, count, self.frame.count))
 
-    def _stamp(self, operator: AssignOperator, value: Vector) -> None:
-        times = value.numbers
-        if times is None or times.dtype.kind != "i":
-            raise Refused
-        newest = int(times.max())
-        if is_out_of_bounds([int(times.min()), newest]):
-            raise Refused
-        self.times = times
-        self.newest.append((operator, newest))
+    def _compute(self, kind: OperatorKind, value: Expression) -> None:
+        if kind is OperatorKind.MAP:
+            self.frame = mapped(value, self.frame)
+        elif kind is OperatorKind.KEY_BY:
+            self.key = evaluate(value, self.frame)
+        else:
+            mask = mask_of(evaluate(value, self.frame))
+            if mask.count < self.frame.count:
+                self.frame = self.frame.picked(mask)
+                rows = numpy().flatnonzero(mask.array)
+                self.rows = rows if self.rows is None else self.rows[rows]
+                self.times = None if self.times is None else self.times[mask.array]
+
+    def _stamp(self, operator: AssignOperator, value: Expression | None) -> None:
+        if value is not None:
+            times = evaluate(value, self.frame).numbers
+            if times is None or times.dtype.kind != "i":
+                raise Refused
+            if is_out_of_bounds([int(times.min()), int(times.max())]):
+                raise Refused
+            self.times = times
+        self.newest.append((operator, int(self.times.max())))

@@ -4,28 +4,38 @@
 ``bicycle plan`` says what workers do. What only data can tell is asked of each batch
 (``ChainOnColumns.take``) and of each window that is due (``ColumnMerge``).
 
-A chain works on columns from its source to the step that folds a window, or not at all.
+A chain works on columns from its source to the step that folds a window, or not at all. Behind a
+window, and where a map makes new records of a source's, it does so as far as it can.
 
 Source: ADR-0030 (one way through windows).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_WINDOW
-from bicycle_runtime.operators.columnar.folded import Folded
+from bicycle_runtime.operators.columnar.folded import Folded, FoldedNumbers, FoldedSets
 from bicycle_runtime.operators.columnar.kernel import has_expression
 from bicycle_runtime.operators.columnar.reading import Reading, read
-from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
+from bicycle_runtime.operators.columnar.shapes import RESULT_SHAPE, Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
-from bicycle_sdk.windows import AlignedWindows, Count, Maximum, Minimum, Sum, WindowPlan
+from bicycle_sdk.windows import (
+    AlignedWindows,
+    Count,
+    Distinct,
+    Maximum,
+    Minimum,
+    SessionWindows,
+    Sum,
+    WindowPlan,
+)
 from bicycle_sdk.windows.aggregates import sums_of_floats, sums_of_ints
 
 __all__ = [
@@ -33,6 +43,8 @@ __all__ = [
     "ColumnStep",
     "ColumnSteps",
     "FieldColumn",
+    "FoldedForm",
+    "accumulators_of",
     "choose",
     "choose_all",
     "field_columns",
@@ -40,45 +52,44 @@ __all__ = [
 ]
 
 Load = Callable[[str], Any]
+FoldedForm = Literal["sum", "extreme", "set"]
 
 
 class FieldColumn(NamedTuple):
     """The accumulators of one aggregate as a column of numbers.
 
-    ``value`` is what it folds, None for the number of records; ``ufunc`` names the function that
-    joins two of them; ``accumulators`` makes those that are kept.
+    ``value`` is what it folds, None for the number of records, and ``form`` what is made of it;
+    ``ufunc`` names the function that joins two of them; ``accumulators`` makes those that are kept.
     """
 
     value: Expression | None
+    form: FoldedForm
     ufunc: str
-    accumulators: Callable[[Folded], Sequence[Any]]
-
-    @property
-    def is_sum(self) -> bool:
-        """Whether it adds numbers up."""
-        return self.ufunc == "add"
+    accumulators: Callable[[Any], Iterable[Any]]
 
 
 class ColumnStep(NamedTuple):
-    """What one operator between source and fold does: the value that it computes of each record."""
+    """What one operator between source and fold does: the value that it computes of each record.
+
+    ``value`` is None where the times are the source's own.
+    """
 
     kind: OperatorKind
-    value: Expression
+    value: Expression | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSteps:
     """What a chain does with columns.
 
-    ``steps`` are those behind the source, ``key_by`` last. ``kinds`` has the types of fields that
-    the source checks. Windows begin at multiples of ``slide_ms`` from ``offset_ms``.
+    ``steps`` are those behind the first operator, ``key_by`` last where it folds. ``kinds`` has the
+    types of fields that a source checks. ``columns`` are folded by ``windows``; None for no fold.
     """
 
     steps: tuple[ColumnStep, ...]
     columns: tuple[FieldColumn, ...]
     kinds: Mapping[str, type]
-    slide_ms: int
-    offset_ms: int
+    windows: AlignedWindows | SessionWindows | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +97,7 @@ class ChainChoice:
     """What was chosen for a chain.
 
     ``because`` has, by operator, why it works on records; None where it works on columns.
-    ``steps`` is what the chain does with columns from its source on, None when it does not.
+    ``steps`` is what the chain does with columns behind its first operator, None when it does not.
     """
 
     because: Mapping[str, str | None]
@@ -115,14 +126,12 @@ def choose(
         if first.vertex.kind is not OperatorKind.SOURCE:
             return ChainChoice(because=dict.fromkeys(uids, "its input comes through an exchange"))
         return _choose_folding(chain, load, gives_fields)
-    because: dict[str, str | None] = dict.fromkeys(uids, NO_WINDOW)
     if first.vertex.kind is OperatorKind.WINDOW:
         plan = load(first.vertex.payload_id("function"))
-        because = dict.fromkeys(uids, "it takes the results of a window as records")
-        because[first.uid] = _window_reason(first, plan)
-        if len(uids) == 2 and last.vertex.kind is OperatorKind.SINK and _gives_rows(plan):
-            because[last.uid] = None if last.uid in takes_rows else "its writer takes records"
-    return ChainChoice(because=because)
+        return _choose_behind_window(chain, load, plan, takes_rows)
+    if first.vertex.kind is OperatorKind.SOURCE:
+        return _choose_maps(chain, load, gives_fields, takes_rows)
+    return ChainChoice(because=dict.fromkeys(uids, NO_WINDOW))
 
 
 def choose_all(
@@ -183,32 +192,58 @@ def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
     return columns
 
 
+def accumulators_of(
+    columns: Sequence[FieldColumn], contents: Sequence[Folded]
+) -> Iterator[tuple[Any, ...]]:
+    """Return the accumulators of each content, as they are kept."""
+    folded = zip(columns, contents, strict=True)
+    return zip(*(column.accumulators(content) for column, content in folded), strict=True)
+
+
 class _Choosing:
-    """Goes through a chain that folds a window, step by step.
+    """Goes through a chain, step by step.
 
     Args:
         chain: The chain.
         load: Returns the object of a payload id.
+        shape: Of what its first operator gives; None where that has no plain fields.
     """
 
-    def __init__(self, chain: ChainSpec, load: Load) -> None:
+    def __init__(self, chain: ChainSpec, load: Load, shape: Shape | None) -> None:
         self._load = load
-        self.source, *self.steps = chain.operators
+        self.first, *self.steps = chain.operators
         self.because: dict[str, str | None] = {}
         self.found: list[ColumnStep] = []
-        declared = "output_type" in self.source.vertex.payloads
-        payload = self.source.vertex.payload_id("output_type") if declared else None
-        self.shape: Shape | None = shape_of(None if payload is None else load(payload))
-        known = {} if self.shape is None else self.shape.kinds
+        self.shape = shape
+        known = {} if shape is None else shape.kinds
         self.kinds = {name: kind for name, kind in known.items() if kind is not object}
         self.columns: list[FieldColumn] = []
 
     def go(self) -> None:
         """Note for each operator why it needs records, None where it does not."""
         no_fields = "its records have no type with plain fields"
-        self.because[self.source.uid] = no_fields if self.shape is None else None
+        self.because[self.first.uid] = no_fields if self.shape is None else None
         for spec in self.steps:
             self.because[spec.uid] = self._reason(spec)
+
+    def go_on_from_columns(self, takes_rows: Collection[str]) -> None:
+        """Note the same where no window folds: from the first that needs records on, all do."""
+        blocker = None
+        for number, spec in enumerate(self.steps):
+            if blocker is not None:
+                self.because[spec.uid] = f"{blocker!r} works on records"
+                continue
+            is_written = spec.vertex.kind is OperatorKind.SINK and number == len(self.steps) - 1
+            if is_written and spec.uid in takes_rows:
+                self.because[spec.uid] = None
+                continue
+            reason = "its writer takes records" if is_written else self._reason(spec)
+            if spec.vertex.kind is OperatorKind.KEY_BY:
+                reason = "records go from here to the subtasks of their keys"
+            self.because[spec.uid] = reason
+            blocker = None if reason is None else spec.uid
+        steps = sum(self.because[spec.uid] is None for spec in self.steps)
+        del self.found[steps:]
 
     def _reason(self, spec: OperatorSpec) -> str | None:
         kind = spec.vertex.kind
@@ -224,7 +259,8 @@ class _Choosing:
     def _step_reason(self, spec: OperatorSpec, shape: Shape) -> str | None:
         kind = spec.vertex.kind
         if "function" not in spec.vertex.payloads:
-            return "event times are the source's own"
+            self.found.append(ColumnStep(kind, None))
+            return None
         try:
             value = read(as_callable(self._load(spec.vertex.payload_id("function")), _STEPS[kind]))
         except Reading as reason:
@@ -236,21 +272,19 @@ class _Choosing:
         return shape.problem(value) or _kind_reason(shape, value, _KINDS.get(kind))
 
     def _fold_reason(self, plan: WindowPlan) -> str | None:
-        windows = plan.assigner
-        if not isinstance(windows, AlignedWindows):
-            return "sessions are folded record by record"
-        if windows.size_ms % windows.slide_ms:
-            return "the size of its windows is no multiple of their slide"
+        if isinstance(plan.assigner, SessionWindows) and plan.assigner.gap_ms is None:
+            return "the gap of its sessions is told from each record"
         columns = field_columns(Folding(plan).functions)
         if columns is None:
             return "it has an aggregate that does more than count, or join a value of fields"
         self.columns = columns
         if self.shape is None:
             return None
-        values = [column.value for column in columns if column.value is not None]
         problems = (
-            self.shape.problem(value) or _kind_reason(self.shape, value, (int, float))
-            for value in values
+            self.shape.problem(column.value)
+            or _kind_reason(self.shape, column.value, _FOLDED[column.form])
+            for column in columns
+            if column.value is not None
         )
         return next((problem for problem in problems if problem is not None), None)
 
@@ -266,6 +300,11 @@ _KINDS: dict[OperatorKind, tuple[type, ...]] = {
     OperatorKind.ASSIGN_TIMESTAMPS: (int,),
     OperatorKind.KEY_BY: (int, str),
 }
+_FOLDED: dict[FoldedForm, tuple[type, ...]] = {
+    "sum": (int, float),
+    "extreme": (int, float, str),
+    "set": (int, str),
+}
 
 
 def _kind_reason(shape: Shape, value: Expression, kinds: tuple[type, ...] | None) -> str | None:
@@ -276,18 +315,56 @@ def _kind_reason(shape: Shape, value: Expression, kinds: tuple[type, ...] | None
     return f"{name} is not declared as {words}"
 
 
+def _shape_of_source(chain: ChainSpec, load: Load) -> Shape | None:
+    vertex = chain.operators[0].vertex
+    is_declared = "output_type" in vertex.payloads
+    return shape_of(load(vertex.payload_id("output_type")) if is_declared else None)
+
+
+def _choose_maps(
+    chain: ChainSpec, load: Load, gives_fields: Callable[[str], bool], takes_rows: Collection[str]
+) -> ChainChoice:
+    """Choose for a chain from a source to no window: it is worth it where a map makes records."""
+    uids = [spec.uid for spec in chain.operators]
+    records = ChainChoice(because=dict.fromkeys(uids, NO_WINDOW))
+    choosing = _Choosing(chain, load, _shape_of_source(chain, load))
+    if choosing.shape is None:
+        return records
+    choosing.go_on_from_columns(takes_rows)
+    if OperatorKind.MAP not in [step.kind for step in choosing.found] or not gives_fields(uids[0]):
+        return records
+    return _chosen(choosing, because={uids[0]: None})
+
+
+def _choose_behind_window(
+    chain: ChainSpec, load: Load, plan: WindowPlan, takes_rows: Collection[str]
+) -> ChainChoice:
+    """Choose for a chain that begins with a window."""
+    window, *others = chain.operators
+    because = {window.uid: _window_reason(window, plan)}
+    if plan.process is not None or plan.keeps_records:
+        reason = "it takes the results of a window as records"
+        return ChainChoice(because=because | dict.fromkeys([spec.uid for spec in others], reason))
+    choosing = _Choosing(chain, load, RESULT_SHAPE)
+    choosing.go_on_from_columns(takes_rows)
+    return _chosen(choosing, because=because)
+
+
+def _chosen(choosing: _Choosing, because: Mapping[str, str | None]) -> ChainChoice:
+    steps = ColumnSteps(steps=tuple(choosing.found), columns=(), kinds=choosing.kinds, windows=None)
+    return ChainChoice(
+        because={**because, **choosing.because}, steps=steps if steps.steps else None
+    )
+
+
 def _choose_folding(
     chain: ChainSpec, load: Load, gives_fields: Callable[[str], bool]
 ) -> ChainChoice:
     """Choose for a chain whose last step folds a window before the shuffle."""
-    choosing = _Choosing(chain, load)
+    choosing = _Choosing(chain, load, _shape_of_source(chain, load))
     choosing.go()
-    because, source = choosing.because, choosing.source.uid
+    because, source = choosing.because, choosing.first.uid
     blocker = next((uid for uid, reason in because.items() if reason is not None), None)
-    if blocker is None and OperatorKind.ASSIGN_TIMESTAMPS not in [
-        step.kind for step in choosing.found
-    ]:
-        blocker, because[source] = source, "event times are the source's own"
     if blocker is None and not gives_fields(source):
         blocker, because[source] = source, "its connector gives records"
     if blocker is not None:
@@ -300,8 +377,7 @@ def _choose_folding(
             steps=tuple(choosing.found),
             columns=tuple(choosing.columns),
             kinds=choosing.kinds,
-            slide_ms=plan.assigner.slide_ms,
-            offset_ms=plan.assigner.offset_ms,
+            windows=plan.assigner,
         ),
     )
 
@@ -319,25 +395,20 @@ def _window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
     return None if fires_from_columns(plan) else "late records may come, so that all is kept"
 
 
-def _gives_rows(plan: WindowPlan) -> bool:
-    """Tell whether results are there as rows before anybody makes records of them."""
-    is_folded = isinstance(plan.assigner, AlignedWindows) and not plan.is_triggered
-    return is_folded and not plan.keeps_records
-
-
-def _sums(folded: Folded) -> list[Any]:
+def _sums(folded: FoldedNumbers) -> list[Any]:
     return (
-        sums_of_floats(folded.floats()) if folded.kind == "sum" else sums_of_ints(folded.numbers())
+        sums_of_floats(folded.floats()) if folded.kind == "sum" else sums_of_ints(folded.results())
     )
 
 
-def _extremes(folded: Folded) -> list[tuple[Any]]:
-    return list(zip(folded.numbers(), strict=True))
+def _extremes(folded: Folded) -> Iterable[tuple[Any]]:
+    return zip(folded.results(), strict=True)
 
 
-_COLUMNS: dict[type, tuple[str, Callable[[Folded], Sequence[Any]]]] = {
-    Count: ("add", Folded.numbers),
-    Sum: ("add", _sums),
-    Minimum: ("minimum", _extremes),
-    Maximum: ("maximum", _extremes),
+_COLUMNS: dict[type, tuple[FoldedForm, str, Callable[[Any], Iterable[Any]]]] = {
+    Count: ("sum", "add", FoldedNumbers.results),
+    Sum: ("sum", "add", _sums),
+    Minimum: ("extreme", "minimum", _extremes),
+    Maximum: ("extreme", "maximum", _extremes),
+    Distinct: ("set", "add", FoldedSets.sets),
 }

@@ -1,4 +1,4 @@
-"""Columns of what aggregates folded: ints, floats, and sums of floats, which are exact.
+"""Columns of what aggregates folded: numbers, sums of floats, which are exact, texts, and sets.
 
 A sum of floats is kept as the digits of a number: each is an int of 64 bits, at a place that tells
 what one of it is worth. Adding digit by digit rounds nothing, so the sum is the same in any order;
@@ -7,24 +7,35 @@ only what a window gives is rounded, once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import frexp, fsum, ldexp
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from bicycle_runtime.operators.columnar.arrays import (
     NarrowInts,
     PackedInts,
     Runs,
+    arrow,
     magnitude,
     numpy,
     unpacked,
 )
+from bicycle_runtime.operators.columnar.keys import (
+    ranks_of,
+    unpacked_values,
+    values_packer,
+)
 
-__all__ = ["Folded", "FoldedKind", "PackedFolded", "digits_of", "joined_folded", "unpacked_folded"]
+__all__ = [
+    "Folded", "FoldedKind", "FoldedNumbers", "FoldedSets", "FoldedTexts", "PackedFolded",
+    "digits_of", "joined_folded", "unpacked_folded",
+]  # fmt: skip
 
-FoldedKind = Literal["int", "float", "sum"]
-PackedFolded = tuple[FoldedKind, list[tuple[int, PackedInts]]]
+FoldedKind = Literal["int", "float", "sum", "text", "ints", "texts"]
+PackedFolded = tuple[FoldedKind, Any]
 
 # What one of a digit is worth: 2 ** (43 * place - 16). Two places hold what has up to 134 million
 # in front of the point, and is no less than a hundredth; and 2 ** 18 digits add up to 2 ** 61.
@@ -35,9 +46,40 @@ _HALF_BITS = 31
 _FLOAT = "<f8"
 
 
+class Folded(ABC):
+    """What an aggregate folded: a value for each row, or for each content."""
+
+    kind: FoldedKind
+
+    @abstractmethod
+    def __getitem__(self, rows: slice) -> Self:
+        """Return some rows that stand beside each other."""
+
+    @abstractmethod
+    def joined(self, runs: Runs, ufunc: str) -> Self:
+        """Return the values of each run joined.
+
+        Args:
+            runs: Of the rows.
+            ufunc: Name of a function of two numbers; sets know no other than their union.
+        """
+
+    def magnitude(self) -> int:
+        """Return the greatest distance of an int from zero."""
+        return 0
+
+    @abstractmethod
+    def results(self) -> list[Any]:
+        """Return what each comes to, as Python's: a sum rounded, a set as the number of items."""
+
+    @abstractmethod
+    def packer(self) -> Callable[[int, int], PackedFolded]:
+        """Return what gives the rows from one position to before another as plain data."""
+
+
 @dataclass(frozen=True, slots=True)
-class Folded:
-    """A number for each row, or for each content.
+class FoldedNumbers(Folded):
+    """A number for each row.
 
     Shape: ``parts`` has arrays by place: of a sum its digits, of anything else the numbers, at 0.
     """
@@ -45,21 +87,18 @@ class Folded:
     kind: FoldedKind
     parts: dict[int, Any]
 
-    def __getitem__(self, rows: slice) -> Folded:
-        return Folded(self.kind, {place: part[rows] for place, part in self.parts.items()})
+    def __getitem__(self, rows: slice) -> FoldedNumbers:
+        return FoldedNumbers(self.kind, {place: part[rows] for place, part in self.parts.items()})
 
-    def joined(self, runs: Runs, ufunc: str) -> Folded:
-        """Return the numbers of each run joined by a function of two numbers."""
-        return Folded(
+    def joined(self, runs: Runs, ufunc: str) -> FoldedNumbers:
+        return FoldedNumbers(
             self.kind, {place: runs.joined(part, ufunc) for place, part in self.parts.items()}
         )
 
     def magnitude(self) -> int:
-        """Return the greatest distance of an int from zero."""
         return 0 if self.kind == "float" else max(map(magnitude, self.parts.values()))
 
-    def numbers(self) -> list[Any]:
-        """Return the numbers as Python's; sums of floats are rounded."""
+    def results(self) -> list[Any]:
         if self.kind != "sum":
             found: list[Any] = self.parts[0].tolist()
             return found
@@ -78,7 +117,6 @@ class Folded:
         return zip(*halves, strict=True)
 
     def packer(self) -> Callable[[int, int], PackedFolded]:
-        """Return what gives the numbers from one position to before another as plain data."""
         kind = self.kind
         if kind == "float":
             floats = self.parts[0].astype(_FLOAT)
@@ -90,7 +128,74 @@ class Folded:
         )
 
 
-def digits_of(column: Any) -> Folded | None:
+@dataclass(frozen=True, slots=True)
+class FoldedTexts(Folded):
+    """A text for each row, in an array of Arrow."""
+
+    texts: Any
+    kind: FoldedKind = "text"
+
+    def __getitem__(self, rows: slice) -> FoldedTexts:
+        return FoldedTexts(self.texts[rows])
+
+    def joined(self, runs: Runs, ufunc: str) -> FoldedTexts:
+        ranks, different = ranks_of(self.texts)
+        return FoldedTexts(different.take(arrow().array(runs.joined(ranks, ufunc))))
+
+    def results(self) -> list[Any]:
+        found: list[Any] = self.texts.to_pylist()
+        return found
+
+    def packer(self) -> Callable[[int, int], PackedFolded]:
+        packed = values_packer(self.texts)
+        return lambda first, end: (self.kind, packed(first, end))
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedSets(Folded):
+    """Different values for each row.
+
+    Shape: ``sizes`` says how many of the ``values``, which are an array of Arrow, a row has.
+    """
+
+    kind: FoldedKind
+    sizes: Any
+    values: Any
+
+    def __getitem__(self, rows: slice) -> FoldedSets:
+        ends = self._ends()
+        first, end, _ = rows.indices(len(self.sizes))
+        return FoldedSets(self.kind, self.sizes[rows], self.values[ends[first] : ends[end]])
+
+    def joined(self, runs: Runs, ufunc: str) -> FoldedSets:  # noqa: ARG002  # sets have one
+        np = numpy()
+        owners = np.repeat(runs.numbers(), self.sizes)
+        coded = self.values.dictionary_encode()
+        pairs = Runs(owners * len(coded.dictionary) + coded.indices.to_numpy())
+        sizes = np.bincount(pairs.of(owners), minlength=len(runs))
+        return FoldedSets(self.kind, sizes, self.values.take(arrow().array(pairs.firsts)))
+
+    def results(self) -> list[Any]:
+        found: list[Any] = self.sizes.tolist()
+        return found
+
+    def sets(self) -> Iterator[set[Any]]:
+        """Yield the values of each row."""
+        listed = self.values.to_pylist()
+        return (set(listed[first:end]) for first, end in pairwise(self._ends().tolist()))
+
+    def packer(self) -> Callable[[int, int], PackedFolded]:
+        sizes, values, ends = NarrowInts(self.sizes), values_packer(self.values), self._ends()
+        return lambda first, end: (
+            self.kind, (sizes.packed(first, end), values(int(ends[first]), int(ends[end]))),
+        )  # fmt: skip
+
+    def _ends(self) -> Any:
+        np = numpy()
+        return np.concatenate(([0], np.cumsum(self.sizes)))
+
+
+def digits_of(column: Any) -> FoldedNumbers | None:
     """Return floats by digits; None when one is no finite number, or they lie too far apart.
 
     Example:
@@ -112,20 +217,25 @@ def digits_of(column: Any) -> Folded | None:
         rest = rest - digits * unit
         parts[place] = digits.astype(np.int64)
         if not rest.any():
-            return Folded("sum", parts)
+            return FoldedNumbers("sum", parts)
     return None
 
 
-def joined_folded(several: Sequence[Folded]) -> Folded:
-    """Return the numbers of several, which are of one kind, one behind the other."""
-    np = numpy()
+def joined_folded(several: Sequence[Any]) -> Any:
+    """Return the rows of several, which are of one kind, one behind the other."""
+    np, first = numpy(), several[0]
     if len(several) == 1:
-        return several[0]
+        return first
+    if isinstance(first, FoldedTexts):
+        return FoldedTexts(arrow().concat_arrays([one.texts for one in several]))
+    if isinstance(first, FoldedSets):
+        sizes = np.concatenate([one.sizes for one in several])
+        return FoldedSets(first.kind, sizes, arrow().concat_arrays([one.values for one in several]))
     places = sorted({place for one in several for place in one.parts}, reverse=True)
     counts = [len(next(iter(one.parts.values()))) for one in several]
     zeros = np.zeros(max(counts), np.int64)
-    return Folded(
-        several[0].kind,
+    return FoldedNumbers(
+        first.kind,
         {
             place: np.concatenate(
                 [one.parts.get(place, zeros[:n]) for one, n in zip(several, counts, strict=True)]
@@ -137,16 +247,31 @@ def joined_folded(several: Sequence[Folded]) -> Folded:
 
 def unpacked_folded(several: Sequence[PackedFolded]) -> Folded:
     """Return in one what was packed; all of one kind."""
-    kind, first = several[0]
-    places = [place for place, _ in first]
-    if any([place for place, _ in parts] != places for _, parts in several):
-        return joined_folded([unpacked_folded([one]) for one in several])
+    kind = several[0][0]
+    packed = [data for _, data in several]
+    if kind == "text":
+        return FoldedTexts(unpacked_values(packed))
+    if kind in ("ints", "texts"):
+        sizes, values = zip(*packed, strict=True)
+        return FoldedSets(kind, unpacked(sizes), unpacked_values(values))
+    return _unpacked_numbers(kind, packed)
+
+
+_PackedNumbers = list[tuple[int, PackedInts]]
+
+
+def _unpacked_numbers(kind: FoldedKind, several: Sequence[_PackedNumbers]) -> FoldedNumbers:
+    places = [place for place, _ in several[0]]
+    if any([place for place, _ in parts] != places for parts in several):
+        found: FoldedNumbers = joined_folded([_unpacked_numbers(kind, [one]) for one in several])
+        return found
     # hot path: one array for a place of all blocks; there is a block for each key group.
-    by_place = zip(*([packed for _, packed in parts] for _, parts in several), strict=True)
+    by_place = zip(*([packed for _, packed in parts] for parts in several), strict=True)
     if kind != "float":
-        return Folded(kind, dict(zip(places, map(unpacked, by_place), strict=True)))
+        return FoldedNumbers(kind, dict(zip(places, map(unpacked, by_place), strict=True)))
     [packed] = by_place
-    return Folded(kind, {0: numpy().frombuffer(b"".join(data for _, _, data in packed), _FLOAT)})
+    floats = numpy().frombuffer(b"".join(data for _, _, data in packed), _FLOAT)
+    return FoldedNumbers(kind, {0: floats})
 
 
 def _unit(place: int) -> float:

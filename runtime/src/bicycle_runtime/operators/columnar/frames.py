@@ -7,7 +7,12 @@ from itertools import compress
 from typing import Any
 
 from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
+from bicycle_runtime.operators.columnar.records import (
+    MISSING,
+    ColumnRecords,
+    FieldRecords,
+    RecordForm,
+)
 from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import Expression
 
@@ -70,16 +75,30 @@ class SourceFrame:
 
 
 class MappedFrame:
-    """Records that a map made.
+    """Records that a map made, or a window.
 
     Args:
         count: How many they are.
+        form: What they are.
         columns: By the names of their fields.
     """
 
-    def __init__(self, count: int, columns: Mapping[Name, Vector]) -> None:
+    def __init__(self, count: int, form: RecordForm, columns: Mapping[Name, Vector]) -> None:
         self.count = count
+        self.form = form
         self.columns = columns
+
+    @classmethod
+    def of(cls, records: ColumnRecords) -> MappedFrame:
+        """Return records that lie as columns; fields of a named tuple have places, too."""
+        columns = records.columns()
+        by_name = dict(zip(records.form.names, columns, strict=True))
+        return cls(len(records), records.form, {**dict(enumerate(columns)), **by_name})
+
+    def records(self) -> ColumnRecords:
+        """Return the records."""
+        columns = [self.columns[name] for name in self.form.names]
+        return ColumnRecords(self.form, (self.count, lambda: columns))
 
     def field(self, name: Name) -> Vector:
         """Return a field of each."""
@@ -95,7 +114,7 @@ class MappedFrame:
     def picked(self, mask: Mask) -> MappedFrame:
         """Return some of them."""
         columns = {name: vector.picked(mask) for name, vector in self.columns.items()}
-        return MappedFrame(mask.count, columns)
+        return MappedFrame(mask.count, self.form, columns)
 
 
 Frame = SourceFrame | MappedFrame
@@ -113,13 +132,15 @@ def mapped(expression: Expression, frame: Frame) -> MappedFrame:
                 raise Refused
             return mapped(expression.arguments[1], frame)
         case "record":
+            kind: type = dict
             names, *values = expression.arguments
         case "make":
-            _, names, *values = expression.arguments
+            kind, names, *values = expression.arguments
         case _:
             found = evaluate(expression, frame)
             if isinstance(found, TupleVector):
-                return MappedFrame(frame.count, dict(enumerate(found.parts)))
-            return MappedFrame(frame.count, {None: found})
+                form = RecordForm(tuple, tuple(range(len(found.parts))))
+                return MappedFrame(frame.count, form, dict(enumerate(found.parts)))
+            return MappedFrame(frame.count, RecordForm(None, (None,)), {None: found})
     columns = {name: evaluate(value, frame) for name, value in zip(names, values, strict=True)}
-    return MappedFrame(frame.count, columns)
+    return MappedFrame(frame.count, RecordForm(kind, tuple(names)), columns)

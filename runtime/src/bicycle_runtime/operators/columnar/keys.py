@@ -6,31 +6,29 @@ A column of tuples is an array for each of their parts.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from bicycle_runtime.operators.columnar.arrays import NarrowInts, PackedInts, numpy, unpacked
+from bicycle_runtime.operators.columnar.arrays import (
+    NarrowInts,
+    PackedInts,
+    arrow,
+    numpy,
+    unpacked,
+)
 from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
 __all__ = [
-    "KeyCodes", "Keys", "PackedKeys", "are_alike", "key_column", "ordered", "packed_keys",
-    "unpacked_keys",
+    "KeyCodes", "Keys", "PackedKeys", "PackedValues", "are_alike", "key_column", "ordered",
+    "packed_keys", "ranks_of", "unpacked_keys", "unpacked_values", "values_array", "values_packer",
 ]  # fmt: skip
 
-_PackedPart = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
-PackedKeys = tuple[bool, list[_PackedPart]]  # whether they are tuples, and each part of them
+PackedValues = tuple[PackedInts, bytes | None]  # Ints; or lengths in bytes, and UTF-8.
+PackedKeys = tuple[bool, list[PackedValues]]  # whether they are tuples, and each part of them
 _CODE_BITS = 31
-
-
-def _arrow() -> Any:
-    # A slow import (150 ms): only jobs that fold by field wait for it.
-    import pyarrow as pa
-    import pyarrow.compute
-
-    return pa
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +52,13 @@ class Keys:
 
     def picked(self, places: Any) -> Keys:
         """Return the keys that stand at some places."""
-        taken = _arrow().array(places)
+        taken = arrow().array(places)
         return Keys(tuple(part.take(taken) for part in self.parts), self.is_tuple)
 
     def followed_by(self, others: Keys) -> Keys:
         """Return the keys of both."""
         pairs = zip(self.parts, others.parts, strict=True)
-        return Keys(tuple(_arrow().concat_arrays(pair) for pair in pairs), self.is_tuple)
+        return Keys(tuple(arrow().concat_arrays(pair) for pair in pairs), self.is_tuple)
 
     def listed(self) -> list[Any]:
         """Return the keys as objects."""
@@ -76,14 +74,15 @@ def key_column(values: Vector) -> Keys | None:
     """
     is_tuple = isinstance(values, TupleVector)
     vectors = values.parts if isinstance(values, TupleVector) else (values,)
-    parts = [_key_array(vector) for vector in vectors]
+    parts = [values_array(vector) for vector in vectors]
     if not parts or any(part is None for part in parts):
         return None
     return Keys(tuple(parts), is_tuple)
 
 
-def _key_array(vector: Vector) -> Any:
-    pa = _arrow()
+def values_array(vector: Vector) -> Any:
+    """Return values in an array of Arrow; None when they are not all ints, or all strings."""
+    pa = arrow()
     if vector.kinds == {int}:
         ints = vector.numbers
         return None if ints is None else pa.array(ints)
@@ -103,7 +102,7 @@ class _Codes:
 
     def of(self, parts: Sequence[Any]) -> Any:
         """Return the numbers of the values of several arrays, in order."""
-        pa = _arrow()
+        pa = arrow()
         values = pa.chunked_array(parts)
         if self.known is None:
             self.known = parts[0].slice(0, 0)
@@ -148,7 +147,7 @@ class KeyCodes:
         codes, *others = [
             one.of([keys.parts[place] for keys in several]) for place, one in enumerate(self._parts)
         ]
-        pa, np = _arrow(), numpy()
+        pa, np = arrow(), numpy()
         for pairs, other in zip(self._pairs, others, strict=True):
             pair = (codes.astype(np.int64) << _CODE_BITS) | other
             codes = pairs.of([pa.array(pair)])
@@ -172,7 +171,7 @@ class KeyCodes:
         taken = zip(self._parts, reversed(places), strict=True)
         assert self.keys is not None
         new = Keys(
-            tuple(one.known.take(_arrow().array(place)) for one, place in taken),
+            tuple(one.known.take(arrow().array(place)) for one, place in taken),
             self.keys.is_tuple,
         )
         listed, groups = new.listed(), self._group_count
@@ -183,23 +182,28 @@ class KeyCodes:
 
 def packed_keys(keys: Keys, bounds: Sequence[int]) -> list[PackedKeys]:
     """Return a column of keys as plain data, cut at ``bounds``, which begin with 0."""
-    parts = [_packed_part(part, bounds) for part in keys.parts]
-    return [(keys.is_tuple, list(block)) for block in zip(*parts, strict=True)]
+    packers = [values_packer(part) for part in keys.parts]
+    return [
+        (keys.is_tuple, [packed(first, end) for packed in packers])
+        for first, end in pairwise(bounds)
+    ]
 
 
-def _packed_part(keys: Any, bounds: Sequence[int]) -> list[_PackedPart]:
+def values_packer(values: Any) -> Callable[[int, int], PackedValues]:
+    """Return what gives ints or strings from one position to before another as plain data.
+
+    Args:
+        values: An array of Arrow, of int64 or large_string, of at least one.
+    """
     np = numpy()
-    if _arrow().types.is_integer(keys.type):
-        ints = NarrowInts(keys.to_numpy())
-        return [(ints.packed(first, end), None) for first, end in pairwise(bounds)]
-    _, offsets, text = keys.buffers()
-    ends = np.frombuffer(offsets, np.int64)[keys.offset : keys.offset + len(keys) + 1]
+    if arrow().types.is_integer(values.type):
+        ints = NarrowInts(values.to_numpy())
+        return lambda first, end: (ints.packed(first, end), None)
+    _, offsets, text = values.buffers()
+    ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
     lengths = NarrowInts(np.diff(ends))
-    cuts = ends[list(bounds)].tolist()
     utf8 = memoryview(text) if text is not None else b""
-    texts = [bytes(utf8[begin:end]) for begin, end in pairwise(cuts)]
-    packed = [lengths.packed(first, end) for first, end in pairwise(bounds)]
-    return list(zip(packed, texts, strict=True))
+    return lambda first, end: (lengths.packed(first, end), bytes(utf8[ends[first] : ends[end]]))
 
 
 def are_alike(several: Iterable[PackedKeys]) -> bool:
@@ -211,11 +215,12 @@ def are_alike(several: Iterable[PackedKeys]) -> bool:
 def unpacked_keys(several: Sequence[PackedKeys]) -> Keys:
     """Return in one column what ``packed_keys`` made; all of it alike."""
     by_part = zip(*(parts for _, parts in several), strict=True)
-    return Keys(tuple(map(_unpacked_part, by_part)), several[0][0])
+    return Keys(tuple(map(unpacked_values, by_part)), several[0][0])
 
 
-def _unpacked_part(several: Sequence[_PackedPart]) -> Any:
-    pa, np = _arrow(), numpy()
+def unpacked_values(several: Sequence[PackedValues]) -> Any:
+    """Return in one array what ``values_packer`` packed; all of it alike."""
+    pa, np = arrow(), numpy()
     ints = unpacked(ints for ints, _ in several)
     texts = [text for _, text in several if text is not None]
     if not texts:
@@ -235,10 +240,9 @@ def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
         groups: The key group of each row.
     """
     np = numpy()
-    ranks = [_ranks(part) for part in keys.parts]
-    codes, _ = ranks[0]
-    for more, count in ranks[1:]:
-        _, codes = np.unique(codes * count + more, return_inverse=True)
+    (codes, _), *others = [ranks_of(part) for part in keys.parts]
+    for more, different in others:
+        _, codes = np.unique(codes * len(different) + more, return_inverse=True)
     found = int(codes.max()) + 1
     # In the order of the keys, which is that of their numbers.
     firsts, group_of = np.empty(found, np.int64), np.empty(found, np.int64)
@@ -250,11 +254,11 @@ def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
     return keys.picked(firsts[order]), group_of[order], places[codes]
 
 
-def _ranks(part: Any) -> tuple[Any, int]:
-    """Return the place of each value among the different ones in order, and how many these are."""
+def ranks_of(values: Any) -> tuple[Any, Any]:
+    """Return the place of each value among the different ones in order, and these."""
     np = numpy()
-    coded = part.dictionary_encode()
-    order = _arrow().compute.sort_indices(coded.dictionary).to_numpy()
+    coded = values.dictionary_encode()
+    order = arrow().compute.sort_indices(coded.dictionary)
     ranks = np.empty(len(order), np.int64)
-    ranks[order] = np.arange(len(order))
-    return ranks[coded.indices.to_numpy()], len(order)
+    ranks[order.to_numpy()] = np.arange(len(order))
+    return ranks[coded.indices.to_numpy()], coded.dictionary.take(order)

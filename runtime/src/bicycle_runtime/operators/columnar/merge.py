@@ -15,18 +15,18 @@ from bicycle_runtime.operators.columnar.arrays import (
     steps,
     unpacked,
 )
-from bicycle_runtime.operators.columnar.choice import FieldColumn
+from bicycle_runtime.operators.columnar.choice import FieldColumn, accumulators_of
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.columnar.folded import Folded, unpacked_folded
 from bicycle_runtime.operators.columnar.keys import Keys, are_alike, ordered, unpacked_keys
-from bicycle_runtime.operators.preaggregation.accumulators import Part
+from bicycle_runtime.operators.preaggregation.accumulators import Part, Session
 
 __all__ = ["ColumnMerge", "ColumnWindow"]
 
 
 @dataclass(slots=True)
 class ColumnWindow:
-    """What arrived for the window that begins at ``start``: all of it, or a part.
+    """What arrived for the slice that begins at ``start``: all of it, or a part.
 
     Shape: ``groups``, ``codes`` and each of the ``contents`` have an item for each key, by key
     group and within one in the order in which windows fire. ``names`` has the key of each code,
@@ -46,14 +46,12 @@ class ColumnWindow:
         return self.names.picked(self.codes).listed()
 
     def columns(self) -> list[list[Any]]:
-        """Return the number that each aggregate comes to, by key."""
-        return [content.numbers() for content in self.contents]
+        """Return what each aggregate comes to, by key."""
+        return [content.results() for content in self.contents]
 
     def parts(self, columns: Sequence[FieldColumn]) -> Iterator[Part]:
         """Yield what is to be kept, by key group."""
-        folded = zip(columns, self.contents, strict=True)
-        contents = [column.accumulators(content) for column, content in folded]
-        accumulators, keys = list(zip(*contents, strict=True)), self.keys()
+        accumulators, keys = list(accumulators_of(columns, self.contents)), self.keys()
         for begin, end in pairwise(steps(self.groups)):
             yield self.start, int(self.groups[begin]), keys[begin:end], accumulators[begin:end]
 
@@ -63,12 +61,12 @@ class ColumnMerge:
 
     Args:
         columns: What contents are made of.
-        slide_ms: What the starts of windows are multiples of, but for their offset.
+        step_ms: What the starts of slices differ by multiples of.
     """
 
-    def __init__(self, columns: Sequence[FieldColumn], *, slide_ms: int) -> None:
+    def __init__(self, columns: Sequence[FieldColumn], *, step_ms: int = 1) -> None:
         self.columns = columns
-        self._slide_ms = slide_ms
+        self._step_ms = step_ms
         self._blocks: list[tuple[int, ColumnPartials]] = []
 
     def clear(self) -> None:
@@ -80,35 +78,58 @@ class ColumnMerge:
         self._blocks.append((group, block))
 
     def take(self) -> Iterator[ColumnWindow]:
-        """Yield all windows, and forget them."""
+        """Yield all slices, and forget them."""
+        taken = self._unpacked()
+        for blocks, contents in taken:
+            yield from self._windows(blocks, contents, is_whole=len(taken) == 1)
+
+    def take_sessions(self) -> Iterator[Session]:
+        """Yield all sessions, and forget them; those of several tasks may touch."""
+        for blocks, contents in self._unpacked():
+            lengths = unpacked(block.lengths for _, block in blocks)
+            owners = numpy().repeat(numpy().arange(len(lengths)), lengths)
+            keys = unpacked_keys([block.keys for _, block in blocks])
+            spans = (
+                unpacked(block.starts for _, block in blocks).tolist(),
+                unpacked(block.ends for _, block in blocks if block.ends is not None).tolist(),
+            )
+            yield from map(
+                Session,
+                _groups(blocks)[owners].tolist(),
+                keys.picked(owners).listed(),
+                *spans,
+                accumulators_of(self.columns, contents),
+            )
+
+    def _unpacked(self) -> list[tuple[_Blocks, list[Folded]]]:
+        """Return all blocks with what they hold: together, or each alone where they must be."""
         blocks, self._blocks = self._blocks, []
         if not blocks:
-            return
+            return []
         if are_alike(block.keys for _, block in blocks) and _are_one_kind(blocks):
             by_column = zip(*(block.columns for _, block in blocks), strict=True)
             contents = list(map(unpacked_folded, by_column))
             if max(content.magnitude() for content in contents) * len(blocks) <= TOTAL_MAX:
-                yield from self._windows(blocks, contents, is_whole=True)
-                return
+                return [(blocks, contents)]
         # Strings beside ints, ints beside floats, or a sum might have more than 64 bits.
-        for group, block in blocks:
-            alone = [unpacked_folded([column]) for column in block.columns]
-            yield from self._windows([(group, block)], alone, is_whole=False)
+        return [
+            ([(group, block)], [unpacked_folded([column]) for column in block.columns])
+            for group, block in blocks
+        ]
 
     def _windows(
         self,
-        blocks: Sequence[tuple[int, ColumnPartials]],
+        blocks: _Blocks,
         contents: Sequence[Folded],
         *,
         is_whole: bool,
     ) -> Iterator[ColumnWindow]:
         np = numpy()
-        group_of_key = np.repeat([group for group, _ in blocks], [b.key_count for _, b in blocks])
         keys = unpacked_keys([block.keys for _, block in blocks])
-        names, group_of_name, codes = ordered(keys, group_of_key)
+        names, group_of_name, codes = ordered(keys, _groups(blocks))
         codes = np.repeat(codes, unpacked(block.lengths for _, block in blocks))
         starts = unpacked(block.starts for _, block in blocks)
-        windows, _ = as_numbers(starts, self._slide_ms)
+        windows, _ = as_numbers(starts, self._step_ms)
         runs = Runs(windows * len(names) + codes)
         starts, codes = runs.of(starts), runs.of(codes)
         groups = group_of_name[codes]
@@ -122,6 +143,14 @@ class ColumnMerge:
             )  # fmt: skip
 
 
-def _are_one_kind(blocks: Sequence[tuple[int, ColumnPartials]]) -> bool:
+_Blocks = Sequence[tuple[int, ColumnPartials]]
+
+
+def _groups(blocks: _Blocks) -> Any:
+    """Return the key group of each key."""
+    return numpy().repeat([group for group, _ in blocks], [b.key_count for _, b in blocks])
+
+
+def _are_one_kind(blocks: _Blocks) -> bool:
     """Tell whether each aggregate folded numbers of one kind in all blocks."""
     return len({tuple(kind for kind, _ in block.columns) for _, block in blocks}) == 1

@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from bicycle_runtime.records.rows import field_names, is_mapping, other_fields, plain_fields
 from bicycle_sdk.expressions import Expression
+from bicycle_sdk.windows import WindowResult
 
-__all__ = ["Shape", "mapped_shape", "shape_of"]
+__all__ = ["RESULT_SHAPE", "Shape", "mapped_shape", "shape_of"]
 
 _RECORDS = frozenset({"record", "make"})
+_Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +24,7 @@ class Shape:
     are known: object for what holds neither numbers nor texts.
     """
 
-    form: Literal["object", "mapping", "tuple", "value"]
+    form: _Form
     names: frozenset[Any] | None
     kinds: Mapping[Any, type] = field(default_factory=dict)
 
@@ -54,9 +56,21 @@ class Shape:
         if part.operation != "field":
             return True
         name, *way = part.arguments
-        forms = {"attribute": ("object",), "item": ("mapping", "tuple")}
-        fits = self.form in (forms[way[0]] if way else ("object", "mapping"))
+        forms = {
+            "attribute": ("object", "named tuple"),
+            "item": ("mapping", "tuple", "named tuple"),
+        }
+        fits = self.form in (forms[way[0]] if way else ("object", "mapping", "named tuple"))
+        if self.form == "named tuple" and way:
+            fits = fits and isinstance(name, int if way[0] == "item" else str)
         return fits and (self.names is None or name in self.names)
+
+
+# What windows give: their fields have names and places.
+RESULT_SHAPE = Shape(
+    form="named tuple",
+    names=frozenset({*WindowResult._fields, *range(len(WindowResult._fields))}),
+)
 
 
 def shape_of(record_type: Any) -> Shape | None:
@@ -80,7 +94,7 @@ def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, st
         case "given":
             return mapped_shape(expression.arguments[1], shape)
         case "record":
-            form: Literal["object", "mapping", "tuple", "value"] = "mapping"
+            form: _Form = "mapping"
             names, *values = expression.arguments
         case "make":
             form = "object"

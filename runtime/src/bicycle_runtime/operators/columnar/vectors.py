@@ -7,12 +7,12 @@ those exactly: a bool is no int here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import compress, repeat
+from itertools import chain, compress, repeat
 from typing import Any
 
 from bicycle_runtime.operators.columnar.arrays import magnitude, number_array, numpy
 
-__all__ = ["Refused", "TupleVector", "Vector"]
+__all__ = ["Mask", "Refused", "TupleVector", "Vector", "joined_vectors"]
 
 _KINDS: dict[str, frozenset[type]] = {
     "i": frozenset({int}),
@@ -146,8 +146,23 @@ class TupleVector(Vector):
             self._items = list(zip(*(part.each() for part in self.parts), strict=True))
         return self._items
 
+    def each(self) -> Any:
+        # hot path: zip() gives the same tuple again when nobody kept it.
+        return zip(*(part.each() for part in self.parts), strict=True)
+
     def picked(self, mask: Mask) -> Vector:
         return TupleVector(mask.count, [part.picked(mask) for part in self.parts])
+
+
+def joined_vectors(several: Sequence[Vector]) -> Vector:
+    """Return the values of several vectors, one behind the other."""
+    if len(several) == 1:
+        return several[0]
+    count = sum(vector.count for vector in several)
+    parts = [vector.parts for vector in several if isinstance(vector, TupleVector)]
+    if len(parts) == len(several) and len(set(map(len, parts))) == 1:
+        return TupleVector(count, list(map(joined_vectors, zip(*parts, strict=True))))
+    return Vector(count, list(chain.from_iterable(vector.each() for vector in several)))
 
 
 class Mask:

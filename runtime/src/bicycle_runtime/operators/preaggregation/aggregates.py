@@ -54,7 +54,7 @@ class Folding:
         self._merges = [_waited(function.merge) for function in self.functions]
         self._detaches = [_detach(function) for function in self.functions]
         self.may_change_records = any(map(_is_users, self.functions))
-        self._is_tuple = plan.is_tuple
+        self.is_tuple = plan.is_tuple
         types = [_accumulator_type(function, record_type) for function in self.functions]
         self.state_type = None if None in types else GenericAlias(tuple, tuple(types))
 
@@ -99,28 +99,26 @@ class Folding:
 
     def value(self, accumulators: Accumulators) -> Any:
         """Return what a window gives."""
-        if not self._is_tuple:
+        if not self.is_tuple:
             return self._readers[0](accumulators)
         return tuple([read(accumulators) for read in self._readers])
 
-    def values(self, several: Collection[Accumulators]) -> list[Any]:
-        """Return what several windows give."""
-        columns = [list(map(read, several)) for read in self._readers]
-        return list(zip(*columns, strict=True)) if self._is_tuple else columns[0]
+    def columns(self, several: Collection[Accumulators]) -> list[list[Any]]:
+        """Return what each aggregate gives for several windows."""
+        return [list(map(read, several)) for read in self._readers]
 
-    def values_of_numbers(self, columns: Sequence[list[Any]]) -> Iterable[Any]:
-        """Yield what several windows give, where all functions have ``field_columns``.
+    def columns_of_folded(self, columns: Sequence[list[Any]]) -> list[Iterable[Any]]:
+        """Return the same where all functions have ``field_columns``.
 
         Args:
-            columns: By function, with a number for each window.
+            columns: By function, with what it comes to in each window.
         """
-        found = [
+        return [
             map(truediv, *(columns[namespace] for namespace in namespaces))
             if len(namespaces) > 1
             else columns[namespaces[0]]
             for namespaces in self._places
         ]
-        return zip(*found, strict=True) if self._is_tuple else found[0]
 
     def added(self, accumulators: Accumulators, value: Any) -> Accumulators:
         """Return the accumulators with one record more."""

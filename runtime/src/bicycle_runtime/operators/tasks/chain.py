@@ -25,7 +25,7 @@ class Chain:
         spec: Which chain this is.
         operators: Its operators, in order; a source's own reading is done by the task, not here.
         copies: What copies the records that an operator gets, by its place in the chain.
-        columns: Takes batches past the operators behind the source; None where records are needed.
+        columns: Takes batches past the operators behind the first; None where records are needed.
     """
 
     def __init__(
@@ -56,17 +56,10 @@ class Chain:
 
     def feed(self, batch: Batch) -> None:
         """Run a batch through all operators and send what comes out."""
-        if self._columns is None or not batch.values:
-            self._run(batch, 0)
-            return
-        batch = self.operators[0].process(batch)
-        started, count = perf_counter_ns(), len(batch.values)
-        folded = self._columns.take(batch) if count else None
-        self._columns.folder.took(perf_counter_ns() - started, 0 if folded is None else count)
-        if folded is None:
-            self._run(batch, 1)
+        if batch.values and self._columns is not None:
+            self._run(self.operators[0].process(batch), 1)
         else:
-            self._send(folded)
+            self._run(batch, 0)
 
     def feed_behind(self, index: int, batch: Batch) -> None:
         """Run a batch through the operators from the one at ``index`` on, record by record."""
@@ -89,6 +82,8 @@ class Chain:
                 yield
 
     def _run(self, batch: Batch, first: int) -> None:
+        if first == 1 and self._columns is not None and batch.values:
+            batch, first = self._columns.run(batch)
         for index in range(first, len(self.operators)):
             if not batch.values:
                 return

@@ -170,9 +170,7 @@ class _Builder:
 
     def _columns(self, spec: ChainSpec, operators: Sequence[Operator]) -> ChainOnColumns | None:
         """Return what takes the batches of a chain on columns; None where records are needed."""
-        image, folding = self._image, operators[-1]
-        if not isinstance(folding, CombineOperator):
-            return None
+        image = self._image
 
         def gives_fields(source: str) -> bool:
             reader = image.readers.get(source)
@@ -181,6 +179,9 @@ class _Builder:
         chosen = choose(spec, self._payload, gives_fields=gives_fields).steps
         if chosen is None:
             return None
+        folding = operators[-1]
+        if not isinstance(folding, CombineOperator):
+            return ChainOnColumns(operators[1 : 1 + len(chosen.steps)], None, chosen)
         folding.use_columns(ColumnFold(chosen, group_count=folding.spec.group_count))
         return ChainOnColumns(operators[1:], folding, chosen)
 

@@ -17,7 +17,7 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.columnar.records import TupleRecords
+from bicycle_runtime.operators.columnar.records import ColumnRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -51,7 +51,7 @@ class SinkOperator(Operator):
             self._writer = writer = self._factory.open(self.task)
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
             self._takes_rows = isinstance(writer, RowWriter) and writer.takes_rows
-        is_taken = self._takes_rows and isinstance(batch.values, TupleRecords)
+        is_taken = self._takes_rows and isinstance(batch.values, ColumnRecords)
         values: Any = batch.values if is_taken else batch.listed()
         if self._preparing is not None:
             values = self._prepared(self._preparing, values, batch)

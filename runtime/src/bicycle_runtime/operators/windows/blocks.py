@@ -8,19 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from bicycle_runtime.operators.columnar.fold import ColumnPartials
+from bicycle_runtime.operators.columnar.fold import ColumnPartials, Partials
 from bicycle_runtime.records.codecs import load_record_pickle, pickle_any
 
 __all__ = ["Block", "ColumnPartials", "Partials", "RawRecords", "open_block", "seal_block"]
 
 _PARTIALS, _RAW, _FIELDS = 0, 1, 2
-
-
-@dataclass(slots=True)
-class Partials:
-    """Contents by window: ``parts`` are (start, keys, contents)."""
-
-    parts: list[tuple[Any, list[Any], list[Any]]]
 
 
 @dataclass(slots=True)

@@ -83,7 +83,6 @@ class FoldingOperator(WindowOperator):
         for data, group in zip(batch.values, batch.groups, strict=True):
             block = open_block(data)
             if isinstance(block, ColumnPartials):
-                assert self._windows.columns is not None
                 self._windows.columns.add(group, block)
             elif isinstance(block, Partials):
                 self._windows.take_partials(group, block)

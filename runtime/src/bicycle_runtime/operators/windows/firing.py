@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage
-from bicycle_runtime.operators.columnar.records import TupleRecords
+from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
+from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
 from bicycle_runtime.operators.errors import WINDOW_STATE_UNMERGEABLE
 from bicycle_runtime.operators.functions.operator import as_sequences
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -171,8 +171,8 @@ class Firing:
             # What failed, and what to do, is found out below.
             with contextlib.suppress(Exception):
                 # hot path: 350 ns a result, most of it for the exact rounding of sums.
-                values = self._folding.values([contents[key] for key in keys])
-                return _window_results(keys, window, lambda: values)
+                columns = self._folding.columns([contents[key] for key in keys])
+                return self._on_columns(window, keys, columns), [window.end - 1] * len(keys)
         return self.results([Fired(key, window, contents[key], values_of(key)) for key in keys])
 
     def of_columns(
@@ -185,13 +185,40 @@ class Firing:
             keys: The keys.
             columns: What was folded, as ``field_columns`` says: a number for each key.
         """
-        return _window_results(keys, window, lambda: self._folding.values_of_numbers(columns))
+        found = self._folding.columns_of_folded(columns)
+        return self._on_columns(window, keys, found), [window.end - 1] * len(keys)
 
-    def results(self, fired: Sequence[Fired]) -> tuple[list[Any], list[int]]:
+    def _on_columns(
+        self, window: Window, keys: Sequence[Any], columns: Sequence[Iterable[Any]]
+    ) -> ColumnRecords:
+        """Return results of one window, with what each aggregate gives in columns."""
+        count = len(keys)
+        bounds = (Vector.constant(window.start, count), Vector.constant(window.end, count))
+        return self._results(list(keys), bounds, columns)
+
+    def _results(
+        self, keys: list[Any], bounds: tuple[Vector, Vector], columns: Sequence[Iterable[Any]]
+    ) -> ColumnRecords:
+        count = len(keys)
+        parts = [Vector(count, list(column)) for column in columns]
+        value = TupleVector(count, parts) if self._folding.is_tuple else parts[0]
+        found = [Vector(count, keys), *bounds, value]
+        return ColumnRecords(_RESULTS, (count, lambda: found))
+
+    def results(self, fired: Sequence[Fired]) -> tuple[Sequence[Any], list[int]]:
         """Return the records that windows give, and their event times."""
         if not fired:
             return [], []
         ends = [item.window.end - 1 for item in fired]
+        if self._process is None and not self._keeps_records:
+            # What failed, and what to do, is found out below.
+            with contextlib.suppress(Exception):
+                columns = self._folding.columns([item.content for item in fired])
+                bounds = (
+                    Vector(len(fired), [item.window.start for item in fired]),
+                    Vector(len(fired), [item.window.end for item in fired]),
+                )
+                return self._results([item.key for item in fired], bounds, columns), ends
         known = ends if self._sorts else None
         self._policy.batch = Batch(list(fired), ExchangeLineage(None, known), ordinal=NO_INPUT)
         if self._process is None:
@@ -253,13 +280,7 @@ def _refill(values: dict[str, Any], before: dict[str, Any]) -> None:
     dict.update(values, before)
 
 
-def _window_results(
-    keys: Sequence[Any], window: Window, values: Callable[[], Iterable[Any]]
-) -> tuple[TupleRecords, list[int]]:
-    def rows() -> Iterable[tuple[Any, ...]]:
-        return zip(keys, repeat(window.start), repeat(window.end), values(), strict=False)
-
-    return TupleRecords(WindowResult, len(keys), rows), [window.end - 1] * len(keys)
+_RESULTS = RecordForm(WindowResult, WindowResult._fields)
 
 
 def _by_time(row: tuple[list[int], list[Any]]) -> list[Any]:

@@ -41,7 +41,7 @@ class KeptSlices(KeptWindows):
         self._updated: dict[int, dict[int, dict[Any, None]]] = {}
         self._complete: dict[int, ColumnWindow] = {}
         columns = field_columns(self.folding.functions) or []
-        self.columns = ColumnMerge(columns, slide_ms=self._slices.slide_ms)
+        self.columns = ColumnMerge(columns, step_ms=self._slices.step_ms)
         self._fires_from_columns = fires_from_columns(self.plan)
 
     @classmethod

@@ -32,8 +32,7 @@ class KeptWindows(ABC):
 
     # Whether each key has windows of its own, with times and records that are replaced one by one.
     is_by_key: ClassVar[bool] = True
-    # What arrives in columns is merged there, where the windows take it.
-    columns: ColumnMerge | None = None
+    columns: ColumnMerge  # merges what arrives in columns
 
     def __init__(self, window: WindowOperator, placement: Placement) -> None:  # noqa: ARG002  # each kind has its own
         self.window = window

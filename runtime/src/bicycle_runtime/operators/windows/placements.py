@@ -6,7 +6,7 @@ The step before the shuffle and the window behind it put records alike.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from bicycle_runtime.operators.preaggregation.accumulators import (
@@ -17,15 +17,15 @@ from bicycle_runtime.operators.preaggregation.accumulators import (
 from bicycle_runtime.operators.preaggregation.gathering import Contents
 from bicycle_runtime.operators.preaggregation.intervals import session_ends
 from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Partials
-from bicycle_sdk.windows import AlignedWindows, SessionWindows, Window, WindowPlan
+from bicycle_sdk.windows import AlignedWindows, SessionWindows, WindowPlan
 
 __all__ = [
     "Placement",
     "SessionPlacement",
     "SlicePlacement",
-    "WindowSlices",
     "divide",
     "place_records",
 ]
@@ -135,82 +135,3 @@ def _of_sessions(sessions: list[Session]) -> Partials:
     ends = [session.end for session in sessions]
     keys = [session.key for session in sessions]
     return Partials([((starts, ends), keys, [session.content for session in sessions])])
-
-
-# Slices of aligned windows: the stretches of time between any two bounds of windows.
-#
-# All records of a slice belong to the same windows, so each record is kept or folded once, however
-# many windows overlap. A slide has one slice, or two when the size is no multiple of it.
-#
-# Source: S. Krishnamurthy and others, "On-the-fly sharing for streamed aggregation", 2006 (paired
-# windows).
-
-
-class WindowSlices:
-    """Arithmetic of the slices of one kind of aligned windows.
-
-    Args:
-        windows: Size, slide and offset.
-    """
-
-    def __init__(self, windows: AlignedWindows) -> None:
-        self._size, self.slide_ms = windows.size_ms, windows.slide_ms
-        self._offset = windows.offset_ms
-        self._has_gaps = self.slide_ms > self._size
-        # From here on in a slide, a record is no longer in the oldest of its windows.
-        self._second = self._size if self._has_gaps else self._size % self.slide_ms
-        self.is_tumbling = windows.is_tumbling
-
-    def starts(self, times: Sequence[int]) -> list[int]:
-        """Return the start of the slice of each time."""
-        slide, offset, second = self.slide_ms, self._offset, self._second
-        # hot path: 35 ns a record.
-        if not second:
-            if not offset:
-                return [time - time % slide for time in times]
-            return [time - (time - offset) % slide for time in times]
-        steps = [(time - offset) % slide for time in times]
-        return [
-            time - step if step < second else time - step + second
-            for time, step in zip(times, steps, strict=True)
-        ]
-
-    def outside(self, starts: Sequence[int]) -> list[int]:
-        """Return the positions of starts that lie in a gap between windows."""
-        if not self._has_gaps:
-            return []
-        return [i for i, start in enumerate(starts) if (start - self._offset) % self.slide_ms]
-
-    def last_end(self, start: int) -> int:
-        """Return the end of the last window that holds a slice."""
-        return start - (start - self._offset) % self.slide_ms + self._size
-
-    def windows_of(self, start: int) -> Iterator[Window]:
-        """Yield the windows that hold a slice, the latest first."""
-        first = start - (start - self._offset) % self.slide_ms
-        while first + self._size > start:
-            yield Window(first, first + self._size)
-            first -= self.slide_ms
-
-    def first_end_after(self, start: int, moment: int) -> int | None:
-        """Return the least end over ``moment`` among the windows of a slice; None for none."""
-        last = self.last_end(start)
-        if last <= moment:
-            return None
-        earliest = max(moment, start)
-        return last - (last - earliest - 1) // self.slide_ms * self.slide_ms
-
-    def least_open(self, closed: int) -> int:
-        """Return the start of the earliest window that ends after ``closed``.
-
-        WindowSlices that begin before it belong to windows that ended by then only.
-        """
-        start = closed - self._size + 1
-        return start + (self._offset - start) % self.slide_ms
-
-    def parts(self, window: Window) -> Iterator[int]:
-        """Yield the starts of the slices of a window, in order."""
-        for start in range(window.start, window.end, self.slide_ms):
-            yield start
-            if self._second and not self._has_gaps and start + self._second < window.end:
-                yield start + self._second

@@ -8,11 +8,14 @@ epoch, so that the order of arrival within an epoch does not matter.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from types import GenericAlias
 from typing import Any
 
 from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.columnar.choice import field_columns
+from bicycle_runtime.operators.columnar.merge import ColumnMerge
 from bicycle_runtime.operators.preaggregation.accumulators import Session
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.rows import Rows
@@ -39,6 +42,7 @@ class KeptSessions(KeptWindows):
         assert isinstance(placement, SessionPlacement)
         assert isinstance(self.plan.assigner, SessionWindows)
         self._assigner, self._accumulators = self.plan.assigner, placement.accumulators
+        self.columns = ColumnMerge(field_columns(self.folding.functions) or [])
         self._doubtful: list[tuple[int, Rows]] = []  # end and the one row
         self._touched: set[tuple[int, Any, int]] = set()
 
@@ -58,6 +62,7 @@ class KeptSessions(KeptWindows):
                 yield "event", end + lateness
 
     def clear(self) -> None:
+        self.columns.clear()
         self._doubtful.clear()
         self._touched.clear()
 
@@ -71,7 +76,7 @@ class KeptSessions(KeptWindows):
                 self._join(Session(group, *session))
 
     def settle(self) -> None:
-        for session in self._accumulators.take():
+        for session in chain(self.columns.take_sessions(), self._accumulators.take()):
             self._join(session)
         self._decide_doubtful()
 
