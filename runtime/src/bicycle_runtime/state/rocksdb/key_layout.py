@@ -14,7 +14,7 @@ import msgspec
 
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_runtime.records.errors import KeyEncodingError
-from bicycle_runtime.records.keys import encode_key
+from bicycle_runtime.records.keys import KeyBytes, encode_key
 
 __all__ = [
     "INDEX_START",
@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 _KEYS = AnyCodec()
+_KEY_BYTES = KeyBytes()
 _GROUP_BYTES = 4
 _SIZE_BYTES = 4
 _ODD_KEY = b"\x40"  # Behind the type bytes of ordered keys: keys that have no order.
@@ -77,6 +78,9 @@ def key_bytes(key: Any) -> bytes:
         except UnicodeEncodeError:
             return encode_key(key)
     try:
+        if type(key) is tuple and len(key) == 2:
+            # hot path: 400 ns for an entry of a map, of whose key the bytes are known.
+            return b"\x05%b%b\x00" % (_KEY_BYTES[key[0]], encode_key(key[1]))
         return encode_key(key)
     except KeyEncodingError:
         return _ODD_KEY + _KEYS.encode_list([key])
