@@ -52,13 +52,13 @@ Epochs = list[tuple[list[Row], list[Row]]]  # The rows of both sides in each epo
 
 def rows_of(count: int) -> Epochs:
     """Return rows of both sides in the order of time, by epoch; one of five is of the right."""
-    left, right = _side(count * 4 // 5), _side(count // 5)
+    span = count * _MS_PER_ROW
+    left, right = (_side(size, span) for size in (count * 4 // 5, count // 5))
     return list(zip(left, right, strict=True))
 
 
-def _side(count: int) -> list[list[Row]]:
+def _side(count: int, span: int) -> list[list[Row]]:
     chance = random.Random(count)
-    span = count * _MS_PER_ROW
     rows = [
         Row(f"key-{chance.randrange(KEYS)}", chance.randrange(span), chance.random())
         for _ in range(count)

@@ -318,21 +318,25 @@ class MapEntries:
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Remove the entries that ``between`` gives, and return them."""
         row = self.rows.get(key)
-        if row is None or (start is MISSING and not self._ordered(key)[0] < self._place(end)):
+        if row is None:
             return []
-        found = self.between(key, start, end)
-        if len(found) > 1 and self.expiry is None:
-            # hot path: many are taken out of those in order at once.
-            ordered = self._sorted[key]
-            if len(found) < len(row):
-                first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
-                del ordered[first : first + len(found)]
-                for part, _ in found:
-                    del row[part]
-                    self._note_gone((key, part))
-                return found
-        for part, _ in found:
-            self.delete(key, part)
+        if not self._is_frozen or self.expiry is not None:
+            found = self.between(key, start, end)
+            for part, _ in found:
+                self.delete(key, part)
+            return found
+        ordered, limit = self._ordered(key), self._place(end)
+        first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
+        last = first
+        if first < len(ordered) and ordered[first] < limit:
+            last = bisect_left(ordered, limit, first)
+        parts = self._parts_at(ordered[first:last])
+        del ordered[first:last]
+        for part in parts:
+            self._note_gone((key, part))
+        found = [(part, row.pop(part)) for part in parts]
+        if not row:
+            del self.rows[key], self._sorted[key]
         return found
 
     def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:

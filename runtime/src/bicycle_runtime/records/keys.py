@@ -70,7 +70,8 @@ def encode_key(key: Any) -> bytes:
     kind = type(key)
     if kind is int and 0 <= key < _SHORT_INT_END:
         size = (key.bit_length() + 7) >> 3
-        return _INT_STARTS[size] + key.to_bytes(size, "big")
+        data: bytes = _INT_STARTS[size] + key.to_bytes(size, "big")
+        return data
     if kind is tuple:
         return b"\x05%b\x00" % b"".join([encode_key(part) for part in key])
     if isinstance(key, str):

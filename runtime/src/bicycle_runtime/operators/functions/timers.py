@@ -31,6 +31,7 @@ FireEach = Callable[[Iterable[tuple[Any, int]], list[Any]], None]
 
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
 _FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
+_LISTS = frozenset({list, tuple})
 _UNCOUNTED_PART = 10  # So long as this part of them have not fired, nobody counts by key.
 
 
@@ -109,10 +110,10 @@ class TimerRound:
         try:
             go_through(partial(fire_each, calls, results), results, settle, again)
             for timer, result in zip(timers, results, strict=True):
-                if inspect.isawaitable(result):
+                if type(result) not in _LISTS and inspect.isawaitable(result):
                     self._turn_to(timer)
                     run_watched(self._fire_async(timer, result, is_alone=True))
-                else:
+                elif result:  # hot path: most give nothing.
                     self._take(timer, result)
         finally:
             self._context.end_fired()
@@ -170,7 +171,7 @@ class TimerRound:
 
     def _take(self, timer: Timer, result: Any) -> None:
         outputs: Sequence[Any] = result
-        if type(result) not in (list, tuple):
+        if type(result) not in _LISTS:
             self._stand_for(timer)
             (outputs,) = as_sequences([result], function=self._function, policy=self._policy)
         self._values += outputs
