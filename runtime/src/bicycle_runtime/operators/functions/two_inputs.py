@@ -61,8 +61,8 @@ class CoProcessOperator(StatefulOperator):
         self._awaiting = [always or is_async(eager(call)) for _, call in methods]
         self._each: Callable[..., None] | None = None
         if not always and context.attempts is None:
-            self._each = getattr(function, "process_each", None)
-            self.fire_each = getattr(function, "fire_each", None)
+            self._each = getattr(self._built_in, "process_each", None)
+            self.fire_each = getattr(self._built_in, "fire_each", None)
         self._ordinal = 0
         self._turn_to(0)
 
