@@ -162,7 +162,7 @@ def _tell(
     Report(
         name="streams",
         claim="The toolkit sends 460,000 and reads 400,000 messages a second of processor time in "
-        "files; in Redis 100,000 each way are the target.",
+        "files, and in Redis 100,000 each way.",
         payload=f"{count:,} messages of {SIZE} bytes",
         method=f"{options.repeats} rounds; one process, processor time of the client without the "
         "server; payloads are compared, which is part of reading",

@@ -137,3 +137,31 @@ def test_a_broker_that_goes_away_between_two_questions_is_told(new_kafka_broker,
             return codes
 
     assert asyncio.run(scenario()) == ["BIC-2682", "BIC-2682"]
+
+
+def test_a_topic_is_dumped_into_a_file_and_back(uri, key, tmp_path):
+    def dump(*words):
+        done = CliRunner().invoke(main, ["stream", "dump", *words, "--json"], prog_name="bicycle")
+        assert done.exit_code == 0, done.output
+        return json.loads(done.stdout)["sent"]
+
+    async def fill():
+        async with connect(uri, {"create": "if-missing"}) as streamer:
+            producer = await streamer.create_producer(key, shard_count=2)
+            for number in range(1_000):
+                payload = b"\x00\xff\n%d" % number
+                producer.send(payload, shard_id=number % 2, timestamp_ms=1_000 + number)
+            await producer.flush()
+
+    async def kept(name):
+        async with connect(uri) as streamer:
+            consumer = await streamer.create_consumer(name, start="earliest", is_live=False)
+            found = [(m.shard_id, m.sequence, m.timestamp_ms, m.payload) async for m in consumer]
+            return sorted(found)
+
+    asyncio.run(fill())
+    told("create", f"{uri}/{key}-copy", "--shards", "2")
+
+    assert dump(f"{uri}/{key}", f"file://{tmp_path}/topic.ss/") == 1_000
+    assert dump(f"file://{tmp_path}/topic.ss/{key}", f"{uri}/{key}-copy") == 1_000
+    assert asyncio.run(kept(f"{key}-copy")) == asyncio.run(kept(key))

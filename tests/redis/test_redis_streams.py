@@ -300,3 +300,66 @@ connect("redis://localhost")
 
     assert "BIC-2625" in done.stderr
     assert "bicycle-runtime[redis]" in done.stderr
+
+
+@pytest.mark.parametrize("user", ["everything", "no-scripts"])
+def test_many_messages_of_several_streams_arrive_in_order_whoever_sends_them(server, user):
+    """Batches go by a script, or one by one where that is not allowed."""
+    with server.client as client:
+        client.acl_setuser("everything", enabled=True, nopass=True, keys=["*"], commands=["+@all"])
+        client.acl_setuser(
+            "no-scripts", enabled=True, nopass=True, keys=["*"], commands=["+@all", "-@scripting"]
+        )
+
+    async def scenario(streamer):
+        producer = await streamer.create_generic_producer(shard_count=2)
+        sent = [
+            producer.send_to("ab"[number % 2], str(number), shard_id=number % 4 // 2)
+            for number in range(5_000)
+        ]
+        receipts = [await each for each in sent]
+        large = await producer.send_to("large", b"x" * (9 << 20))  # Too large for a script.
+        consumer = await streamer.create_consumer(["a", "b"], start="earliest", is_live=False)
+        found = [int(message.payload) async for message in consumer]
+        return receipts, large, found
+
+    receipts, large, found = run(server, scenario, username=user, password="any")
+
+    for shard in (0, 1):
+        of_a = [receipts[n].sequence for n in range(5_000) if (n % 2, n % 4 // 2) == (0, shard)]
+        assert of_a == sorted(of_a)
+    with server.client as client:
+        kept = {
+            name: [int(fields[b"msg"]) for _, fields in client.xrange(name)]
+            for name in ("a", "a:1", "b", "b:1")
+        }
+        assert client.xinfo_stream("large")["length"] == 1
+    assert kept == {
+        name: [n for n in range(5_000) if "ab"[n % 2] == name[0] and n % 4 // 2 == (":" in name)]
+        for name in kept
+    }
+    assert large.stream_key == "large"
+    assert sorted(found) == list(range(5_000))
+
+
+def test_each_message_of_a_batch_has_its_own_answer(server):
+    with server.client as client:
+        client.set("text", "no stream")
+
+    async def scenario(streamer):
+        producer = await streamer.create_generic_producer()
+        times = [5_000, 4_000, 6_000]
+        sent = [producer.send_to("a", str(t), timestamp_ms=t) for t in times]
+        sent.append(producer.send_to("text", "x"))
+        answers = []
+        for each in sent:
+            try:
+                answers.append((await each).timestamp_ms)
+            except StreamError as error:
+                answers.append(error.code)
+        with pytest.raises(StreamError):
+            await producer.flush()
+        await producer.flush()
+        return answers
+
+    assert run(server, scenario) == [5_000, "BIC-2673", 6_000, "BIC-2673"]

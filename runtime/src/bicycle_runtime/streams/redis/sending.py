@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis.exceptions import RedisError
+from redis.exceptions import NoPermissionError, RedisError
 
 from bicycle_runtime.streams.errors import ConnectionLostError, StreamError
 from bicycle_runtime.streams.messages import Receipt
@@ -16,9 +16,24 @@ from bicycle_runtime.streams.redis.ids import redis_key, sequence_of
 
 __all__ = ["RedisSender"]
 
+_SCRIPT_BYTES_MAX = 8 << 20
+# Adds entries to one stream, and answers for each: an id, or why it was refused.
+_ADD = """
+local answers, field, length = {}, ARGV[1], ARGV[2]
+for at = 3, #ARGV, 2 do
+  if length == '' then
+    answers[#answers + 1] = redis.pcall('XADD', KEYS[1], ARGV[at], field, ARGV[at + 1])
+  else
+    answers[#answers + 1] = redis.pcall(
+      'XADD', KEYS[1], 'MAXLEN', '~', length, ARGV[at], field, ARGV[at + 1])
+  end
+end
+return answers
+"""
+
 
 class RedisSender(QueuedSender):
-    """Sends by ``XADD``, pipelined; what has no answer is sent again unless that may double it.
+    """Sends many messages by one call; what has no answer is sent again unless that may double it.
 
     Args:
         connection: The server.
@@ -33,6 +48,7 @@ class RedisSender(QueuedSender):
         )
         self._connection = connection
         self._repeats = durability != "at-most-once"
+        self._has_scripts = True
 
     async def _write(self, batch: list[Pending]) -> None:
         try:
@@ -54,24 +70,56 @@ class RedisSender(QueuedSender):
             pending.receipt = Receipt(pending.key, pending.shard_id, sequence, time_ms)
 
     async def _answers(self, batch: list[Pending]) -> list[Any]:
-        async def execute() -> list[Any]:
-            pipeline = self._connection.redis.pipeline(transaction=False)
-            for pending in batch:
-                pipeline.execute_command(*self._command(pending))
-            answers: list[Any] = await pipeline.execute(raise_on_error=False)
-            return answers
-
         if self._repeats:
-            return await self._connection.again(execute)
+            return await self._connection.again(lambda: self._execute(batch))
         try:
-            return await execute()
+            return await self._execute(batch)
         except LOST as error:
             raise ConnectionLostError(address=self.address, reason=str(error)) from None
+
+    async def _execute(self, batch: list[Pending]) -> list[Any]:
+        """Return an answer for each message: one call for each stream, whatever it holds."""
+        by_name: dict[bytes, list[int]] = {}
+        for number, pending in enumerate(batch):
+            by_name.setdefault(redis_key(pending.key, pending.shard_id), []).append(number)
+        # A script holds all of it once more on the server.
+        if self._has_scripts and sum(len(each.payload) for each in batch) <= _SCRIPT_BYTES_MAX:
+            try:
+                return await self._by_script(batch, by_name)
+            except NoPermissionError:
+                self._has_scripts = False  # This user may add entries, and not run scripts.
+        pipeline = self._connection.redis.pipeline(transaction=False)
+        for pending in batch:
+            pipeline.execute_command(*self._command(pending))
+        answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        return answers
+
+    async def _by_script(self, batch: list[Pending], by_name: dict[bytes, list[int]]) -> list[Any]:
+        """Add the messages of each stream by one call of a script, a quarter of the price."""
+        options = self._connection.options
+        answers: list[Any] = [None] * len(batch)
+        pipeline = self._connection.redis.pipeline(transaction=False)
+        for name, numbers in by_name.items():
+            words: list[Any] = [options.message_field, options.max_length or ""]
+            for number in numbers:
+                words += (_entry_id(batch[number]), batch[number].payload)
+            pipeline.execute_command("EVAL", _ADD, 1, name, *words)
+        found = await pipeline.execute(raise_on_error=False)
+        for numbers, given in zip(by_name.values(), found, strict=True):
+            if isinstance(given, NoPermissionError):
+                raise given
+            each = [given] * len(numbers) if isinstance(given, RedisError) else given
+            for number, answer in zip(numbers, each, strict=True):
+                answers[number] = answer
+        return answers
 
     def _command(self, pending: Pending) -> tuple[Any, ...]:
         options = self._connection.options
         trim = () if options.max_length is None else ("MAXLEN", "~", options.max_length)
-        time_ms = pending.timestamp_ms
-        entry_id = b"*" if time_ms is None else b"%d-*" % time_ms
         name = redis_key(pending.key, pending.shard_id)
-        return ("XADD", name, *trim, entry_id, options.message_field, pending.payload)
+        return ("XADD", name, *trim, _entry_id(pending), options.message_field, pending.payload)
+
+
+def _entry_id(pending: Pending) -> bytes:
+    time_ms = pending.timestamp_ms
+    return b"*" if time_ms is None else b"%d-*" % time_ms
