@@ -291,8 +291,8 @@ BLUE_GREEN_REFUSED = BicycleError.row(
 )
 SHADOW_FAILED = BicycleError.row(
     "BIC-1951",
-    "the upgrade of job {job!r} was given up, the job runs on untouched; the new version failed "
-    "while it followed the job: {reason}",
+    "the upgrade of job {job!r} was given up, and nothing of the job was changed; the new version "
+    "did not get through following it: {reason}",
     cause="A new version failed before its turn came, so nothing has changed for the job.",
     fix="correct the new version, and upgrade again",
 )

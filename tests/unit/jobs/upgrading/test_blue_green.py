@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.ending import stop_job
 from bicycle_runtime.jobs.errors import (
@@ -324,3 +325,18 @@ def test_results_are_read_once_each_while_it_happens(site):
     look()
 
     assert len(seen) == words
+
+
+@pytest.mark.extended
+def test_a_shadow_that_cannot_be_removed_spoils_no_upgrade(site, monkeypatch):
+    running(site)
+    second = site.install("2.0")
+
+    def refuse(_storage, _prefix):
+        raise StorageError(url="file", action="remove", path=SHADOW, reason="no")
+
+    monkeypatch.setattr(LocalStorage, "delete_tree", refuse)
+    upgrade(site, second)
+
+    require_no_upgrade(site.home, "job")
+    assert site.status.plugin_version == "2.0"

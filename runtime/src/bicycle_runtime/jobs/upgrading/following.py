@@ -6,12 +6,15 @@ with another fork; one that fails has failed.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import SHADOW_LEFT_BEHIND
@@ -23,6 +26,7 @@ from bicycle_runtime.layouts.paths import SHADOW
 
 __all__ = ["Following"]
 
+_LOG = logging.getLogger(__name__)
 _STARTS_MAX = 3
 _POLL_S = 0.05
 _CLOSE_EPOCHS = 1  # So far behind, the next epoch of the job is as near as its own.
@@ -92,12 +96,19 @@ class Following:
             self.ahead = None
 
     def forget(self) -> None:
-        """Remove what the version has made in the shadow; none may be at work."""
+        """Remove what the version has made in the shadow; none may be at work.
+
+        What a storage does not let go now goes with the next upgrade: nobody reads it.
+        """
         folder = self._home.folder(self._job)
         forget_shadow(folder)
         status = folder.status()
-        if status is not None and status.checkpoint:
+        if status is None or not status.checkpoint:
+            return
+        try:
             open_storage(status.checkpoint).delete_tree(SHADOW)
+        except StorageError as error:
+            log_event(_LOG, "shadow_not_removed", level=logging.WARNING, job=self._job, error=error)
 
     def _until(self, is_met: Callable[[ShadowNote, JobStatus], bool]) -> None:
         while True:

@@ -168,7 +168,7 @@ def upgrade_job(
         UPGRADE_UNDERWAY: another upgrade of the job is not over.
         STATE_WOULD_BE_LOST: the version does not fit the state; the job runs on.
         BLUE_GREEN_REFUSED: the version does not read what the job reads; the job runs on.
-        SHADOW_FAILED: it failed while it followed the job, which runs on untouched.
+        SHADOW_FAILED: it did not get through following the job, of which nothing was changed.
         UPGRADE_FAILED: it failed, and the former one runs again.
         UPGRADE_STUCK: it failed, and the former one cannot run either.
         BicycleError: why the version cannot even be planned; the job runs on.
