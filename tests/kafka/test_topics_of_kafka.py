@@ -165,3 +165,23 @@ def test_a_topic_is_dumped_into_a_file_and_back(uri, key, tmp_path):
     assert dump(f"{uri}/{key}", f"file://{tmp_path}/topic.ss/") == 1_000
     assert dump(f"file://{tmp_path}/topic.ss/{key}", f"{uri}/{key}-copy") == 1_000
     assert asyncio.run(kept(f"{key}-copy")) == asyncio.run(kept(key))
+
+
+def test_the_figures_of_a_topic_are_told_once(uri, key):
+    async def fill():
+        async with connect(uri, {"create": "if-missing"}) as streamer:
+            producer = await streamer.create_producer(key, shard_count=2)
+            for number in range(100):
+                producer.send(b"x" * 10, shard_id=number % 2)
+            await producer.send("long ago", shard_id=0, timestamp_ms=1_000)
+
+    asyncio.run(fill())
+    words = ["stream", "top", f"{uri}/{key}", "--once", "--json"]
+    done = CliRunner().invoke(main, words, prog_name="bicycle")
+
+    assert done.exit_code == 0, done.output
+    [figures] = json.loads(done.stdout)["streams"]
+    assert figures["error"] is None
+    assert (figures["messages"]["hour"], figures["bytes"]["hour"]) == (100, 1_000)
+    assert [shard["last_sequence"] for shard in figures["shards"]] == [50, 49]
+    assert (figures["latest"]["payload"], figures["producers"]) == ("x" * 10, None)
