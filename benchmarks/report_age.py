@@ -51,6 +51,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "state-commit": _EPOCHS,
     "state-lookup": (*_EPOCHS, f"{_RUNTIME}/jobs/checkpoints", f"{_RUNTIME}/service"),
     "state-peers": _FILES,
+    "stream-relay": (f"{_RUNTIME}/streams",),
     "streams": (f"{_RUNTIME}/streams",),
     "subscribers": (f"{_RUNTIME}/serving/subscribers", f"{_RUNTIME}/streams"),
     "time-order": _OPERATORS,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -55,6 +55,7 @@ class KafkaSender(Sender):
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken = 0
         self.settled = 0
+        self._counting = threading.Lock()
         self._failure: StreamError | None = None
         self._moved = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -84,6 +85,21 @@ class KafkaSender(Sender):
             waiting.append(pending)
         self._taken += 1
         return pending
+
+    def send_many(self, key: StreamKey, payloads: Sequence[bytes]) -> Sent:
+        """Hand a batch to the client in one call, which costs half of one call for each."""
+        if self._is_closed or self._shard_count > 1 or self._waiting.get(key, ()) is not None:
+            return super().send_many(key, payloads)  # Each finds its partition, or its topic.
+        if len(self._client) + len(payloads) > self._cluster.options.send_queue_messages:
+            raise SendQueueFullError(address=self.address, waiting=len(self._client))
+        batch = _Batch(self, key, len(payloads))
+        messages: list[dict[str, Any]] = [{"value": payload} for payload in payloads]
+        messages[-1]["callback"] = batch.settle_last
+        self._taken += len(messages)
+        queued = self._client.produce_batch(key, messages, on_delivery=batch.settle)
+        if queued < len(messages):
+            batch.refuse([str(each["_error"]) for each in messages if "_error" in each])
+        return batch
 
     def _shard(self, shard_id: int | None) -> int:
         """Return a partition; -1 lets Kafka choose."""
@@ -133,7 +149,8 @@ class KafkaSender(Sender):
 
     def note(self, error: StreamError | None) -> None:
         """Count one message that is settled; on either thread."""
-        self.settled += 1
+        with self._counting:
+            self.settled += 1
         if error is not None and self._failure is None:
             self._failure = error
         if not self._is_waking:
@@ -170,6 +187,51 @@ class KafkaSender(Sender):
     def _poll(self) -> None:
         while not self._has_stopped.is_set():
             self._client.poll(_POLL_S)
+
+
+class _Batch:
+    """Messages that wait for their deliveries, and the receipt of the last one."""
+
+    __slots__ = ("_count", "_error", "_key", "_receipt", "_refused", "_sender", "_settled")
+
+    def __init__(self, sender: KafkaSender, key: StreamKey, count: int) -> None:
+        self._sender = sender
+        self._key = key
+        self._count = count
+        self._settled = 0  # Changed on the thread of the sender alone.
+        self._refused = 0  # Changed on the event loop alone.
+        self._receipt: Receipt | None = None
+        self._error: StreamError | None = None
+
+    def settle(self, error: Any, message: Any) -> None:
+        """Take what Kafka says of one message; called on the thread of the sender."""
+        failure = None
+        if error is not None:
+            failure = self._error = self._sender.refusal(self._key, error.str())
+        self._settled += 1
+        self._sender.note(failure)
+
+    def settle_last(self, error: Any, message: Any) -> None:
+        """Take what Kafka says of the last message."""
+        if error is None:
+            _, time_ms = message.timestamp()
+            self._receipt = Receipt(self._key, message.partition(), message.offset(), time_ms)
+        self.settle(error, message)
+
+    def refuse(self, reasons: list[str]) -> None:
+        """Note that the client did not take some of the messages."""
+        self._refused = len(reasons)
+        for reason in reasons:
+            self._error = self._sender.refusal(self._key, reason)
+            self._sender.note(self._error)
+
+    def __await__(self) -> Generator[Any, Any, Receipt]:
+        while self._settled + self._refused < self._count:
+            yield from self._sender.move().__await__()
+        if self._error is not None:
+            raise self._error
+        assert self._receipt is not None, "the last one was delivered"
+        return self._receipt
 
 
 class _Pending:

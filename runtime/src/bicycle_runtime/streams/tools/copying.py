@@ -20,6 +20,7 @@ from bicycle_runtime.streams.tools.opening import (
 __all__ = ["relay"]
 
 _BATCH = 1_000
+_WAITING_MAX = 20_000
 
 
 async def relay(
@@ -57,11 +58,18 @@ async def relay(
         producer = await producer_of(writing, target)
         consumer = await reading.create_consumer(source.stream_keys, start=start, is_live=is_live)
         has_shards = writing.capabilities.has_shards
-        async for batch in consumer.batches(_BATCH):
+        waiting_max = min(_WAITING_MAX, writing.options.send_queue_messages // 2)
+        waiting = 0
+        async for batch in consumer.batches(min(_BATCH, waiting_max or 1)):
             for message in batch:
                 _copy(producer, message, has_shards=has_shards)
                 tally.sent += 1
-            await producer.flush()
+            waiting += len(batch)
+            # While there is much to copy, the other side takes some while more is read.
+            if waiting >= waiting_max or len(batch) < _BATCH:
+                await producer.flush()
+                waiting = 0
+        await producer.flush()
 
 
 def _may_be_same(source: StreamUrl, target: StreamUrl) -> bool:
