@@ -1,0 +1,211 @@
+"""The service with many jobs: how long pages and lists take while the machine is full, and memory.
+
+200 jobs replace their status files twice a second; each has a process. Two jobs without Java keep
+both cores busy, and a plugin whose graph loops for ever is being extracted. A process of its own
+asks at fixed times and holds ten pages open. Then an hour is played with a clock that is set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from measuring import Report, Table, Target, arguments, percentile
+from service_fleet import job_name, status_of
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
+from bicycle_runtime.jobs.status import write_status
+from bicycle_runtime.service.address import read_address
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.watching.listing import JobQuery, list_page
+
+_HERE = Path(__file__).parent
+_ENDLESS = """
+from bicycle_sdk.plugin import bicycle_plugin
+
+@bicycle_plugin(name="endless", version="1.0")
+def job(env):
+    while True:
+        pass
+"""
+_TICK_MS = 5_000
+_WARM_TICKS = 60
+
+
+def main() -> None:
+    """Measure and tell."""
+    options = arguments(__doc__, repeats=1, add=_add_options)
+    if options.hour:
+        _play_an_hour(Home(Path(options.hour)), options.jobs, ticks=options.ticks)
+        return
+    seconds = 3 if options.quick else options.seconds
+    report = Report(
+        name="service",
+        claim="With 200 jobs, pages come within 200 ms and lists within 100 ms on a full machine.",
+        payload=f"{options.jobs} jobs of 8 operators, all statuses replaced twice a second; 10 "
+        f"requests of /api/v1/jobs and 2 of pages a second for {seconds} s, 10 open pages",
+        method="quiet first, then with two jobs that each keep a core busy and an extraction that "
+        "loops; times count from when a request was due; the load average is that of the machine",
+    )
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, _served(Path(folder), options.jobs) as service:
+        url, pid = service
+        for name, is_full in (("quiet", False), ("full", True)):
+            with _full(url) if is_full else contextlib.nullcontext():
+                found = _asked(url, seconds)
+            load = f"{os.getloadavg()[0]:.1f}"
+            for kind, limit in (("json", 100.0), ("pages", 200.0)):
+                figures = [percentile(found[kind], part) for part in (0.5, 0.99, 0.999)]
+                rows.append([f"{kind}, {name}", *(f"{each:,.0f}" for each in figures), load])
+                if is_full:
+                    report.targets.append(
+                        Target(name=f"{kind} p99, full", value=figures[1], unit="ms", high=limit)
+                    )
+        memory = _resident_mb(pid)
+    report.targets.append(Target(name="memory of the service", value=memory, unit="MB", high=200))
+    columns = ["milliseconds", "p50", "p99", "p99.9", "load"]
+    report.tables.append(Table(title="Time to the end of an answer", columns=columns, rows=rows))
+    grown = _grown_mb(options)
+    report.targets.append(Target(name="growth over an hour", value=grown, unit="MB", high=1))
+    report.tell(options)
+
+
+@contextlib.contextmanager
+def _served(folder: Path, count: int) -> Iterator[tuple[str, int]]:
+    """Run the jobs and the service; the answer is its URL and its process id."""
+    home = Home(folder / "home")
+    _install_endless(folder / "plugins")
+    with contextlib.ExitStack() as running:
+        fleet = running.enter_context(_process("service_fleet.py", str(home.path), str(count)))
+        assert fleet.stdout is not None
+        fleet.stdout.readline()
+        words = [sys.executable, "-m", "bicycle_runtime.serving.main", str(home.path)]
+        more = {"PYTHONPATH": str(folder / "plugins")}
+        log = running.enter_context((folder / "service.log").open("wb"))
+        service = subprocess.Popen(
+            [*words, "127.0.0.1", "0"], env={**os.environ, **more}, stdout=log, stderr=log
+        )
+        running.callback(_end, service)
+        while (address := read_address(home)) is None:
+            if service.poll() is not None:
+                raise RuntimeError((folder / "service.log").read_text())
+            time.sleep(0.05)
+        yield address["url"], service.pid
+
+
+@contextlib.contextmanager
+def _full(url: str) -> Iterator[None]:
+    """Keep both cores busy, and extract a plugin that never comes back."""
+    body = json.dumps({"plugin": "endless", "name": "endless"}).encode()
+    request = urllib.request.Request(
+        f"{url}/api/v1/jobs", body, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request):
+        pass
+    saturating = ("service_fleet.py", "saturate")
+    with _process(*saturating), _process(*saturating):
+        yield
+
+
+@contextlib.contextmanager
+def _process(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [sys.executable, *words], cwd=_HERE, stdout=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if process.stdout is not None:
+        process.stdout.close()
+
+
+def _asked(url: str, seconds: float) -> dict[str, list[float]]:
+    words = [sys.executable, str(_HERE / "service_load.py"), url, str(seconds)]
+    done = subprocess.run(words, check=True, capture_output=True)
+    found: dict[str, list[float]] = json.loads(done.stdout)
+    return found
+
+
+def _resident_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/status").read_text()
+    return int(text.partition("VmRSS:")[2].split()[0]) / 1_000
+
+
+def _grown_mb(options: argparse.Namespace) -> float:
+    """Return what an hour of the service adds to its memory, played in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        ticks = 30 if options.quick else options.ticks
+        words = [sys.executable, __file__, "--hour", folder, "--jobs", str(options.jobs)]
+        words += ["--ticks", str(ticks)]
+        done = subprocess.run(words, check=True, capture_output=True)
+    return float(done.stdout.split()[-1])
+
+
+def _play_an_hour(home: Home, count: int, *, ticks: int) -> None:
+    """Let the service look so often, five seconds apart, and print by how much it has grown."""
+    home.prepare()
+    clock, own = ManualClock(start_ms=1_800_000_000_000), (os.getpid(), start_ticks(os.getpid()))
+    for number in range(count):
+        options = JobOptions(plugin="clicks", name=job_name(number))
+        home.folder(job_name(number)).write_request(JobRequest(options=options))
+    before = 0.0
+    with Service(home, clock=clock) as service:
+        for tick in range(_WARM_TICKS + ticks):
+            clock.advance(_TICK_MS)
+            now_ms = clock.now_ms()
+            for number in range(count):
+                status = status_of(number, tick=tick, pid=own[0], pid_started=own[1], now_ms=now_ms)
+                write_status(home.folder(job_name(number)).status_path, status)
+            service.watcher.wake()
+            while service.fleet.view.as_of_ms < now_ms:
+                time.sleep(0.001)
+            service.metrics.text(now_ms=now_ms)
+            list_page(service.fleet.view, JobQuery(limit=50))
+            if tick == _WARM_TICKS:
+                before = _resident_mb(own[0])
+    print(f"{_resident_mb(own[0]) - before:.2f}")
+
+
+def _install_endless(folder: Path) -> None:
+    info = folder / "endless-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "endless.py").write_text(_ENDLESS)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: endless\nVersion: 1.0\nRequires-Dist: bicycle-sdk>=0.1\n"
+    )
+    (info / "entry_points.txt").write_text("[bicycle.plugins]\nendless = endless:job\n")
+    (info / "RECORD").write_text("endless.py,,\n")
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--jobs", type=int, default=200, help="jobs (default %(default)s)")
+    parser.add_argument("--seconds", type=int, default=60, help="time under load")
+    parser.add_argument("--ticks", type=int, default=720, help="looks of the hour that is played")
+    parser.add_argument("--hour", help=argparse.SUPPRESS)
+
+
+if __name__ == "__main__":
+    main()
