@@ -142,8 +142,8 @@ def main() -> None:
     }
     report = Report(
         name="columns",
-        claim="A job on columns takes at most half of the processor time of the same job record "
-        "by record, whatever its windows and aggregates.",
+        claim="Jobs on columns take, together, at most half of the processor time of the same jobs "
+        "record by record.",
         payload=f"{count:,} readings of {KEYS:,} sensors, {READINGS_A_MS} a ms, in one file",
         method=f"{options.repeats} rounds in turns; the local engine, one subtask; processor time "
         "of the whole run; both ways must give the same",
