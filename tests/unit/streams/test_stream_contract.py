@@ -169,6 +169,17 @@ def test_disconnecting_ends_producers_and_consumers_even_after_an_error():
     assert asyncio.run(scenario()) == (1, True, False)
 
 
+def test_consumers_that_have_ended_are_not_held():
+    async def scenario(streamer):
+        kept = await streamer.create_consumer("a")
+        for _ in range(10):
+            await (await streamer.create_consumer("a")).end()
+        last = await streamer.create_consumer("a")
+        return streamer._consumers == [kept, last], kept.has_ended
+
+    assert run(scenario) == (True, False)
+
+
 @pytest.mark.parametrize(
     ("keys", "words", "error"),
     [

@@ -73,6 +73,11 @@ class Consumer(ABC):
         self._assigned: set[tuple[StreamKey, int]] = set()
         self._is_ended = False
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether ``end`` was called, or its streamer disconnected."""
+        return self._is_ended
+
     @abstractmethod
     async def _fetch(self, count_max: int) -> list[Message]:
         """Wait until there is a message, and return up to ``count_max`` of those that are there.

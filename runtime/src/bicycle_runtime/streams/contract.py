@@ -151,6 +151,8 @@ class Streamer(ABC):
         if mode not in self.capabilities.modes:
             raise self._cannot(f"consume in mode {mode!r}", "it keeps no positions")
         consumer = await self._make_consumer(subscription)
+        # One that has ended needs nothing more: a server makes thousands of them.
+        self._consumers = [each for each in self._consumers if not each.has_ended]
         self._consumers.append(consumer)
         return consumer
 
