@@ -184,7 +184,8 @@ def _tell(options: argparse.Namespace, rounds: dict[int, list[Round]]) -> None:
     ]
     Report(
         name="subscribers",
-        claim="Ten messages a second for each of a thousand clients on this machine are the target.",
+        claim="Ten messages a second for each of a thousand clients on this machine are the "
+        "target.",
         payload=f"{options.clients:,} clients, {options.rate} messages a second for each, "
         f"{options.seconds} s; each client gets every message once, in order",
         method=f"{options.repeats} rounds; the server is one process, {CLIENT_PROCESSES} are the "
@@ -193,8 +194,8 @@ def _tell(options: argparse.Namespace, rounds: dict[int, list[Round]]) -> None:
         tables=[Table(title="Server", columns=["", "median", "best"], rows=rows)],
         targets=targets,
         notes=[
-            "where the load is far above the number of cores, latency and rate are those of clients "
-            "that wait for a core; the server's own share of a core tells what it needs."
+            "where the load is far above the number of cores, latency and rate are those of "
+            "clients that wait for a core; the server's own share of a core tells what it needs."
         ],
     ).tell(options)
 
