@@ -267,6 +267,33 @@ def test_windows_over_fields_of_json_make_no_record(kafka_broker, topic, monkeyp
     ]  # fmt: skip
 
 
+BASE = 1_700_000_000_000
+
+
+@pytest.mark.parametrize("assigns", [False, True])
+def test_windows_by_the_time_of_messages_make_no_record(kafka_broker, topic, monkeypatch, assigns):
+    name = topic(partitions=1)
+    for n in range(20):
+        reading = json.dumps(asdict(Reading("ab"[n % 2], 0, n)))
+        feed(kafka_broker, name, [reading], timestamp=BASE + n)
+
+    def job(env):
+        source = KafkaSourceBuilder[Reading](kafka_broker.bootstrap, name).bounded()
+        readings = env.add_source(source).uid("readings")
+        if assigns:
+            late = WatermarkStrategy.bounded_out_of_orderness(2)
+            readings = readings.assign_timestamps(late).uid("times")
+        windows = readings.key_by(lambda reading: reading.sensor).tumbling_window(10)
+        windows.aggregate(Count(), Sum(lambda reading: reading.value)).collect("out")
+
+    monkeypatch.setattr(FieldRecords, "records", None)
+    with Harness(job) as harness:
+        finish(harness)
+        found = [(key, start - BASE, value) for key, start, _, value in harness.results("out")]
+
+    assert found == [("a", 0, (5, 20)), ("b", 0, (5, 25)), ("a", 10, (5, 70)), ("b", 10, (5, 75))]
+
+
 def test_a_bad_message_costs_windows_over_fields_no_other(kafka_broker, topic):
     name = topic(partitions=1)
     feed(kafka_broker, name, ['{"sensor":"a","at":1,"value":2}', '{"sensor":"a"}', "no JSON"])

@@ -3,6 +3,7 @@
 import csv
 import json
 import tempfile
+import textwrap
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +17,11 @@ from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
 from bicycle_runtime.operators.columnar.kernel import evaluate, has_expression
 from bicycle_runtime.operators.columnar.reading import read
-from bicycle_runtime.operators.columnar.records import DictRecords
+from bicycle_runtime.operators.columnar.records import (
+    ColumnRecords,
+    DictRecords,
+    FieldRecords,
+)
 from bicycle_runtime.operators.columnar.vectors import Refused
 from bicycle_runtime.operators.functions.watermarks import is_out_of_bounds
 from bicycle_runtime.pipelines.builtin_functions import Keep
@@ -156,6 +161,9 @@ PIPELINE = """
         {{ name = "avg", agg = "avg", field = "n" }},
         {{ name = "low", agg = "min", field = "n" }},
         {{ name = "high", agg = "max", field = "n" }},
+        {{ name = "first", agg = "min", field = "t" }},
+        {{ name = "last", agg = "max", field = "t" }},
+        {{ name = "texts", agg = "distinct", field = "t" }},
     ]
 
     [sink]
@@ -195,20 +203,25 @@ def at_of(row, kind):
     return at if kind is int else datetime.fromtimestamp(at / 1_000, UTC)
 
 
+def input_of(rows, notation, folder):
+    path = Path(folder) / "in"
+    with path.open("w", newline="") as out:
+        if notation == "csv":
+            writer = csv.DictWriter(out, ["at", "n", "t"])
+            writer.writeheader()
+            writer.writerows(rows)
+        elif notation == "parquet":
+            columns = {name: [row[name] for row in rows] for name in ("at", "n", "t")}
+            parquet.write_table(pyarrow.table(columns), path)
+        else:
+            out.writelines(f"{json.dumps(row)}\n" for row in rows)
+    return path
+
+
 def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumbling", key="t"):
-    """Return the rows of results, and how many records were folded on columns."""
+    """Return the rows of results, how many were folded on columns, and if rows were made so."""
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "in"
-        with path.open("w", newline="") as out:
-            if notation == "csv":
-                writer = csv.DictWriter(out, ["at", "n", "t"])
-                writer.writeheader()
-                writer.writerows(rows)
-            elif notation == "parquet":
-                columns = {name: [row[name] for row in rows] for name in ("at", "n", "t")}
-                parquet.write_table(pyarrow.table(columns), path)
-            else:
-                out.writelines(f"{json.dumps(row)}\n" for row in rows)
+        path = input_of(rows, notation, folder)
         text = PIPELINE.format(
             path=path, notation=notation, fields=fields, window=window, key=key,
             steps=CALLED + steps if called else steps,
@@ -216,10 +229,12 @@ def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumb
         with Harness(built(text), parallelism=2) as harness:
             harness.run()
             counts = [each.counts for each in harness.epochs]
-            folded = sum(
-                each["window-combine"].on_columns for each in counts if "window-combine" in each
+            folded, made = (
+                sum(each[uid].on_columns for each in counts if uid in each)
+                for uid in ("window-combine", "window-rows")
             )
-            return sorted(map(repr, harness.results("sink"))), folded
+            rows = sorted(map(repr, harness.results("sink")))
+            return rows, folded, made == len(rows)
 
 
 @settings(SETTINGS, max_examples=examples(30))
@@ -247,6 +262,7 @@ def test_a_pipeline_gives_the_same_both_ways(rows, notation, kind, typed, window
         ("jsonl", "", ""),
         ("jsonl", "", TYPES),
         ("jsonl", STEPS, TYPES),
+        ("csv", "", ""),
         ("csv", "", TYPES),
         ("csv", STEPS, TYPES),
         ("parquet", "", ""),
@@ -256,7 +272,48 @@ def test_a_pipeline_gives_the_same_both_ways(rows, notation, kind, typed, window
 def test_a_pipeline_without_functions_is_folded_on_columns(notation, steps, fields):
     rows = [{"at": 1_000 * n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
 
-    found, folded = outcome(rows, called=False, notation=notation, steps=steps, fields=fields)
+    found, folded, are_made_on_columns = outcome(
+        rows, called=False, notation=notation, steps=steps, fields=fields
+    )
 
-    assert folded == 20
+    assert (folded, are_made_on_columns) == (20, True)
     assert found == outcome(rows, called=True, notation=notation, steps=steps, fields=fields)[0]
+
+
+def written(rows, *, called, notation):
+    """Return the bytes that a pipeline without a window writes, and what it did on columns."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = input_of(rows, notation, folder)
+        source = f'[source]\nkind = "file"\npath = "{path}"\nformat = "{notation}"\n{TYPES}\n'
+        sink = f'[sink]\nkind = "file"\nout_dir = "{folder}/out"\n'
+        steps = textwrap.dedent(STEPS)
+        text = f'on_error = "skip"\n{source}{CALLED if called else ""}{steps}{sink}'
+        with Harness(built(text), real_sinks=["sink"]) as harness:
+            harness.run()
+            taken = sum(
+                operator.on_columns for each in harness.epochs for operator in each.counts.values()
+            )
+        return b"".join(each.read_bytes() for each in sorted(Path(folder).glob("out/*"))), taken
+
+
+@settings(SETTINGS, max_examples=examples(30))
+@given(rows=ROWS, notation=st.sampled_from(["jsonl", "csv", "parquet"]))
+def test_a_pipeline_without_a_window_writes_the_same_bytes_both_ways(rows, notation):
+    if notation == "parquet":  # A column has one type.
+        rows = [{**row, "at": at_of(row, int), "n": float(n)} for n, row in enumerate(rows)]
+
+    columns, records = (written(rows, called=each, notation=notation) for each in (False, True))
+
+    assert columns[0] == records[0]
+
+
+@pytest.mark.parametrize("notation", ["jsonl", "csv", "parquet"])
+def test_a_pipeline_without_a_window_makes_no_record(notation, monkeypatch):
+    rows = [{"at": 1_000 * n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
+    for kind in (FieldRecords, ColumnRecords):
+        monkeypatch.setattr(kind, "records", None)
+
+    found, taken = written(rows, called=False, notation=notation)
+
+    assert len(found.splitlines()) == 20
+    assert taken == 20 * 4  # Its fields, and the steps.
