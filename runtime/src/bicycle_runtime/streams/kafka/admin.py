@@ -97,7 +97,7 @@ class KafkaAdmin(StreamAdmin):
     def _describe(self, key: StreamKey) -> StreamInfo:
         numbers = range(self._known_count(key))
         with self._reader() as reader:
-            spans = {n: reader.get_watermark_offsets(_place(key, n)) for n in numbers}
+            spans = {n: self._span(reader, key, n) for n in numbers}
             times = _last_times(reader, key, spans, patience_s=self._timeout_s)
         shards = [
             ShardInfo(
@@ -115,6 +115,11 @@ class KafkaAdmin(StreamAdmin):
             groups=tuple(self._groups(key, spans)),
             settings=self._settings(key),
         )
+
+    def _span(self, reader: Consumer, key: StreamKey, number: int) -> tuple[int, int]:
+        """Return where a partition begins and ends; without a broker that is an error in time."""
+        begin, end = reader.get_watermark_offsets(_place(key, number), timeout=self._timeout_s)
+        return begin, end
 
     def _create(self, key: StreamKey, shard_count: int, settings: Mapping[str, str]) -> None:
         if count := self._cluster.partition_count(key):
@@ -184,7 +189,9 @@ class KafkaAdmin(StreamAdmin):
 
     def _settings(self, key: StreamKey) -> dict[str, str]:
         """Return what was set for this topic alone."""
-        [asked] = self._client.describe_configs([ConfigResource(_TOPIC, str(key))]).values()
+        [asked] = self._client.describe_configs(
+            [ConfigResource(_TOPIC, str(key))], request_timeout=self._timeout_s
+        ).values()
         return {
             name: entry.value
             for name, entry in sorted(asked.result(self._timeout_s).items())
