@@ -89,6 +89,8 @@ class KafkaAdmin(StreamAdmin):
             return await asyncio.to_thread(call, *words)
         except KafkaException as error:
             raise READ_FAILED(address=self.address, reason=error.args[0].str()) from None
+        except TimeoutError:
+            raise READ_FAILED(address=self.address, reason="no broker answers in time") from None
 
     def _list(self) -> list[StreamKey]:
         topics = self._client.list_topics(timeout=self._timeout_s).topics
