@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/benchmarks.md").read_text("utf-8")
 TOLD = re.compile(
     r"<!-- begin ([\w-]+) -->\n(?:(?!<!-- end).)*?"
-    r"^- measured: [\d-]+ on commit (\w+)(?: and changes)? \(code (\w+)\)",
+    r"^- measured: [\d-]+ on commit (\w+(?: and changes)?) \(code (\w+)\)",
     re.MULTILINE | re.DOTALL,
 )
 CHANGED = "; **the code has changed since**"
@@ -99,8 +99,8 @@ def test_the_page_is_as_its_generator_makes_it(report_age):
 
 
 def test_commits_that_the_page_names_have_the_code_whose_digest_it_tells(report_age):
-    """Without history, as in an archive of the sources, there is nothing to compare with."""
-    told = [found for found in TOLD.findall(PAGE) if is_known(found[1])]
+    """Without history, or with changes that no commit has, there is nothing to compare with."""
+    told = [found for found in TOLD.findall(PAGE) if " " not in found[1] and is_known(found[1])]
 
     wrong = [
         name

@@ -266,7 +266,7 @@ STREAMER_IN_USE = StreamConnectError.row(
     cause="Two streamers of one process want the standard input and output.",
     fix="share one streamer, or disconnect the first",
 )
-TLS_UNUSABLE = StreamConnectError.row(
+STREAM_TLS_UNUSABLE = StreamConnectError.row(
     "BIC-2654",
     "TLS cannot be spoken at {address}: {reason}",
     cause="A certificate or key cannot be read, they do not belong together, or a server has none.",

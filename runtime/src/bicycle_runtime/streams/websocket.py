@@ -28,7 +28,7 @@ from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.delivering import Hub, HubConsumer
 from bicycle_runtime.streams.errors import (
-    TLS_UNUSABLE,
+    STREAM_TLS_UNUSABLE,
     ConnectionLostError,
     StreamConnectError,
     StreamEndedError,
@@ -121,7 +121,7 @@ class WebSocketStreamer(Streamer):
         try:
             limits["ssl"] = self._tls()
         except (OSError, ValueError) as error:  # An SSLError is an OSError.
-            raise TLS_UNUSABLE(address=self.address, reason=str(error)) from None
+            raise STREAM_TLS_UNUSABLE(address=self.address, reason=str(error)) from None
         if self.options.listen:
             host, _, port = self.uri.node.partition("/")[0].rpartition(":")
             try:
