@@ -5,6 +5,7 @@
   const HEAD = 24;
   const ROW = 38;
   const PAD = 12;
+  const SMALLEST = 0.7; // So far a wide drawing shrinks to fit.
   const box = document.querySelector("#drawing");
   const stream = document.querySelector("#live");
   let digest = null;
@@ -79,6 +80,7 @@
       width, height, viewBox: `0 0 ${width} ${height}`, role: "group",
       "aria-label": box.dataset.label,
     });
+    svg.style.minWidth = `${width * SMALLEST}px`; // What is wider than that is scrolled.
     const marker = element("marker", {
       id: "arrow", viewBox: "0 0 8 8", refX: 8, refY: 4, markerWidth: 7, markerHeight: 7, orient: "auto",
     }, element("defs", {}, svg));
