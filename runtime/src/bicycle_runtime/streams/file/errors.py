@@ -20,7 +20,8 @@ FILE_UNREADABLE = StreamConnectError.row(
     "BIC-2632",
     "the file {path} cannot be opened: {reason}",
     cause="The system refuses to open a file of streams.",
-    fix="check rights, and that it is a file in a folder that exists",
+    fix="check rights, and that it is a file in a folder that exists; a stream of it is addressed "
+    "as file://./events.ss/STREAM, the file alone as file://./events.ss/",
 )
 FILE_IN_USE = StreamConnectError.row(
     "BIC-2633",
