@@ -170,9 +170,9 @@ class Recorder:
         self.tiers[report.nodeid] = dict(report.user_properties)[_TIER]
 
     def pytest_sessionfinish(self) -> None:
-        """Replace what this run has seen; keep the rows of files that it has not."""
-        files = {_file_of(test) for test in self.seconds}
-        rows = [row for row in recorded() if _file_of(row.test) not in files]
+        """Replace what this run has seen; keep the rows of files and of tiers that it has not."""
+        seen = {(_file_of(test), self.tiers[test]) for test in self.seconds}
+        rows = [row for row in recorded() if (_file_of(row.test), row.tier) not in seen]
         for test, seconds in self.seconds.items():
             if seconds >= RECORDED_S_MIN:
                 rows.append(Recorded(seconds, self.tiers[test], test))

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import tiers
 from tests.tiers import (
+    CORE,
     EXTENDED,
     LIMITS_S,
     RECORDED_S_MIN,
+    Recorded,
+    Recorder,
     chosen_slice,
     recorded,
     seconds_by_file,
@@ -31,6 +35,19 @@ def test_the_table_names_each_test_once_in_order_and_no_file_that_is_gone():
     assert tests == sorted(set(tests))
     assert {file for file in seconds_by_file(recorded()) if not (ROOT / file).is_file()} == set()
     assert all(row.seconds >= RECORDED_S_MIN for row in recorded())
+
+
+def test_a_run_of_one_tier_keeps_what_is_known_of_the_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(tiers, "TABLE", tmp_path / "durations.tsv")
+    slow = Recorded(3.0, EXTENDED, "tests/a.py::slow")
+    tiers.TABLE.write_text(f"2.0\tcore\ttests/a.py::gone\n3.0\textended\t{slow.test}\n")
+    recorder = Recorder()
+    recorder.seconds["tests/a.py::new"] = 1.0
+    recorder.tiers["tests/a.py::new"] = CORE
+
+    recorder.pytest_sessionfinish()
+
+    assert recorded() == [Recorded(1.0, CORE, "tests/a.py::new"), slow]
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 99])
