@@ -20,9 +20,10 @@ from starlette.responses import StreamingResponse
 from bicycle_runtime.service.watching.fleet import Change, Subscription
 from bicycle_runtime.webui.rendering import Site
 
-__all__ = ["BEAT_S", "Message", "live_answer"]
+__all__ = ["BEAT_S", "Message", "live_answer", "paced_answer"]
 
 BEAT_S = 5.0
+_PACE_MS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +58,21 @@ def live_answer(site: Site, render: Render, *, beat_s: float = BEAT_S) -> Stream
         beat_s: How long nothing changes until a beat is sent.
     """
     return StreamingResponse(_messages(site, render, beat_s), media_type="text/event-stream")
+
+
+def paced_answer(site: Site, make: Callable[[], Awaitable[Iterable[Message]]]) -> StreamingResponse:
+    """Return the stream of a page that is made again every five seconds at most."""
+    made_ms = 0
+
+    async def render(_change: Change | None) -> Iterable[Message]:
+        nonlocal made_ms
+        as_of_ms = site.service.fleet.view.as_of_ms
+        if as_of_ms - made_ms < _PACE_MS:
+            return []
+        made_ms = as_of_ms
+        return await make()
+
+    return live_answer(site, render)
 
 
 async def _messages(site: Site, render: Render, beat_s: float) -> AsyncIterator[bytes]:

@@ -10,13 +10,12 @@ from starlette.responses import Response
 
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.workers import JobWorkers, processes, workers_of
-from bicycle_runtime.webui.live import Message, live_answer
+from bicycle_runtime.webui.live import Message, live_answer, paced_answer
 from bicycle_runtime.webui.pages.job import missing_job
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["metrics_live", "metrics_page", "workers_live", "workers_page"]
 
-_WORKERS_MS = 5_000
 # Title, column of the samples, how it is written, colour.
 _CHARTS = (
     ("Records per second", "records_per_second", "count", "--series-1"),
@@ -89,17 +88,11 @@ async def workers_page(site: Site, request: Request) -> Response:
 
 async def workers_live(site: Site, _request: Request) -> Response:
     """Return the stream of the page, renewed every five seconds at most."""
-    shown_ms = 0
 
-    async def render(_change: Change | None) -> Iterable[Message]:
-        nonlocal shown_ms
-        as_of_ms = site.service.fleet.view.as_of_ms
-        if as_of_ms - shown_ms < _WORKERS_MS:
-            return []
-        shown_ms = as_of_ms
+    async def make() -> Iterable[Message]:
         return [Message(data=site.text("live/workers.html", await _workers(site)))]
 
-    return live_answer(site, render)
+    return paced_answer(site, make)
 
 
 async def _workers(site: Site) -> dict[str, Any]:
