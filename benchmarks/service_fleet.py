@@ -23,7 +23,7 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
     write_status,
 )
-from bicycle_runtime.operators.metrics.durations import Durations
+from bicycle_runtime.operators.metrics import Durations
 from bicycle_runtime.testing import Harness, script_source
 
 __all__ = ["job_name", "status_of"]

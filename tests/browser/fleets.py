@@ -29,7 +29,7 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
     write_status,
 )
-from bicycle_runtime.operators.metrics.operator_counts import FailureCount
+from bicycle_runtime.operators.metrics import FailureCount
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import StreamEnvironment
 from tests.unit.jobs.job_samples import request_of, status_of

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.testing import CRASH, END, EPOCH, script_source
 from bicycle_runtime.testing.runner import play
 from bicycle_sdk import StateTtl, ValueStateDescriptor, WatermarkStrategy

@@ -1,7 +1,7 @@
 """The figures of the runtime's structure stay what they are, or get better.
 
-Each ceiling is the figure of today: lower it when you have made one smaller. The aim is 20
-modules in a chain and 20 imports of the driver (both reached), and 18 modules for a record.
+Each ceiling is the figure of today: lower it when you have made one smaller. The aims, 20
+modules in a chain, 20 imports of the driver and 18 modules for a record, are reached.
 ``python -m tests.tidy.structure`` shows what makes up each.
 """
 
@@ -19,7 +19,7 @@ from tests.tidy.structure import (
 
 CHAIN_MAX = 20
 DRIVER_IMPORTS_MAX = 16
-RECORD_MODULES_MAX = 23
+RECORD_MODULES_MAX = 18
 KIND_FILES_MAX = 5
 SINK_FILES_MAX = 6  # Its own, our hooks, two of the SDK, two of pipelines.
 # Ends of every graph, and the steps that work on columns, too.

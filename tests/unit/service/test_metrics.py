@@ -6,7 +6,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from bicycle_runtime.jobs.status import GuaranteeStatus, OperatorStatus, ShardLag, WaitingOutput
-from bicycle_runtime.operators.metrics.durations import Durations
+from bicycle_runtime.operators.metrics import Durations
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.metrics.names import METRICS, SERVICE_METRICS

@@ -1,7 +1,7 @@
 """Paces of a job: from statuses some seconds apart, over restarts and new runs."""
 
 from bicycle_runtime.jobs.status import OperatorStatus
-from bicycle_runtime.operators.metrics.durations import Durations
+from bicycle_runtime.operators.metrics import Durations
 from bicycle_runtime.service.watching.paces import OperatorPace, Paces, PaceWindow
 from tests.unit.jobs.job_samples import status_of
 

@@ -20,7 +20,7 @@ from bicycle_runtime.jobs.status import (
     ShardLag,
     write_status,
 )
-from bicycle_runtime.operators.metrics.operator_counts import FailureCount
+from bicycle_runtime.operators.metrics import FailureCount
 from bicycle_runtime.service.errors import (
     DATABASE_UNUSABLE,
     OPERATION_FACTS_INVALID,

@@ -14,8 +14,7 @@ import msgspec
 
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.jobs.errors import StatusFormatError
-from bicycle_runtime.operators.metrics.durations import Durations
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import Durations, OperatorCounts
 
 __all__ = [
     "GuaranteeStatus",

@@ -7,7 +7,7 @@ import pytest
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.loop.loads import LoadWatch
-from bicycle_runtime.operators.tasks.heartbeats import LoadHeartbeat, loaded_bytes
+from bicycle_runtime.operators.heartbeats import LoadHeartbeat, loaded_bytes
 from bicycle_runtime.testing import Harness, script_source
 
 MANY = 2 << 20

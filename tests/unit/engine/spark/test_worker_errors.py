@@ -14,7 +14,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.spark.worker import OwnError
 from bicycle_runtime.engine.spark.worker_ends import worker_ended
-from bicycle_runtime.operators.user_calls.last_position import LastPosition
+from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
 

@@ -18,7 +18,7 @@ from bicycle_runtime.jobs.status import (
     read_status,
     write_status,
 )
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import OperatorCounts
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 

@@ -8,7 +8,7 @@ from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.epochs import ReadingWatch
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.layouts.paths import READING
-from bicycle_runtime.operators.tasks.heartbeats import ReadHeartbeat, read_so_far
+from bicycle_runtime.operators.heartbeats import ReadHeartbeat, read_so_far
 from bicycle_runtime.operators.user_calls.waits import Waits
 from bicycle_runtime.testing import Harness, script_source
 from tests.plugin_zoo.zoo import install, whole
@@ -93,7 +93,7 @@ def test_a_long_epoch_is_shown_with_what_it_has_read(tmp_path):
 
 
 def test_tasks_tell_how_far_they_are(monkeypatch):
-    monkeypatch.setattr("bicycle_runtime.operators.tasks.heartbeats._READ_INTERVAL_S", 0.0)
+    monkeypatch.setattr("bicycle_runtime.operators.heartbeats._READ_INTERVAL_S", 0.0)
 
     def job(env):
         env.add_source(script_source(int)).uid("in").map(lambda n: n).collect("out")

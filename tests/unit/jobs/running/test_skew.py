@@ -10,8 +10,7 @@ from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.status import HotKey
-from bicycle_runtime.operators.metrics.key_samples import KeySample
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
 from tests.unit.jobs.job_samples import stats_of, status_of
 
 

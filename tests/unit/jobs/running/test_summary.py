@@ -4,7 +4,7 @@ from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.running.summary import summarize
 from bicycle_runtime.jobs.status import JobState, OperatorStatus, WaitingOutput
-from bicycle_runtime.operators.metrics.operator_counts import FailureCount
+from bicycle_runtime.operators.metrics import FailureCount
 from bicycle_sdk import dead_letter, file_sink, skip
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from tests.unit.jobs.job_samples import bundle_of, request_of, status_of

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.user_calls.blocking import NONE, LoopWatch
 
 LIMIT_MS = 60
@@ -35,7 +36,7 @@ def hold_thread(watch):
 
 
 def run(watch, loop, coroutine, *, operator="lookup", done=()):
-    watch.operator = operator
+    LAST_POSITION.enter(operator)
     with watch.watching(loop, done):
         loop.run_until_complete(coroutine)
     return watch.take(operator)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bicycle_runtime.operators.errors import RECORD_UNDECODABLE, ErrorRateError
-from bicycle_runtime.operators.metrics.operator_counts import add_failure
+from bicycle_runtime.operators.metrics import add_failure
 from bicycle_runtime.operators.user_calls.policy import pause_ms, user_frames, user_hook
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk.errors import BicycleError, PreviewError

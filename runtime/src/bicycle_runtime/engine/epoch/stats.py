@@ -10,8 +10,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.contract import Lag, SourceStatus, Waiting, total_lag
 from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.layouts.manifest import OperatorState, TimeRecord
-from bicycle_runtime.operators.metrics.key_samples import KeySample
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
 from bicycle_runtime.operators.tasks.reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.sealed.refs import objects_of

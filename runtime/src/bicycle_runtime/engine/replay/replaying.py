@@ -38,7 +38,7 @@ from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.layouts.state import OperatorStateMetadata
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.reports import TaskReport

@@ -51,7 +51,7 @@ from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
-    from bicycle_runtime.operators.user_calls.last_position import LastPosition
+    from bicycle_runtime.operators.heartbeats import LastPosition
 
 __all__ = ["SparkExecutor"]
 
@@ -340,7 +340,7 @@ class SparkExecutor:
         """Return what is known of workers that ended."""
         # All operators: see ``boot``.
         from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
-        from bicycle_runtime.operators.user_calls.last_position import ended_workers
+        from bicycle_runtime.operators.heartbeats import ended_workers
 
         if self._view is None:
             return ended_workers(self._places)

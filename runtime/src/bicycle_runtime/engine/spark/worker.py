@@ -25,11 +25,11 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.engine.spark.positions_folder import local_folder, positions_folder
 from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.worker import Worker
-from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION
 from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
 

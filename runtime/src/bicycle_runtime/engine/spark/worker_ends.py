@@ -17,8 +17,8 @@ from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
 from bicycle_runtime.engine.spark.cluster import located
 from bicycle_runtime.engine.spark.positions_folder import positions_folder
+from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import StagePlan
-from bicycle_runtime.operators.user_calls.last_position import LastPosition, ended_workers
 from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours
 
 __all__ = ["ends_on_hosts", "worker_ended"]

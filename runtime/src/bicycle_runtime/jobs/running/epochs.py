@@ -31,7 +31,7 @@ from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.shadow_note import followed_epoch
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.layouts.paths import READING
-from bicycle_runtime.operators.tasks.heartbeats import read_so_far
+from bicycle_runtime.operators.heartbeats import read_so_far
 from bicycle_sdk.graph import JobGraph, OperatorKind, Vertex
 
 __all__ = [

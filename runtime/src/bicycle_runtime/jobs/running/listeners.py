@@ -20,7 +20,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.registry import Offer, default_registry
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.errors import EXTENSION_HOOK_FAILED
-from bicycle_runtime.operators.metrics.user_metrics import MetricValues
+from bicycle_runtime.operators.metrics import MetricValues
 
 __all__ = [
     "EpochMetrics",

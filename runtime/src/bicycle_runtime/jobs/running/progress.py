@@ -33,7 +33,7 @@ from bicycle_runtime.jobs.status import (
     write_status,
 )
 from bicycle_runtime.jobs.supervision.restarts import noted, place_of
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError

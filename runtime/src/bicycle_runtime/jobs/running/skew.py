@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bicycle_runtime.jobs.status import HotKey
-from bicycle_runtime.operators.metrics.key_samples import KeySample
+from bicycle_runtime.operators.metrics import KeySample
 
 __all__ = ["Skew"]
 

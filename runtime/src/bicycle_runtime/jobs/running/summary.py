@@ -13,7 +13,7 @@ from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.operators.metrics.user_metrics import MetricValues
+from bicycle_runtime.operators.metrics import MetricValues
 from bicycle_sdk.graph import ErrorAction, OperatorKind, Vertex
 from bicycle_sdk.joins import EVICTED_ROWS
 from bicycle_sdk.quantities import duration_text

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.operators.metrics.durations import Durations
+from bicycle_runtime.operators.metrics import Durations
 
 __all__ = ["Timings"]
 

@@ -47,13 +47,14 @@ class WorkerContext(ProcessContext):
         group_count: int = 1,
         **others: Any,
     ) -> None:
-        self._batch: Batch | None = None
+        self.batch: Batch | None = None  # None when there is none, as while timers fire
         self._results: Sequence[Any] = ()
         self._timer_ms: int | None = None
         self._held: int | None = None
         self._times: Sequence[int] | None = None
         self._messages: Any = None
-        self._has_looked = [False, False]
+        self._times_of: Batch | None = None
+        self._messages_of: Batch | None = None
         super().__init__(task_info=task_info, processing_time=processing_time, **others)
         self._others = others
         self._key_selector = key_selector
@@ -78,21 +79,10 @@ class WorkerContext(ProcessContext):
         )
         twin.random, twin.metrics = self.random, self.metrics
         twin.table, twin.sides, twin.watermark = self.table, self.sides, self.watermark
-        twin.batch, twin.attempts = self._batch, self.attempts
+        twin.batch, twin.attempts = self.batch, self.attempts
         return twin
 
     # --- the record in hand ------------------------------------------------------------------
-
-    @property
-    def batch(self) -> Batch | None:
-        """The batch whose records are in hand; None when there is none, as while timers fire."""
-        return self._batch
-
-    @batch.setter
-    def batch(self, batch: Batch | None) -> None:
-        self._batch = batch
-        self._held = None
-        self._has_looked = [False, False]
 
     def follow(self, results: Sequence[Any]) -> None:
         """Take the record behind the last result for the one in hand, from now on."""
@@ -110,16 +100,17 @@ class WorkerContext(ProcessContext):
     @property
     def record(self) -> Any:
         """The record in hand."""
-        assert self._batch is not None
-        return self._batch.values[self.index]
+        assert self.batch is not None
+        return self.batch.values[self.index]
 
     @property
     def timestamp(self) -> int | None:
         """The event time of the record in hand, or of the timer that fires; None for none."""
-        if self._batch is None:
+        batch = self.batch
+        if batch is None:
             return self._timer_ms
-        if not self._has_looked[0]:
-            self._times, self._has_looked[0] = self._batch.lineage.times(), True
+        if self._times_of is not batch:
+            self._times_of, self._times = batch, batch.lineage.times()
         return None if self._times is None else self._times[self.index]
 
     @timestamp.setter
@@ -129,10 +120,11 @@ class WorkerContext(ProcessContext):
     @property
     def message(self) -> SourceMessage | None:
         """What the source says of the record in hand; None behind an exchange."""
-        if self._batch is None:
+        batch = self.batch
+        if batch is None:
             return None
-        if not self._has_looked[1]:
-            self._messages, self._has_looked[1] = self._batch.lineage.messages(), True
+        if self._messages_of is not batch:
+            self._messages_of, self._messages = batch, batch.lineage.messages()
         if self._messages is None:
             return None
         lineage, positions = self._messages

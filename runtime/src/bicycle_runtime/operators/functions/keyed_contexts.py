@@ -146,7 +146,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             StateDefinitionError: there is none.
         """
         if self._keys is None:
-            selector, batch = self._key_selector, self._batch
+            selector, batch = self._key_selector, self.batch
             if batch is None:
                 raise StateDefinitionError(
                     state="current key",

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
-from bicycle_runtime.operators.metrics.durations import Durations
-from bicycle_runtime.operators.metrics.user_metrics import MetricValues, grown_metrics
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
+from bicycle_runtime.operators.metrics import Durations, MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import wait
 from bicycle_runtime.operators.user_calls.calls import Outcome
-from bicycle_runtime.operators.user_calls.last_position import enter_operator
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import resolve, run_watched
 from bicycle_sdk.errors import FunctionResultError
@@ -103,14 +102,14 @@ class Operator(ABC):
 
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
-        enter_operator(self.uid)
+        LAST_POSITION.enter(self.uid)
         if self.select is not None:
             batch = self.select(batch)
             if not batch.values:
                 return batch
         self.records_in += len(batch.values)
-        self.policy.begin(batch)
-        self.context.batch = batch
+        self.policy.total += len(batch.values)
+        self.policy.batch = self.context.batch = batch
         started = perf_counter_ns()
         output = self.apply(batch)
         self.took(perf_counter_ns() - started, len(batch.values))

@@ -55,11 +55,9 @@ class ReduceOperator(Operator, Stateful):
         self._initial = initial
         self._key_of = key_selector
         self._emits_key = bool(spec.vertex.details.get("emits_key", False))
-        self._tables = context.tables
-        self._store = context.tables.store(
-            spec.uid, storage, lambda: context.tables.accumulators(value_type)
-        )
-        self._table = context.tables.accumulators(value_type)
+        tables = context.tables
+        self._store = tables.store(spec.uid, storage, lambda: tables.accumulators(value_type))
+        self._table = tables.accumulators(value_type)
         self._state: RangeState | None = None
 
     def restore(self, state: RangeState) -> None:
@@ -69,7 +67,6 @@ class ReduceOperator(Operator, Stateful):
     def apply(self, batch: Batch) -> Batch:
         values, groups = batch.values, batch.groups
         assert groups is not None
-        self._tables.space.trim()
         failed = self.policy.failed
         keys = list(map(self._key_of, values))
         results: list[Any] = []

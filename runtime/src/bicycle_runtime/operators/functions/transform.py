@@ -18,7 +18,7 @@ from bicycle_runtime.operators.functions.operator import (
     kept,
     spread,
 )
-from bicycle_runtime.operators.metrics.key_samples import KeySample, KeySampler
+from bicycle_runtime.operators.metrics import KeySample, KeySampler
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import each, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Outcome
@@ -125,7 +125,7 @@ class BatchOperator(_FunctionOperator):
     def apply(self, batch: Batch) -> Batch:
         # The function may sort the list, or empty it; others may read it, too.
         whole = Batch([list(batch.values)], ExchangeLineage(batch.lineage.span()))
-        self.policy.begin(whole)
+        self.policy.batch = whole
         results = each(self.call, whole.values, policy=self.policy, awaits=self.awaits)
         outputs = as_sequences(results, function=full_name(self.function), policy=self.policy)[0]
         return Batch(list(outputs), whole.lineage)

@@ -10,10 +10,10 @@ from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
 from bicycle_runtime.operators.functions.operator import Advance, Operator, Timed
 from bicycle_runtime.operators.functions.rate_limit import RateLimitOperator
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import ChainSpec
 from bicycle_runtime.operators.tasks.record_copies import Copy
 from bicycle_runtime.operators.tasks.routing import Router
-from bicycle_runtime.operators.user_calls.last_position import enter_operator
 
 __all__ = ["Chain"]
 
@@ -112,7 +112,7 @@ class Chain:
 def _fired(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
     """Yield what an operator fires; while it does so, it is the one at work."""
     while True:
-        enter_operator(operator.uid)
+        LAST_POSITION.enter(operator.uid)
         operator.context.batch = None
         started = perf_counter_ns()
         batch = next(fired, None)

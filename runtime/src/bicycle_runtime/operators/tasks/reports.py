@@ -10,8 +10,7 @@ import msgspec
 from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.layouts.state import RangeState, StateMetadata
-from bicycle_runtime.operators.metrics.key_samples import KeySample
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import KeySample, OperatorCounts
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.records.blobs import BlockKind, Envelope, open_block, seal_block
 

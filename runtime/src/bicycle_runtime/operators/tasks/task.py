@@ -40,10 +40,10 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.functions.transform import KeyByOperator
 from bicycle_runtime.operators.functions.watermarks import GeneratorOperator
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.heartbeats import LAST_POSITION, LoadHeartbeat, ReadHeartbeat
+from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.operators.shard_times import joined_times, lagging, watermark_of
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, JobImage, RouteSpec
-from bicycle_runtime.operators.tasks.heartbeats import LoadHeartbeat, ReadHeartbeat
 from bicycle_runtime.operators.tasks.letters import feed_letters
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
@@ -55,7 +55,6 @@ from bicycle_runtime.operators.tasks.routing import (
 )
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
-from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION, enter_operator
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.blobs import (
     BlockKind,
@@ -212,7 +211,7 @@ class _Task:
 
     def _begin_operators(self, moment: EpochTime) -> None:
         for operator in self._program.operators():
-            enter_operator(operator.uid)
+            LAST_POSITION.enter(operator.uid)
             operator.begin_epoch(moment)
             if isinstance(operator, Stateful):
                 operator.restore(self._order.states[operator.uid])
@@ -299,7 +298,7 @@ class _Task:
         policy = chain.operators[0].policy
         counts, reading = self._report.source_counts, self._reading
         end = part.start
-        enter_operator(uid)
+        LAST_POSITION.enter(uid)
         LAST_POSITION.read(Origin(source=uid, shard=part.shard, offset=end, end_offset=part.end))
         started = time.perf_counter_ns()
         for batch in self._image.readers[uid].read(part):
@@ -317,7 +316,7 @@ class _Task:
             end = batch.next_offset
             counts[uid] = counts.get(uid, 0) + len(batch.values)
             reading(sum(counts.values()))
-            enter_operator(uid)
+            LAST_POSITION.enter(uid)
             fault_point("operator")
             yield
             started = time.perf_counter_ns()
@@ -350,7 +349,7 @@ class _Task:
     def _write(self) -> None:
         epoch, report = self._epoch.epoch, self._report
         for operator in self._program.operators():
-            enter_operator(operator.uid)
+            LAST_POSITION.enter(operator.uid)
             operator.policy.check_rate()
             if isinstance(operator, Stateful):
                 started = time.perf_counter_ns()

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.orders import EpochOrder
@@ -14,7 +15,6 @@ from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
 from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.task import run_task
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
-from bicycle_runtime.operators.user_calls.last_position import LAST_POSITION
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.state.stores.backends import remove_unowned
 from bicycle_sdk.errors import BicycleError

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from types import FrameType
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours, without_loop
 
 __all__ = ["LOOP_WATCH", "Blocking", "LoopWatch"]
@@ -73,10 +74,9 @@ class _Turn:
 
 
 class LoopWatch:
-    """Watches the event loop of this process. ``operator`` is who calls user code now."""
+    """Watches the event loop of this process."""
 
     def __init__(self) -> None:
-        self.operator = ""
         self._limit_s = _LIMIT_MS / 1000
         self._turn: _Turn | None = None
         self._thread: threading.Thread | None = None
@@ -102,7 +102,7 @@ class LoopWatch:
             loop: The loop, about to run in this thread.
             done: Results so far, when each of them is an answer.
         """
-        outer, self._turn = self._turn, _Turn(self.operator, loop, done)
+        outer, self._turn = self._turn, _Turn(LAST_POSITION.operator, loop, done)
         is_gone = self._thread is None or not self._thread.is_alive()  # As behind a fork.
         if is_gone or self._is_over.is_set():
             self._is_over = threading.Event()

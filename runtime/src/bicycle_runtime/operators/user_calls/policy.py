@@ -24,9 +24,9 @@ from bicycle_runtime.operators.errors import (
     FunctionFailedError,
     FunctionHookError,
 )
-from bicycle_runtime.operators.metrics.operator_counts import FailureCount, add_failure
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
+from bicycle_runtime.operators.metrics import FailureCount, add_failure
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
-from bicycle_runtime.operators.user_calls.last_position import enter_operator
 from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours, without_loop
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.codecs import pickle_any
@@ -72,7 +72,7 @@ class RecordPolicy:
         self._subtask = subtask
         self._dead_letters = dead_letters
         self._policy = spec.vertex.on_error
-        self.batch: Batch | None = None
+        self.batch: Batch | None = None  # whose calls are settled
         self.key_of: Callable[[Any], Any] | None = None
         self.on_failure: Callable[[Exception], None] | None = None  # a debugger that looks at it
         self.replayed: str | None = None  # the dead letter that the operator gets once more
@@ -100,11 +100,6 @@ class RecordPolicy:
     def plugin(self) -> PluginInfo:
         """The plugin that the function comes from."""
         return self._plugin
-
-    def begin(self, batch: Batch) -> None:
-        """Take note of the batch whose calls are settled next."""
-        self.batch = batch
-        self.total += len(batch.values)
 
     async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
         """Return what stands for a failed call; raise to fail the epoch."""
@@ -368,7 +363,7 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
     Raises:
         FunctionHookError: the hook raised.
     """
-    enter_operator(operator)
+    LAST_POSITION.enter(operator)
     try:
         yield
     except (BicycleError, InjectedFault):

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
-from bicycle_runtime.operators.metrics.durations import BOUNDS_US, Durations
+from bicycle_runtime.operators.metrics import BOUNDS_US, Durations
 from bicycle_runtime.service.metrics.names import METRICS
 from bicycle_runtime.service.watching.fleet import FleetView
 from bicycle_runtime.service.watching.states import State

@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.metrics.durations import BOUNDS_US, Durations
-from bicycle_runtime.operators.metrics.operator_counts import OperatorCounts
+from bicycle_runtime.operators.metrics import BOUNDS_US, Durations, OperatorCounts
 
 
 def of(*durations_ns):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.metrics.user_metrics import add_metrics, grown_metrics
+from bicycle_runtime.operators.metrics import add_metrics, grown_metrics
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import AsyncFunction, Context
 from bicycle_sdk.contexts import Metrics

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from bicycle_runtime.operators.batch import Origin
-from bicycle_runtime.operators.user_calls.last_position import (
+from bicycle_runtime.operators.heartbeats import (
     LastPosition,
     PositionKeeper,
     ended_workers,
@@ -16,7 +16,7 @@ WORKER = """
 import os, signal, sys
 from pathlib import Path
 from bicycle_runtime.operators.batch import Origin
-from bicycle_runtime.operators.user_calls.last_position import PositionKeeper
+from bicycle_runtime.operators.heartbeats import PositionKeeper
 
 keeper = PositionKeeper()
 keeper.open(Path(sys.argv[1]))

@@ -4,7 +4,7 @@ from itertools import cycle, islice
 
 import pytest
 
-from bicycle_runtime.operators.metrics.key_samples import KeySampler
+from bicycle_runtime.operators.metrics import KeySampler
 from bicycle_runtime.testing import Harness, script_source
 
 

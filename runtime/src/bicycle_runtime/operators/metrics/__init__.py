@@ -1,1 +1,0 @@
-"""What is counted while operators run: records, the metrics of users, the most frequent keys."""
