@@ -13,13 +13,11 @@ from bicycle_runtime.base.faults import arm_fault
 from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     CONNECTOR_OPTION_WRONG,
-    TABLE_DIFFERS,
-    PublishInterruptedError,
-)
-from bicycle_runtime.connectors.lakes.errors import (
     LAKE_HISTORY_AHEAD,
     LAKE_REFUSED,
     LAKE_UNREACHABLE,
+    TABLE_DIFFERS,
+    PublishInterruptedError,
 )
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import Secret, dead_letter

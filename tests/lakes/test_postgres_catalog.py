@@ -4,7 +4,7 @@ from threading import Timer
 
 import pytest
 
-from bicycle_runtime.connectors.lakes.errors import LAKE_UNREACHABLE
+from bicycle_runtime.connectors.errors import LAKE_UNREACHABLE
 from bicycle_sdk import Secret
 from tests.lakes.conftest import Iceberg
 from tests.postgres.postgres_server import PostgresServer

@@ -8,13 +8,11 @@ import pytest
 from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     CONNECTOR_OPTION_WRONG,
-    PublishInterruptedError,
-)
-from bicycle_runtime.connectors.postgres.errors import (
     POSTGRES_HISTORY_AHEAD,
     POSTGRES_REFUSED,
     POSTGRES_TABLE_UNSUITABLE,
     POSTGRES_UNREACHABLE,
+    PublishInterruptedError,
 )
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import Secret, dead_letter

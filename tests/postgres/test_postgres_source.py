@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.connectors.postgres.errors import POSTGRES_SOURCE_UNSUITABLE
+from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness

@@ -8,8 +8,8 @@ import pytest
 from redis import Redis
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.streams.errors import (
+from bicycle_runtime.connectors.errors import (
+    CONNECTOR_OPTION_WRONG,
     STREAM_ADDRESS_WRONG,
     STREAMS_AHEAD,
     STREAMS_LOST,

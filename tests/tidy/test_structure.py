@@ -28,7 +28,6 @@ KNOWN_EVERYWHERE = frozenset({"ASSIGN_TIMESTAMPS", "KEY_BY", "MAP", "SINK", "SOU
 # merged into that module, or it is a subject of its own, is loaded late, or is a program.
 STAND_ALONE = frozenset(
     {
-        "api.exchange",
         "api.guard",
         "api.openapi",
         "api.state_shapes",
@@ -41,9 +40,7 @@ STAND_ALONE = frozenset(
         "cli.stream_serve",
         "connectors.builtin",
         "connectors.files.zstd",
-        "connectors.http.errors",
         "connectors.kafka.consuming",
-        "connectors.lakes.errors",
         "connectors.lakes.replacing",
         "extraction.loading",
         "formats.errors",
@@ -52,26 +49,15 @@ STAND_ALONE = frozenset(
         "jobs.running.storage_outages",
         "operators.windows.kept_slices",
         "operators.windows.sessions",
-        "pipelines.expression_checks",
-        "pipelines.field_types",
-        "pipelines.joins",
         "pipelines.toml_places",
         "service.metrics.names",
         "service.plugins.builder_child",
         "service.state_lookups",
         "service.watching.deaths",
         "serving.rpc",
-        "streams.file.admin",
         "streams.file.consuming",
-        "streams.kafka.admin",
-        "streams.kafka.consuming",
-        "streams.kafka.sending",
-        "streams.redis.admin",
-        "streams.redis.consuming",
-        "streams.redis.groups",
         "streams.redis.sending",
         "webui.pages.state",
-        "webui.static_files",
     }
 )
 

@@ -5,8 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, PublishInterruptedError
-from bicycle_runtime.connectors.http.errors import HTTP_REFUSED, HTTP_UNREACHABLE
+from bicycle_runtime.connectors.errors import (
+    CONNECTOR_OPTION_WRONG,
+    HTTP_REFUSED,
+    HTTP_UNREACHABLE,
+    PublishInterruptedError,
+)
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import Secret
 from bicycle_sdk.errors import SecretError, StreamDefinitionError

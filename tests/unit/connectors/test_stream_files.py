@@ -2,7 +2,7 @@
 
 import pytest
 
-from bicycle_runtime.connectors.streams.errors import STREAM_FILE_CHANGED, STREAMS_AHEAD
+from bicycle_runtime.connectors.errors import STREAM_FILE_CHANGED, STREAMS_AHEAD
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.file.writing import FileWriter
 from tests.raising import raises

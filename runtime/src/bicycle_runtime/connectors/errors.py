@@ -1,6 +1,7 @@
 """Errors of connectors: unknown words and options, unreadable input, unwritable output.
 
-Codes 17xx. They name the vertex or the file, so that a user can act without reading a log.
+Codes 17xx, and 269x of streams, 280x of PostgreSQL, 30xx of lakes, 31xx of HTTP; those of Kafka are
+in its own room. They name the vertex or the file, so that a user can act without reading a log.
 """
 
 from __future__ import annotations
@@ -149,4 +150,120 @@ TABLE_DIFFERS = BicycleError.row(
     "nothing was written",
     cause="Rows would be written to a table, or beside files, whose columns do not fit theirs.",
     fix="map the records to the columns that are there, change the table, or name another one",
+)
+
+
+STREAMS_UNREACHABLE = BicycleError.row(
+    "BIC-2690",
+    "vertex {vertex!r}: {address} cannot be used after {waited_ms} ms: {reason}",
+    cause="No server answers, it refuses the login, or a file cannot be opened.",
+    fix="see that it is there and that the address is right, then start again: output that is "
+    "sealed is kept",
+)
+STREAMS_LOST = BicycleError.row(
+    "BIC-2691",
+    "{address}: of {expected} messages of {shard!r} from {start} to {end}, {found} are there",
+    cause="Messages that an epoch was to read were removed: the stream was trimmed or emptied.",
+    fix="set on_data_loss=continue to go on without them",
+)
+STREAMS_REFUSED = BicycleError.row(
+    "BIC-2692",
+    "vertex {vertex!r}: {address} refused epoch {epoch}: {reason}; its output is kept",
+    cause="The server or the file does not take the messages of a sealed epoch.",
+    fix="see to the reason, and start the job again",
+)
+STREAMS_AHEAD = BicycleError.row(
+    "BIC-2693",
+    "vertex {vertex!r}: the job begins with epoch {epoch}, and {address} has its output up to "
+    "epoch {published}; messages would come again",
+    cause="An older epoch or savepoint was restored than was written.",
+    fix="restore the newest epoch; or set on_rewind=publish_again to have messages twice",
+)
+STREAM_ADDRESS_WRONG = BicycleError.row(
+    "BIC-2694",
+    "vertex {vertex!r}: {address!r} cannot be an address here: {problem}",
+    cause="An address has another backend, or names too few or too many streams.",
+    fix="write redis://host:6379/orders, or file://./events.ss/orders",
+)
+STREAM_FILE_CHANGED = BicycleError.row(
+    "BIC-2695",
+    "vertex {vertex!r}: {path} has messages behind epoch {written} of this job that are not "
+    "those of epoch {epoch}; nothing was changed",
+    cause="The job died while it wrote an epoch, and another program appended to the file then.",
+    fix="move the file away or repair it, and let only one program write it",
+)
+
+
+POSTGRES_UNREACHABLE = BicycleError.row(
+    "BIC-2800",
+    "vertex {vertex!r}: PostgreSQL at {server} cannot be used after {waited_ms} ms: {reason}",
+    cause="No server answers, or it refuses the login.",
+    fix="see that the server runs and that url, user and password are right, then start again: "
+    "output that is sealed is kept",
+)
+POSTGRES_TABLE_UNSUITABLE = BicycleError.row(
+    "BIC-2801",
+    "vertex {vertex!r}: table {table!r} cannot be used: {problem}; nothing was written",
+    cause="The table is missing, or its columns, keys or rights do not fit the records.",
+    fix="{hint}",
+)
+POSTGRES_SOURCE_UNSUITABLE = BicycleError.row(
+    "BIC-2804",
+    "vertex {vertex!r}: table {table!r} cannot be read: {problem}; nothing was read",
+    cause="The table is missing, or it has no column by which new rows can be told from old ones.",
+    fix="{hint}",
+)
+POSTGRES_REFUSED = BicycleError.row(
+    "BIC-2802",
+    "vertex {vertex!r}: table {table!r} refused epoch {epoch}: {reason}; nothing of it was "
+    "written, and its output is kept",
+    cause="A constraint, a trigger or a change of the table refuses rows of a sealed epoch.",
+    fix="change the table so that it takes the rows, and start the job again",
+)
+POSTGRES_HISTORY_AHEAD = BicycleError.row(
+    "BIC-2803",
+    "vertex {vertex!r}: the job begins with epoch {epoch}, and table {table!r} has its output up "
+    "to epoch {published}; rows would come again",
+    cause="An older epoch or savepoint was restored than was written to the table.",
+    fix="restore the newest epoch; or set on_rewind=publish_again, which is right for upserts",
+)
+
+
+LAKE_UNREACHABLE = BicycleError.row(
+    "BIC-3000",
+    "vertex {vertex!r}: table {table!r} cannot be used after {waited_ms} ms: {reason}",
+    cause="The storage or the catalogue of a table does not answer, or refuses what was asked.",
+    fix="see that the place is there and may be written, then start again: output that is sealed "
+    "is kept",
+)
+LAKE_HISTORY_AHEAD = BicycleError.row(
+    "BIC-3001",
+    "vertex {vertex!r}: the job begins with epoch {epoch}, and table {table!r} has its output up "
+    "to epoch {published}; rows would come again",
+    cause="An older epoch or savepoint was restored than was written to the table.",
+    fix="restore the newest epoch; or set on_rewind=publish_again, which is right for upserts",
+)
+LAKE_REFUSED = BicycleError.row(
+    "BIC-3002",
+    "vertex {vertex!r}: table {table!r} refused epoch {epoch}: {reason}; nothing of it was "
+    "written, and its output is kept",
+    cause="A table refuses rows of a sealed epoch: a constraint, or columns that were changed.",
+    fix="change the table so that it takes the rows, and start the job again",
+)
+
+
+HTTP_UNREACHABLE = BicycleError.row(
+    "BIC-3100",
+    "vertex {vertex!r}: {url} does not take requests after {waited_ms} ms: {reason}",
+    cause="No server answers, or it says that it cannot take requests now.",
+    fix="see that the server runs and takes requests there, then start again: output that is "
+    "sealed is kept",
+)
+HTTP_REFUSED = BicycleError.row(
+    "BIC-3101",
+    "vertex {vertex!r}: {url} refused a request of epoch {epoch} with {status}: {reason}; its "
+    "output is kept",
+    cause="The server refuses requests for good: the address or the rights are wrong, or a record "
+    "is, and on_refused is fail.",
+    fix="give the right url and headers, or set on_refused=keep for records, and start again",
 )

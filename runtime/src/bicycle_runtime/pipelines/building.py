@@ -22,7 +22,6 @@ from bicycle_runtime.pipelines.connector_keys import FileSource, KafkaSource
 from bicycle_runtime.pipelines.connectors import sink_of, source_of
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
-from bicycle_runtime.pipelines.joins import joined
 from bicycle_runtime.pipelines.lookup_files import LookupInFile
 from bicycle_runtime.pipelines.named_functions import (
     FunctionMissingError,
@@ -30,12 +29,14 @@ from bicycle_runtime.pipelines.named_functions import (
     is_process,
 )
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
+from bicycle_runtime.pipelines.operator_keys import Join
 from bicycle_runtime.pipelines.record_functions import (
     ClockTrigger,
     CountRow,
     CountText,
     FieldKey,
     FirstOfKey,
+    JoinedRow,
     LateRow,
     RecordKey,
     RunningRow,
@@ -54,9 +55,10 @@ from bicycle_sdk.graph import ErrorAction, ErrorPolicy, RestartStrategy
 from bicycle_sdk.settings import VertexSettings
 from bicycle_sdk.streams import KeyedStream
 from bicycle_sdk.time import WatermarkStrategy
+from bicycle_sdk.windows import tumbling_windows
 from bicycle_sdk.windows.triggers import PurgingTrigger
 
-__all__ = ["build_pipeline"]
+__all__ = ["build_pipeline", "joined"]
 
 _LATE = "late"
 _WINDOW_MS = 5_000
@@ -430,3 +432,35 @@ def _policy(rule: str | ErrorRule) -> tuple[ErrorPolicy, float | None]:
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def joined(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any:
+    """Return the stream of two keyed streams that are joined.
+
+    Args:
+        spec: How.
+        left: One side.
+        right: The other.
+        late_to: Output for rows that come too late; a table join has none.
+    """
+    row = JoinedRow(spec.on, spec.prefix)
+    match spec.type:
+        case "interval":
+            assert spec.upper is not None
+            return left.interval_join(
+                right,
+                duration_ms(spec.lower),
+                duration_ms(spec.upper),
+                row,
+                how=spec.how,
+                late_to=late_to,
+            )
+        case "window":
+            assert spec.size is not None
+            windows = tumbling_windows(duration_ms(spec.size))
+            return left.window_join(right, windows, row, how=spec.how, late_to=late_to)
+        case "as_of":
+            tolerance = None if spec.tolerance is None else duration_ms(spec.tolerance)
+            return left.as_of_join(right, row, tolerance=tolerance, how=spec.how, late_to=late_to)
+        case "table":
+            return left.table_join(right, row, how=spec.how)

@@ -20,8 +20,7 @@ import httpx
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.http.errors import HTTP_REFUSED, HTTP_UNREACHABLE
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of

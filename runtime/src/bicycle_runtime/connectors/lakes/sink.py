@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.options import option
-from bicycle_runtime.connectors.errors import COLUMNS_WRONG, TABLE_DIFFERS
-from bicycle_runtime.connectors.lakes.errors import (
+from bicycle_runtime.connectors.errors import (
+    COLUMNS_WRONG,
     LAKE_HISTORY_AHEAD,
     LAKE_REFUSED,
     LAKE_UNREACHABLE,
+    TABLE_DIFFERS,
 )
 from bicycle_runtime.connectors.lakes.table import (
     Commit,

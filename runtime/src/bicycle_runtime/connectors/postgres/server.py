@@ -10,8 +10,7 @@ from typing import Any
 import psycopg
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.postgres.errors import POSTGRES_UNREACHABLE
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, POSTGRES_UNREACHABLE
 from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.errors import BicycleError

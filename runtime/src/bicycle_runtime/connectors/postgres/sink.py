@@ -16,13 +16,13 @@ import psycopg
 from psycopg import sql
 
 from bicycle_runtime.base.faults import fault_point
-from bicycle_runtime.connectors.errors import COLUMNS_WRONG
-from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.postgres.errors import (
+from bicycle_runtime.connectors.errors import (
+    COLUMNS_WRONG,
     POSTGRES_HISTORY_AHEAD,
     POSTGRES_REFUSED,
     POSTGRES_TABLE_UNSUITABLE,
 )
+from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.postgres.options import PostgresSinkOptions
 from bicycle_runtime.connectors.postgres.rows import ColumnLimits, CopyWriterFactory
 from bicycle_runtime.connectors.postgres.server import PostgresServer

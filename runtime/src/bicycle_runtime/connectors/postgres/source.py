@@ -19,7 +19,7 @@ from psycopg import sql
 from psycopg.rows import dict_row
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.connectors.postgres.errors import POSTGRES_SOURCE_UNSUITABLE
+from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.connectors.postgres.options import PostgresSourceOptions
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import table_name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bicycle_runtime.connectors.streams.errors import STREAM_ADDRESS_WRONG
+from bicycle_runtime.connectors.errors import STREAM_ADDRESS_WRONG
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamUrl
 from bicycle_runtime.streams.errors import StreamError

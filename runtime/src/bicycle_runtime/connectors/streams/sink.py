@@ -13,16 +13,16 @@ from functools import partial
 from struct import Struct
 from typing import Any
 
-from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.runs import place_of, run_of
-from bicycle_runtime.connectors.settings import codec_for, read_options
-from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
-from bicycle_runtime.connectors.streams.errors import (
+from bicycle_runtime.connectors.errors import (
     STREAM_FILE_CHANGED,
     STREAMS_AHEAD,
     STREAMS_REFUSED,
     STREAMS_UNREACHABLE,
 )
+from bicycle_runtime.connectors.patience import Patience, PatientPublication
+from bicycle_runtime.connectors.runs import place_of, run_of
+from bicycle_runtime.connectors.settings import codec_for, read_options
+from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
 from bicycle_runtime.connectors.streams.options import StreamSinkOptions
 from bicycle_runtime.connectors.streams.targets import (
     ChangedError,

@@ -13,8 +13,8 @@ from typing import Any
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.connectors.errors import STREAMS_LOST, STREAMS_UNREACHABLE
 from bicycle_runtime.connectors.settings import codec_for, read_options
-from bicycle_runtime.connectors.streams.errors import STREAMS_LOST, STREAMS_UNREACHABLE
 from bicycle_runtime.connectors.streams.inputs import AwayError, StreamInput
 from bicycle_runtime.connectors.streams.options import StreamSourceOptions
 from bicycle_runtime.contract import (

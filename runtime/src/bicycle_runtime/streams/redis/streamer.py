@@ -1,22 +1,209 @@
-"""The streamer of a Redis server."""
+"""The streamer of a Redis server, and its admin: a stream is the keys of its shards."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
-from bicycle_runtime.streams.addresses import StreamerUri
-from bicycle_runtime.streams.admin import StreamAdmin
+from redis.exceptions import ResponseError
+
+from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
+from bicycle_runtime.streams.admin import GroupInfo, ShardInfo, StreamAdmin, StreamInfo
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
+from bicycle_runtime.streams.errors import (
+    ADMIN_REFUSED,
+    FEWER_SHARDS,
+    STREAM_EXISTS,
+    STREAM_UNKNOWN,
+    StreamKeyError,
+)
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
-from bicycle_runtime.streams.redis.admin import RedisAdmin
 from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.consuming import RedisConsumer
+from bicycle_runtime.streams.redis.ids import FIRST, redis_key, sequence_of, shard_of
 from bicycle_runtime.streams.redis.options import RedisOptions
 from bicycle_runtime.streams.redis.sending import RedisSender
 
-__all__ = ["RedisStreamer"]
+__all__ = ["RedisAdmin", "RedisStreamer"]
+
+_SCAN_COUNT = 1_000
+_COUNTED_MAX = 10_000
+_DRAFT_GROUP = "bicycle:create"
+_SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # What XTRIM knows.
+_SHARD = re.compile(r"(?P<key>[^:]+)(:\d+)?")
+# How many entries lie behind an id, up to a number of them; -1: more.
+_BEHIND = """
+local found, at, most = 0, '(' .. ARGV[1], tonumber(ARGV[2])
+while found <= most do
+  local entries = redis.call('XRANGE', KEYS[1], at, '+', 'COUNT', 500)
+  if #entries == 0 then return found end
+  found = found + #entries
+  at = '(' .. entries[#entries][1]
+end
+return -1
+"""
+
+
+class RedisAdmin(StreamAdmin):
+    """Streams of a server; settings are those of ``XTRIM``, and trim at once.
+
+    Args:
+        connection: The server.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection.address)
+        self._connection = connection
+
+    async def list_streams(self) -> list[StreamKey]:
+        found: set[StreamKey] = set()
+        for name in await self._names("*"):
+            match = _SHARD.fullmatch(name.decode(errors="replace"))
+            try:
+                found.add(StreamKey(match["key"] if match else ""))
+            except StreamKeyError:
+                continue  # A stream of another program, with a name that no stream of ours has.
+        return sorted(found)
+
+    async def describe(self, key: StreamKey) -> StreamInfo:
+        shards, groups = [], dict[str, tuple[int, dict[int, int | None]]]()
+        for shard_id, name in sorted((await self._known_shards(key)).items()):
+            info = _facts(await self._ask(key, "XINFO", "STREAM", name))
+            shards.append(_shard_info(shard_id, info))
+            for facts in map(_facts, await self._ask(key, "XINFO", "GROUPS", name)):
+                count, lags = groups.get(facts["name"].decode(), (0, {}))
+                lags[shard_id] = await self._lag(name, info, facts)
+                # Each shard has a group of the same name, and mostly the same members.
+                groups[facts["name"].decode()] = (max(count, facts["consumers"]), lags)
+        return StreamInfo(
+            key=key,
+            shards=tuple(shards),
+            groups=tuple(
+                GroupInfo(name=name, consumer_count=count, lag_by_shard=lags)
+                for name, (count, lags) in sorted(groups.items())
+            ),
+        )
+
+    async def create(
+        self, key: StreamKey, *, shard_count: int, settings: Mapping[str, str]
+    ) -> None:
+        if shards := await self._shards(key):
+            raise STREAM_EXISTS(address=self.address, key=key, shard_count=len(shards))
+        self._trims(key, settings, "create")
+        await self._make(key, range(shard_count))
+
+    async def delete(self, key: StreamKey) -> None:
+        names = (await self._known_shards(key)).values()
+        for name in names:
+            await self._ask(key, "DEL", name, action="delete")
+
+    async def alter(
+        self, key: StreamKey, *, shard_count: int | None, settings: Mapping[str, str]
+    ) -> None:
+        shards = await self._known_shards(key)
+        if shard_count is not None and shard_count < len(shards):
+            raise FEWER_SHARDS(
+                address=self.address, key=key, shard_count=len(shards), wanted=shard_count
+            )
+        trims = self._trims(key, settings, "alter")
+        for name in shards.values():
+            for word, value in trims.items():
+                await self._ask(key, "XTRIM", name, word, value, action="alter")
+        await self._make(key, set(range(shard_count or 0)) - set(shards))
+
+    async def _make(self, key: StreamKey, shard_ids: Iterable[int]) -> None:
+        """Make the keys of shards: a stream without entries comes to be with a group."""
+        for shard_id in shard_ids:
+            name = redis_key(key, shard_id)
+            make = ("XGROUP", "CREATE", name, _DRAFT_GROUP, "$", "MKSTREAM")
+            await self._ask(key, *make, action="create")
+            await self._ask(key, "XGROUP", "DESTROY", name, _DRAFT_GROUP, action="create")
+
+    def _trims(self, key: StreamKey, settings: Mapping[str, str], action: str) -> dict[str, str]:
+        """Return what to trim by; the server checks the values."""
+        if strange := sorted(settings.keys() - _SETTINGS.keys()):
+            known = " and ".join(_SETTINGS)
+            reason = f"it has no setting {strange[0]!r}, only {known}"
+            raise ADMIN_REFUSED(address=self.address, action=action, key=key, reason=reason)
+        if settings and action == "create":
+            reason = "settings trim what is there, and nothing is: set max_length of its producers"
+            raise ADMIN_REFUSED(address=self.address, action=action, key=key, reason=reason)
+        return {_SETTINGS[name]: value for name, value in settings.items()}
+
+    async def _known_shards(self, key: StreamKey) -> dict[int, bytes]:
+        """Return the keys of the shards of a stream that must exist."""
+        if found := await self._shards(key):
+            return found
+        known = ", ".join(await self.list_streams()) or "none"
+        raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
+
+    async def _shards(self, key: StreamKey) -> dict[int, bytes]:
+        names = await self._names(f"{key}:*")
+        kind = await self._ask(key, "TYPE", key)
+        if kind not in (b"none", b"stream"):
+            raise ADMIN_REFUSED(
+                address=self.address,
+                action="know",
+                key=key,
+                reason=f"the key is a {kind.decode()}, and no stream",
+            )
+        found = {shard_of(name, key): name for name in names}
+        if kind == b"stream":
+            found[0] = key.encode()
+        return {shard: name for shard, name in found.items() if shard is not None}
+
+    async def _names(self, pattern: str) -> list[bytes]:
+        """Return the keys of streams that a pattern fits."""
+        found: list[bytes] = []
+        cursor = 0
+        while True:
+            cursor, names = await self._connection.call(
+                "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT, "TYPE", "stream"
+            )
+            found += names
+            if not (cursor := int(cursor)):
+                return found
+
+    async def _lag(self, name: bytes, info: dict[str, Any], group: dict[str, Any]) -> int | None:
+        """Return what waits for a group: what it was not given, and what it has not done yet."""
+        waiting: int | None = group.get("lag")
+        if waiting is None:
+            last_id = group["last-delivered-id"]
+            waiting = await self._connection.call("EVAL", _BEHIND, 1, name, last_id, _COUNTED_MAX)
+            if waiting == -1:
+                return info["length"] if last_id == FIRST else None
+        assert waiting is not None, "the script gives a number"
+        return waiting + int(group["pending"])
+
+    async def _ask(self, key: StreamKey, *words: Any, action: str = "describe") -> Any:
+        try:
+            return await self._connection.call(*words)
+        except ResponseError as error:
+            raise ADMIN_REFUSED(
+                address=self.address, action=action, key=key, reason=str(error)
+            ) from None
+
+
+def _facts(pairs: list[Any]) -> dict[str, Any]:
+    """Return what XINFO tells, by name."""
+    return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
+
+
+def _shard_info(shard_id: int, info: dict[str, Any]) -> ShardInfo:
+    first, last = info["first-entry"], info["last-entry"]
+    if not last:
+        return ShardInfo(shard_id=shard_id, message_count=info["length"])
+    last_ms, last_sequence = sequence_of(last[0])
+    return ShardInfo(
+        shard_id=shard_id,
+        message_count=info["length"],
+        first_sequence=sequence_of(first[0])[1],
+        last_sequence=last_sequence,
+        last_timestamp_ms=last_ms,
+    )
 
 
 class RedisStreamer(Streamer):
