@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyarrow import parquet
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
 from bicycle_runtime.operators.columnar.kernel import evaluate, has_expression
@@ -280,15 +281,22 @@ def test_a_pipeline_without_functions_is_folded_on_columns(notation, steps, fiel
     assert found == outcome(rows, called=True, notation=notation, steps=steps, fields=fields)[0]
 
 
-def written(rows, *, called, notation):
+SMALL = EngineOptions(max_records_per_epoch=7)
+SINKS = ['format = "jsonl"', 'format = "csv"', 'format = "text"',
+         'format = "jsonl"\ntime_field = "when"', 'format = "csv"\ntime_field = "t"']  # fmt: skip
+
+
+def written(rows, *, called, notation, sink=SINKS[0], steps=STEPS, engine=SMALL):
     """Return the bytes that a pipeline without a window writes, and what it did on columns."""
     with tempfile.TemporaryDirectory() as folder:
         path = input_of(rows, notation, folder)
         source = f'[source]\nkind = "file"\npath = "{path}"\nformat = "{notation}"\n{TYPES}\n'
-        sink = f'[sink]\nkind = "file"\nout_dir = "{folder}/out"\n'
-        steps = textwrap.dedent(STEPS)
-        text = f'on_error = "skip"\n{source}{CALLED if called else ""}{steps}{sink}'
-        with Harness(built(text), real_sinks=["sink"]) as harness:
+        if "time_field" in sink:
+            source += 'time_field = "at"\n'
+        out = f'[sink]\nkind = "file"\nout_dir = "{folder}/out"\n{sink}\n'
+        steps = textwrap.dedent(steps)
+        text = f'on_error = "skip"\n{source}{CALLED if called else ""}{steps}{out}'
+        with Harness(built(text), real_sinks=["sink"], engine=engine) as harness:
             harness.run()
             taken = sum(
                 operator.on_columns for each in harness.epochs for operator in each.counts.values()
@@ -297,23 +305,32 @@ def written(rows, *, called, notation):
 
 
 @settings(SETTINGS, max_examples=examples(30))
-@given(rows=ROWS, notation=st.sampled_from(["jsonl", "csv", "parquet"]))
-def test_a_pipeline_without_a_window_writes_the_same_bytes_both_ways(rows, notation):
+@given(
+    rows=ROWS,
+    notation=st.sampled_from(["jsonl", "csv", "parquet"]),
+    sink=st.sampled_from(SINKS),
+    engine=st.sampled_from([SMALL, EngineOptions()]),
+)
+def test_a_pipeline_without_a_window_writes_the_same_bytes_both_ways(rows, notation, sink, engine):
     if notation == "parquet":  # A column has one type.
         rows = [{**row, "at": at_of(row, int), "n": float(n)} for n, row in enumerate(rows)]
 
-    columns, records = (written(rows, called=each, notation=notation) for each in (False, True))
+    columns, records = (
+        written(rows, called=each, notation=notation, sink=sink, engine=engine)
+        for each in (False, True)
+    )
 
     assert columns[0] == records[0]
 
 
 @pytest.mark.parametrize("notation", ["jsonl", "csv", "parquet"])
-def test_a_pipeline_without_a_window_makes_no_record(notation, monkeypatch):
+@pytest.mark.parametrize("sink", SINKS)
+def test_a_pipeline_without_a_window_makes_no_record(notation, sink, monkeypatch):
     rows = [{"at": 1_000 * n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
     for kind in (FieldRecords, ColumnRecords):
         monkeypatch.setattr(kind, "records", None)
 
-    found, taken = written(rows, called=False, notation=notation)
+    found, taken = written(rows, called=False, notation=notation, sink=sink, engine=EngineOptions())
 
-    assert len(found.splitlines()) == 20
-    assert taken == 20 * 4  # Its fields, and the steps.
+    assert len(found.splitlines()) == 20 + ("csv" in sink)
+    assert taken == 20 * (4 + ("time_field" in sink))  # Its fields, the steps, the time.

@@ -59,7 +59,7 @@ class ConsoleWriterFactory:
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer of one line per record."""
         if self.columns is None:
-            return StagedWriter(task, "records.txt", text_lines)
+            return StagedWriter(task, "records.txt", text_lines, takes_rows=True)
         return _RowWriter(task, self.columns)
 
 
@@ -84,6 +84,7 @@ class ConsoleSink(StagedPublication, Sink):
 
     guarantee = Guarantee.AT_LEAST_ONCE
     options_class = ConsoleOptions
+    takes_rows = True
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
@@ -92,7 +93,6 @@ class ConsoleSink(StagedPublication, Sink):
         if options.format == "table":
             self._columns = columns_of(spec, declared_columns(spec, options.columns), "")
             self.takes_times = bool(self._columns.time_name)
-            self.takes_rows = True
         self._printed_epoch = -1
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:

@@ -17,8 +17,8 @@ import msgspec
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
-__all__ = ["CellError", "CsvCodec", "column_names", "csv_text", "declared_names", "named_cells",
-           "row_of"]  # fmt: skip
+__all__ = ["CellError", "CsvCodec", "cell_text", "column_names", "csv_text", "declared_names",
+           "named_cells", "row_of"]  # fmt: skip
 
 _OPTIONS = frozenset({"fields", "delimiter"})
 _known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
@@ -126,10 +126,10 @@ def row_of(value: Any, names: list[str]) -> list[Any]:
         if unknown:
             reason = f"it has fields that the header lacks: {sorted(map(str, unknown))}"
             raise CellError(value, reason)
-        return [_text(cells.get(name)) for name in names]
+        return [cell_text(cells.get(name)) for name in names]
     if len(cells) != len(names):
         raise CellError(value, f"it has {len(cells)} fields, the header {len(names)}")
-    return [_text(cell) for cell in cells]
+    return [cell_text(cell) for cell in cells]
 
 
 def declared_names(record_type: Any) -> list[str]:
@@ -168,7 +168,12 @@ def _cells(value: Any) -> dict[str, Any] | list[Any]:
     return [value] if declared is None else {name: getattr(value, name) for name in declared.names}
 
 
-def _text(cell: Any) -> Any:
+def cell_text(cell: Any) -> Any:
+    """Return what the writer of CSV takes for a value; nested ones become JSON.
+
+    Raises:
+        CellError: it has no form in CSV.
+    """
     if cell is None or isinstance(cell, (str, int, float)):
         return cell
     try:

@@ -26,6 +26,9 @@ from bicycle_runtime.connectors.kafka.staged_messages import pack_messages, stag
 from bicycle_runtime.connectors.registry import create_sink
 from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.contract import ConnectorSpec, Guarantee, WriterTask
+from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
+from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.pipelines.record_functions import FieldText
 from bicycle_sdk.kafka import KafkaSinkBuilder
 from tests.raising import raises
 
@@ -37,6 +40,14 @@ message_bytes = st.none() | st.binary(max_size=20)
 class Count:
     word: str
     count: int
+
+
+def in_columns(form, **columns):
+    """Return records that lie as columns, and cannot be made."""
+    count = len(next(iter(columns.values())))
+    vectors = [Vector(count, list(column)) for column in columns.values()]
+    names = tuple(columns) if form is not None else (None,)
+    return ColumnRecords(RecordForm(form, names), (count, lambda: vectors))
 
 
 def encoder(value_format="json", key_format="auto", *, limits=None, schemas=None, **functions):
@@ -353,3 +364,44 @@ def test_what_builders_make_is_what_the_sink_takes():
     )
 
     assert sink.writer().plan.client.plain["linger.ms"] == "5"
+
+
+@pytest.mark.parametrize("name", ["json", "auto", "msgpack"])
+@given(rows=st.lists(st.tuples(st.text() | st.none(), st.integers(0, 2**40) | st.lists(st.text()))))
+def test_messages_are_the_same_from_columns_as_from_records(name, rows):
+    made = encoder(name, key=FieldText("t"))
+    words, others = zip(*rows, strict=True) if rows else ((), ())
+    columns = in_columns(dict, t=words, n=others)
+    records = [{"t": word, "n": other} for word, other in rows]
+
+    assert made.takes_rows
+    assert made.encode(columns) == made.encode(records)
+    assert "records" not in vars(columns)  # None of them was made.
+
+
+@given(values=st.lists(st.text() | st.none() | st.integers(0, 9)))
+def test_plain_values_are_the_same_messages_from_columns(values):
+    made = encoder("auto")
+
+    assert made.encode(in_columns(None, value=values)) == made.encode(values)
+
+
+def test_a_record_that_is_no_message_is_found_among_columns():
+    made = encoder("json", limits=TopicLimits(message_bytes_max=400), key=FieldText("t"))
+    columns = in_columns(dict, t=["a", "b"], n=["x", "x" * 400])
+
+    with raises(UnencodableError, "the message has about"):
+        made.encode(columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "functions"),
+    [
+        ("string", {}),
+        ("json", {"value": FieldText("t")}),
+        ("json", {"headers": FieldText("t")}),
+        ("json", {"key": print}),
+    ],
+)
+def test_what_is_told_by_functions_or_written_otherwise_takes_records(name, functions):
+    assert not encoder(name, **functions).takes_rows

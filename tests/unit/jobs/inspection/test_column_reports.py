@@ -11,6 +11,7 @@ from bicycle_runtime.cli.plan import report_lines
 from bicycle_runtime.operators.columnar import NO_WINDOW
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy, file_sink
+from bicycle_sdk.connectors import collect_sink
 from bicycle_sdk.windows import ApproximateDistinct, Average, Count, Distinct, Maximum, Minimum, Sum
 from tests.unit.jobs.inspection.test_reports import report
 
@@ -200,8 +201,9 @@ def test_an_aggregate_that_is_no_sum_or_extreme_of_a_number_needs_records(aggreg
     assert because["by"] == "'w-combine' works on records"
 
 
-def test_a_sink_that_writes_no_json_lines_takes_records():
-    assert found(suffix="csv")["out"] == "its writer takes records"
+@pytest.mark.parametrize("suffix", ["csv", "text"])
+def test_a_sink_writes_files_of_every_format_from_columns(suffix):
+    assert found(suffix=suffix)["out"] is None
 
 
 def sensor_of(window):
@@ -228,17 +230,19 @@ def test_what_stands_behind_a_window_works_on_columns_as_far_as_it_can():
     assert (keyed["f"], keyed["k"]) == (None, "records go from here to the subtasks of their keys")
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "csv"])
-def test_maps_between_a_source_and_a_sink_work_on_columns(suffix):
+@pytest.mark.parametrize("word", ["jsonl", "csv", "objects"])
+def test_maps_between_a_source_and_a_sink_work_on_columns(word):
+    sink = collect_sink("out") if word == "objects" else file_sink("/nowhere-else", format=word)
+
     def build(env):
         readings = env.read_jsonl("/nowhere", type=Reading).uid("readings")
         made = readings.filter(lambda reading: reading.value > 3).uid("f")
         made = made.map(lambda reading: {"twice": reading.value * 2}).uid("m")
-        made.sink_to(file_sink("/nowhere-else", format=suffix)).uid("out")
+        made.sink_to(sink).uid("out")
 
     because = {one.operator: one.because for one in report(build).columns}
 
-    written = None if suffix == "jsonl" else "its writer takes records"
+    written = "its writer takes records" if word == "objects" else None
     assert because == {"readings": None, "f": None, "m": None, "out": written}
 
 

@@ -182,7 +182,7 @@ class FileWriterFactory:
             return CsvWriter(task, name, self.record_type)
         if self.file_suffix == "jsonl":
             return StagedWriter(task, name, json_lines, takes_rows=True)
-        return StagedWriter(task, name, text_lines)
+        return StagedWriter(task, name, text_lines, takes_rows=True)
 
 
 class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTargets, Sink):
@@ -190,6 +190,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = FileSinkOptions
+    takes_rows = True
     file_suffix: ClassVar[str]
 
     def __init__(self, spec: ConnectorSpec) -> None:
@@ -197,7 +198,6 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         self._options = read_options(FileSinkOptions, spec)
         self._folder = Path(typed_path(spec, self._options.path)).absolute()
         self.takes_times = bool(self._options.timestamp_field)
-        self.takes_rows = self.file_suffix == "jsonl" and not self.takes_times
         if self.takes_times and self.file_suffix == "txt":
             raise CONNECTOR_OPTION_WRONG(
                 vertex=spec.vertex_id,

@@ -21,7 +21,7 @@ from confluent_kafka import KafkaException
 from bicycle_runtime.base.ids import attempt_id, system_random
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights
-from bicycle_runtime.connectors.kafka.encoding import TopicLimits
+from bicycle_runtime.connectors.kafka.encoding import TopicLimits, takes_rows
 from bicycle_runtime.connectors.kafka.errors import KAFKA_UNREACHABLE, KafkaAccessError
 from bicycle_runtime.connectors.kafka.marker import (
     Marker,
@@ -110,6 +110,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self._is_staged = self.guarantee is Guarantee.EXACTLY_ONCE
         self._topic_plan = topic_plan(options.create_topic, spec)
         self._messages = message_plan(options, spec)
+        self.takes_rows = takes_rows(self._messages)
         properties: Any = options.properties
         given = checked_properties(properties, vertex=spec.vertex_id, reserved=_RESERVED)
         self._client = given.with_defaults({"bootstrap.servers": options.brokers, **_DEFAULTS})

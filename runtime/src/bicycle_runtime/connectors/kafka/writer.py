@@ -109,7 +109,7 @@ class StagingWriter(StagedWriter):
     """
 
     def __init__(self, task: WriterTask, encoder: MessageEncoder) -> None:
-        super().__init__(task, "messages.bin", pack_messages)
+        super().__init__(task, "messages.bin", pack_messages, takes_rows=encoder.takes_rows)
         self._encoder = encoder
 
     def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
@@ -139,8 +139,9 @@ class DirectWriter:
         self._plan = factory.plan
         self._failures = DeliveryFailures()
         self._count = 0
+        self.takes_rows = encoder.takes_rows
 
-    def prepare(self, values: list[Any], times: EventTimes) -> list[Message]:
+    def prepare(self, values: Sequence[Any], times: EventTimes) -> list[Message]:
         """Return the messages of some records."""
         return self._encoder.encode(values, times)
 

@@ -231,7 +231,7 @@ class SocketWriterFactory:
 
     def open(self, task: WriterTask) -> StagedWriter:
         """Return a writer of one line per record."""
-        return StagedWriter(task, "records.txt", text_lines)
+        return StagedWriter(task, "records.txt", text_lines, takes_rows=True)
 
 
 class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink):
@@ -239,6 +239,7 @@ class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink
 
     guarantee = Guarantee.AT_LEAST_ONCE
     options_class = SocketSinkOptions
+    takes_rows = True
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
