@@ -1,7 +1,7 @@
 """Records that lie as columns, and are made when somebody asks for them."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import pytest
@@ -25,6 +25,23 @@ class Mean(NamedTuple):
 class Price:
     name: str
     cents: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Named:
+    _id: int
+    name: str
+
+
+@dataclass
+class Mixed:
+    name: str = field(kw_only=True)
+    cents: int
+
+
+@dataclass
+class Nothing:
+    pass
 
 
 def on_columns(form, *rows):
@@ -82,6 +99,9 @@ def test_nothing_joined_is_an_empty_list():
         (RecordForm(tuple, (0, 1)), [("a", True)], [("a", True)]),
         (RecordForm(None, (None,)), [("a",), (3,)], ["a", 3]),
         (RecordForm(Price, ("name", "cents")), [("tea", 250)], [Price("tea", 250)]),
+        (RecordForm(Named, ("_id", "name")), [(1, "a")], [Named(_id=1, name="a")]),
+        (RecordForm(Mixed, ("name", "cents")), [("a", 1)], [Mixed(1, name="a")]),
+        (RecordForm(Nothing, ()), [(), ()], [Nothing(), Nothing()]),
         (RecordForm(Total, Total._fields), [("a", 1)], [Total("a", 1)]),
     ],
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Functions that are read: what they compute as an expression, and which cannot be read."""
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from operator import attrgetter, itemgetter
 
 import pytest
@@ -25,6 +25,13 @@ class Checked:
 
     def __post_init__(self) -> None:
         self.total += 1
+
+
+@dataclass
+class Told:
+    key: InitVar[str]
+    total: int
+    note: str = ""
 
 
 @dataclass
@@ -150,6 +157,7 @@ def test_more_that_is_read(function):
         lambda record: _SHOWN.append(record.key),
         lambda record: vars(record.key),
         lambda record: Checked(record.key),
+        lambda record: Told(record.key, 1),
         lambda record: Listing(),
         lambda record: {record.key: 1},
         lambda record: record.key is record.other,

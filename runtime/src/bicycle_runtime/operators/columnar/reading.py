@@ -481,6 +481,7 @@ def _is_plain_dataclass(kind: Any) -> bool:
         and is_plain(kind)
         and "__init__" in vars(kind)
         and kind.__new__ is object.__new__
+        and set(inspect.signature(kind).parameters) == {field.name for field in fields(kind)}
     )
 
 
