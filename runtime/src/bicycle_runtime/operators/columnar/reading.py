@@ -469,9 +469,9 @@ def _literal(value: Any) -> Expression:
 
 def _is_plain_dataclass(kind: Any) -> bool:
     """Tell whether making an object of a type does nothing but set its fields."""
-    if not (isinstance(kind, type) and is_dataclass(kind)) or type(kind) is not type:
+    if type(kind) is not type or not is_dataclass(kind) or kind.__new__ is not object.__new__:
         return False
-    made = [kind.__init__, *([] if kind.__setattr__ is object.__setattr__ else [kind.__setattr__])]
+    made = {kind.__init__, kind.__setattr__} - {object.__setattr__}
     is_generated = all(
         getattr(each, "__code__", None) is not None and each.__code__.co_filename == "<string>"
         for each in made
@@ -480,7 +480,6 @@ def _is_plain_dataclass(kind: Any) -> bool:
         is_generated
         and is_plain(kind)
         and "__init__" in vars(kind)
-        and kind.__new__ is object.__new__
         and set(inspect.signature(kind).parameters) == {field.name for field in fields(kind)}
     )
 
