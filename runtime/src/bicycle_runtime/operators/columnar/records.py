@@ -131,7 +131,7 @@ class RecordForm:
         if issubclass(kind, tuple):
             # hot path: 90 ns a record; calling a named tuple takes 250.
             return list(map(partial(tuple.__new__, kind), rows))
-        if _is_positional(kind):
+        if not any(field.kw_only for field in fields(kind)):
             # hot path: 200 ns a record, by keywords 1,300.
             return list(starmap(kind, rows))
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
@@ -157,11 +157,6 @@ class RecordForm:
         if not columns:
             return repeat((), count)
         return zip(*(column.each() for column in columns), strict=True)
-
-
-@cache
-def _is_positional(kind: type) -> bool:
-    return not any(field.kw_only for field in fields(kind))
 
 
 @cache
