@@ -120,7 +120,8 @@ class RecordForm:
 
     def made(self, columns: Sequence[Vector], count: int) -> list[Any]:
         """Return the records."""
-        kind, names = self.kind, self.names
+        kind: Any = self.kind
+        names = self.names
         if kind is None:
             return list(columns[0].each())
         rows = self._rows(columns, count)
