@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
 from bicycle_runtime.pipelines.model import Edge, Ops, Pipeline, Settings, Test
 from bicycle_runtime.pipelines.nodes import Around
 from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS, Aggregate, Time, WindowSize
+from bicycle_runtime.pipelines.sinks import SINKS
+from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule
 
 __all__ = ["pipelines_reference"]

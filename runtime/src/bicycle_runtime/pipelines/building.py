@@ -18,8 +18,6 @@ from bicycle_runtime.pipelines.aggregates import aggregate_of, result_names
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
 from bicycle_runtime.pipelines.checking import Checks, label_of
 from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
-from bicycle_runtime.pipelines.connector_keys import FileSource, KafkaSource
-from bicycle_runtime.pipelines.connectors import sink_of, source_of
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
 from bicycle_runtime.pipelines.lookup_files import LookupInFile
@@ -47,6 +45,7 @@ from bicycle_runtime.pipelines.record_functions import (
     WithMessage,
     lower_text,
 )
+from bicycle_runtime.pipelines.sources import FileSource, KafkaSource
 from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
 from bicycle_sdk import ProcessFunction, StreamEnvironment
 from bicycle_sdk.aggregations import SplitFunction, everything
@@ -192,7 +191,8 @@ class _Building:
     # --- sources, sinks, time ----------------------------------------------------------------
 
     def _source(self, node: Node) -> Any:
-        source = source_of(node.spec, reads_time=self._reads_time(node))
+        reads_time = self._reads_time(node)
+        source = node.spec.source_with_times() if reads_time else node.spec.source()
         stream = self._set(self._env.add_source(source), node)
         fields = getattr(node.spec, "fields", None)
         if fields is not None:
@@ -203,7 +203,7 @@ class _Building:
 
     def _sink(self, node: Node) -> Any:
         is_timed = any(each.node in self._timed for each in node.inputs)
-        sink = sink_of(node.spec, is_timed=is_timed)
+        sink = node.spec.sink_with_times() if is_timed else node.spec.sink()
         return self._set(self._input(node).sink_to(sink), node)
 
     def _time(self, node: Node) -> Any:

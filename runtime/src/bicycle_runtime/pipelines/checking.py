@@ -18,12 +18,14 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.pipelines.documents import Document, KeyPath, Position
 from bicycle_runtime.pipelines.errors import PIPELINE_INVALID
 from bicycle_runtime.pipelines.values import duration_ms
+from bicycle_sdk.kafka.base import is_secret_property
 from bicycle_sdk.secrets import Secret
 
 __all__ = [
     "Checks",
     "Problem",
     "check_secret",
+    "check_secrets",
     "label_of",
     "likely",
 ]
@@ -305,3 +307,10 @@ def check_secret(checks: Checks, text: str, path: KeyPath) -> None:
     except ValueError:
         label = label_of(path)
         checks.note(path, f"{label} is a secret; give where it is: env:NAME or file:PATH")
+
+
+def check_secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:
+    """Take note of secrets of a client of Kafka that stand in the file itself."""
+    for name, value in properties.items():
+        if is_secret_property(name):
+            check_secret(checks, str(value), (*path, name))

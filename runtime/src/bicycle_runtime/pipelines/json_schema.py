@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
 from bicycle_runtime.pipelines.model import Pipeline
 from bicycle_runtime.pipelines.nodes import ALIASES, Around
 from bicycle_runtime.pipelines.operator_keys import OPERATORS
+from bicycle_runtime.pipelines.sinks import SINKS
+from bicycle_runtime.pipelines.sources import SOURCES
 
 __all__ = ["pipeline_schema"]
 

@@ -14,13 +14,14 @@ from typing import Annotated, Any
 import msgspec
 
 from bicycle_runtime.pipelines.checking import Checks
-from bicycle_runtime.pipelines.connector_keys import SINKS, SOURCES
 from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
 from bicycle_runtime.pipelines.operator_keys import OPERATORS, KeyBy, Reduce, Time, Window
 from bicycle_runtime.pipelines.rules import check_node
+from bicycle_runtime.pipelines.sinks import SINKS
+from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
 
 __all__ = ["ALIASES", "Around", "CheckedPipeline", "Node", "check_pipeline"]

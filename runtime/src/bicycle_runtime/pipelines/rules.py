@@ -8,7 +8,6 @@ from typing import Any
 
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
 from bicycle_runtime.pipelines.checking import Checks, check_secret, label_of, likely
-from bicycle_runtime.pipelines.connectors import check_sink, check_source
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.http_calls import fields_in_url
 from bicycle_runtime.pipelines.operator_keys import (
@@ -21,6 +20,8 @@ from bicycle_runtime.pipelines.operator_keys import (
     Reduce,
     Window,
 )
+from bicycle_runtime.pipelines.sinks import SinkKeys
+from bicycle_runtime.pipelines.sources import SourceKeys
 from bicycle_runtime.pipelines.values import duration_ms
 
 __all__ = ["check_node"]
@@ -163,6 +164,10 @@ def _http_call(checks: Checks, spec: HttpCall, path: KeyPath) -> None:
         checks.note(path, text)
 
 
+def _connector(checks: Checks, spec: SinkKeys | SourceKeys, path: KeyPath) -> None:
+    spec.check(checks, path)
+
+
 _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "map": _map,
     "flat_map": _flat_map,
@@ -172,6 +177,6 @@ _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "reduce": _reduce,
     "join": _join,
     "http_call": _http_call,
-    "sink": check_sink,
-    "source": check_source,
+    "sink": _connector,
+    "source": _connector,
 }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from bicycle_runtime.base.quantities import parse_duration_ms
+from bicycle_sdk.kafka.base import is_secret_property
+from bicycle_sdk.secrets import Secret
 
 __all__ = [
     "NOTHING_NAMED",
@@ -25,6 +28,7 @@ __all__ = [
     "Text",
     "describe",
     "duration_ms",
+    "with_secrets",
 ]
 
 Duration = Annotated[
@@ -96,3 +100,11 @@ def duration_ms(value: str | float) -> int:
     unit = "s" if text[-1:].isdigit() else ""
     ms = parse_duration_ms(text + unit)
     return -ms if is_negative else ms
+
+
+def with_secrets(properties: Mapping[str, Scalar]) -> dict[str, Scalar | Secret]:
+    """Return properties of a client of Kafka; what is secret is a reference to its place."""
+    return {
+        name: Secret.parse(str(value)) if is_secret_property(name) else value
+        for name, value in properties.items()
+    }

@@ -1,0 +1,452 @@
+"""Sinks of pipelines: their keys, what must hold between them, and the sink of the SDK they make.
+
+``SINKS`` tells which struct of keys a word stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from bicycle_runtime.pipelines.checking import Checks, check_secret, check_secrets, label_of
+from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.pipelines.record_functions import FieldText
+from bicycle_runtime.pipelines.values import (
+    NOTHING_NAMED,
+    ColumnWord,
+    Duration,
+    Port,
+    Positive,
+    Scalar,
+    Text,
+    describe,
+    duration_ms,
+    with_secrets,
+)
+from bicycle_sdk.connectors import SinkDescriptor, console_sink, file_sink, socket_sink
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
+from bicycle_sdk.secrets import Secret
+from bicycle_sdk.sinks import (
+    Folders,
+    IcebergCatalog,
+    Rolling,
+    by_date,
+    by_field,
+    console_table_sink,
+    delta_sink,
+    http_sink,
+    iceberg_sink,
+    parquet_sink,
+    postgres_sink,
+)
+
+__all__ = ["SINKS", "SinkKeys"]
+
+_EVENT_TIME = "event_time"
+
+
+class SinkKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The keys of a sink."""
+
+    def sink(self) -> SinkDescriptor[Any]:
+        """Return the sink that they describe."""
+        raise AssertionError(f"{type(self).__name__} makes no sink")
+
+    def sink_with_times(self) -> SinkDescriptor[Any]:
+        """Return that sink for records with an event time."""
+        return self.sink()
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        """Take note of what does not fit together in them."""
+
+
+class FileSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A directory of whole files; without a directory, lines on the console."""
+
+    out_dir: Annotated[str, describe("The directory.")] = ""
+    format: Annotated[Literal["jsonl", "csv", "text"], describe("How files are written.")] = "jsonl"
+    roll_bytes: Annotated[Positive | None, describe("A file ends when it has this size.")] = None
+    roll_after: Annotated[Duration | None, describe("A file ends when it is this old.")] = None
+    time_field: Annotated[
+        str | None, describe("Field that gets the event time, in ms since 1970.")
+    ] = None
+
+    def sink(self) -> SinkDescriptor[Any]:
+        if not self.out_dir:
+            return console_sink()
+        return file_sink(
+            self.out_dir,
+            format=self.format,
+            roll_bytes=self.roll_bytes,
+            roll_ms=None if self.roll_after is None else duration_ms(self.roll_after),
+            timestamp_field=self.time_field,
+        )
+
+
+class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """A Kafka topic."""
+
+    bootstrap_servers: Annotated[Text, describe("Brokers: host:port, several with commas.")]
+    topic: Annotated[Text, describe("The topic.")]
+    acks: Annotated[
+        Literal["all", "1", "0", "-1"], describe("Which brokers confirm a message.")
+    ] = "all"
+    key_field: Annotated[str | None, describe("Field with the key of a message.")] = None
+    format: Annotated[
+        Literal["json", "string", "bytes"] | None, describe("How values are written; else by type.")
+    ] = None
+    guarantee: Annotated[
+        Literal["at-least-once", "exactly-once"], describe("What holds after a crash.")
+    ] = "at-least-once"
+    transactional_id_prefix: Annotated[
+        str | None, describe("How the names of transactions begin.")
+    ] = None
+    out_dir: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
+    properties: Annotated[
+        dict[str, Scalar],
+        describe("Properties of the client; a secret is given as env:NAME or file:PATH."),
+    ] = field(default_factory=dict)
+
+    def sink(self) -> SinkDescriptor[Any]:
+        builder = KafkaSinkBuilder[Any](self.bootstrap_servers, self.topic)
+        builder.delivery_guarantee(DeliveryGuarantee(self.guarantee))
+        properties = dict(self.properties)
+        if self.acks != "all":
+            properties["acks"] = self.acks
+        builder.properties(with_secrets(properties))
+        if self.key_field is not None:
+            builder.key(FieldText(self.key_field))
+        if self.format is not None:
+            builder.serializer(self.format)
+        if self.transactional_id_prefix is not None:
+            builder.transactional_id_prefix(self.transactional_id_prefix)
+        return builder.build_connector()
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        check_secrets(checks, self.properties, (*path, "properties"))
+
+
+class ParquetSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Parquet files in folders; rows appear when files are whole."""
+
+    out_dir: Annotated[Text, describe("The directory, or a URL such as s3://bucket/folder.")]
+    columns: Annotated[
+        dict[str, ColumnWord] | None,
+        describe("Types of the columns; else event_time, and payload with the record as JSON."),
+    ] = None
+    partition_by: Annotated[
+        Literal["date", "field", "none"] | None,
+        describe(
+            "Folders dt=DATE, FIELD=VALUE, or none. Else as the next two keys tell; without them "
+            "by date where records have an event time."
+        ),
+    ] = None
+    partition_field: Annotated[
+        str | None,
+        describe("Field whose values are the folders; event_time, or for dates nothing, is that."),
+    ] = None
+    partition_format: Annotated[
+        str | None, describe("What dates are told apart by, such as %Y-%m; else %Y-%m-%d.")
+    ] = None
+    compression: Annotated[
+        Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")
+    ] = "snappy"
+    max_rows: Annotated[Positive | None, describe("A file ends when it has so many rows.")] = None
+    max_bytes: Annotated[Positive | None, describe("A file ends when it has about this size.")] = (
+        None
+    )
+    max_age: Annotated[
+        Duration | None, describe("All files end so long after their first row.")
+    ] = None
+    time_field: Annotated[
+        str | None, describe("Column that gets the event time, beside those of the fields.")
+    ] = None
+
+    def sink(self) -> SinkDescriptor[Any]:
+        return self._in(self._folders(is_timed=False))
+
+    def sink_with_times(self) -> SinkDescriptor[Any]:
+        return self._in(self._folders(is_timed=True))
+
+    def _in(self, folders: Folders | None) -> SinkDescriptor[Any]:
+        return parquet_sink(
+            self.out_dir,
+            folders=folders,
+            columns=None if self.columns is None else _columns(self.columns),
+            timestamp_field=self.time_field,
+            compression=self.compression,
+            roll_rows=self.max_rows,
+            roll_bytes=self.max_bytes,
+            roll_ms=None if self.max_age is None else duration_ms(self.max_age),
+        )
+
+    def _folders(self, *, is_timed: bool) -> Folders | None:
+        name = "" if self.partition_field in (None, _EVENT_TIME) else str(self.partition_field)
+        kind = self.partition_by
+        if kind is None and (
+            self.partition_format is not None or self.partition_field == _EVENT_TIME
+        ):
+            kind = "date"
+        if kind is None and name:
+            kind = "field"
+        if kind == "field":
+            return by_field(name)
+        if kind == "date" or (kind is None and is_timed):
+            return by_date(self.partition_format or "%Y-%m-%d", field=name)
+        return None
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        by, name, date_format = self.partition_by, self.partition_field, self.partition_format
+        if by == "field" and not name:
+            label = label_of((*path, "partition_field"))
+            checks.missing((*path, "partition_field"), f"{label} must be set for folders by field")
+        if by != "date" and by is not None and date_format is not None:
+            label = label_of((*path, "partition_format"))
+            checks.note((*path, "partition_format"), f"{label} is for folders by date, not {by}")
+        if by == "none" and name is not None:
+            label = label_of((*path, "partition_field"))
+            checks.note((*path, "partition_field"), f"{label} is given, and folders are none")
+        if date_format is not None and "%" not in date_format:
+            label = label_of((*path, "partition_format"))
+            text = f"{label} is {date_format}; expected a format of dates such as %Y-%m-%d"
+            checks.note((*path, "partition_format"), text)
+        _check_age(checks, self.max_age, path)
+
+
+class PostgresSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of a table of PostgreSQL."""
+
+    url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
+    table: Annotated[Text, describe("The table, or schema.table.")]
+    columns: Annotated[
+        dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
+    ]
+    password: Annotated[
+        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+    ] = None
+    keys: Annotated[
+        list[Text], describe("Columns that identify a row, which a record replaces; else it adds.")
+    ] = field(default_factory=list)
+    delete_field: Annotated[
+        str | None, describe("Field of the record; where it is true, the row is deleted.")
+    ] = None
+    create_table: Annotated[bool, describe("Make the table when it is missing.")] = False
+    on_rewind: Annotated[
+        Literal["fail", "publish_again"],
+        describe("When an older epoch was restored than was written."),
+    ] = "fail"
+
+    def sink(self) -> SinkDescriptor[Any]:
+        return postgres_sink(
+            self.url,
+            self.table,
+            password=None if self.password is None else Secret.parse(self.password),
+            keys=self.keys,
+            delete_field=self.delete_field,
+            columns=_columns(self.columns),
+            create_table=self.create_table,
+            on_rewind=self.on_rewind,
+        )
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        if self.password is not None:
+            check_secret(checks, self.password, (*path, "password"))
+        _check_columns(checks, self, "keys", path)
+        if self.delete_field is not None and not self.keys:
+            label = label_of((*path, "keys"))
+            checks.missing((*path, "keys"), f"{label} must be set: delete_field deletes by key")
+
+
+class _LakeTable(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What tables of lakes have in common."""
+
+    columns: Annotated[
+        dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
+    ]
+    keys: Annotated[
+        list[Text], describe("Columns that identify a row, which a record replaces; else it adds.")
+    ] = field(default_factory=list)
+    partition_by: Annotated[
+        list[Text], describe("Columns by which a table that is made is put into folders.")
+    ] = field(default_factory=list)
+    time_field: Annotated[
+        str | None, describe("Column that gets the event time, beside those of the fields.")
+    ] = None
+    max_rows: Annotated[Positive | None, describe("Rows are committed when so many wait.")] = None
+    max_bytes: Annotated[Positive | None, describe("They are committed at about this size.")] = None
+    max_age: Annotated[Duration | None, describe("They are committed so long after the first.")] = (
+        None
+    )
+    on_rewind: Annotated[
+        Literal["fail", "publish_again"],
+        describe("When an older epoch was restored than was written."),
+    ] = "fail"
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        _check_age(checks, self.max_age, path)
+        _check_columns(checks, self, "keys", path)
+        _check_columns(checks, self, "partition_by", path)
+
+    def _table(self) -> dict[str, Any]:
+        """Return what all tables of lakes are given."""
+        age_ms = None if self.max_age is None else duration_ms(self.max_age)
+        return {
+            "keys": self.keys,
+            "columns": _columns(self.columns),
+            "partition_by": self.partition_by,
+            "timestamp_field": self.time_field,
+            "rolling": Rolling(rows=self.max_rows, size_bytes=self.max_bytes, age_ms=age_ms),
+            "on_rewind": self.on_rewind,
+        }
+
+
+class DeltaSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of a Delta table, which is made where it is missing."""
+
+    out_dir: Annotated[Text, describe("Directory of the table, or a URL.")]
+    compression: Annotated[
+        Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")
+    ] = "snappy"
+
+    def sink(self) -> SinkDescriptor[Any]:
+        return delta_sink(self.out_dir, compression=self.compression, **self._table())
+
+
+class IcebergSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of an Iceberg table, which is made where it is missing."""
+
+    catalog: Annotated[
+        Text, describe("sqlite:////data/lake.db, or postgresql://user@host:port/database.")
+    ]
+    warehouse: Annotated[Text, describe("Directory or URL below which new tables lie.")]
+    table: Annotated[Text, describe("namespace.table.")]
+    catalog_name: Annotated[str | None, describe("Name within the database.")] = None
+    catalog_password: Annotated[str | None, describe("Where it is: env:NAME or file:PATH.")] = None
+
+    def sink(self) -> SinkDescriptor[Any]:
+        secret = self.catalog_password
+        catalog = IcebergCatalog(
+            address=self.catalog,
+            warehouse=self.warehouse,
+            password=None if secret is None else Secret.parse(secret),
+            name=self.catalog_name,
+        )
+        return iceberg_sink(catalog, self.table, **self._table())
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        super().check(checks, path)
+        if self.catalog_password is not None:
+            check_secret(checks, self.catalog_password, (*path, "catalog_password"))
+        if not all(self.table.partition(".")):
+            label = label_of((*path, "table"))
+            checks.note((*path, "table"), f"{label} is {self.table}; expected namespace.table")
+
+
+class HttpSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Requests to a server, with records as JSON."""
+
+    url: Annotated[Text, describe("http://… or https://…, without a password.")]
+    method: Annotated[Literal["POST", "PUT"], describe("Method of the requests.")] = "POST"
+    headers: Annotated[dict[str, str], describe("More headers.")] = field(default_factory=dict)
+    secret_headers: Annotated[
+        dict[str, str], describe("Headers with secrets: env:NAME or file:PATH.")
+    ] = field(default_factory=dict)
+    body: Annotated[
+        Literal["array", "object", "keyed"],
+        describe("An array of records, one record, or an array of {key, record}."),
+    ] = "array"
+    batch_records: Annotated[Positive | None, describe("Records in a request, at most.")] = None
+    idempotent: Annotated[
+        bool, describe("The server drops a request whose Idempotency-Key it has seen.")
+    ] = False
+    on_refused: Annotated[
+        Literal["keep", "fail"],
+        describe("Keep a record that the server refuses beside the checkpoint, or end the job."),
+    ] = "keep"
+    timeout: Annotated[Duration | None, describe("How long an answer may take.")] = None
+
+    def sink(self) -> SinkDescriptor[Any]:
+        secrets = {name: Secret.parse(text) for name, text in self.secret_headers.items()}
+        return http_sink(
+            self.url,
+            headers={**self.headers, **secrets} or None,
+            body=self.body,
+            batch_records=self.batch_records,
+            idempotent=self.idempotent,
+            on_refused=self.on_refused,
+            method=self.method,
+            request_timeout_ms=None if self.timeout is None else duration_ms(self.timeout),
+        )
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        for name, text in self.secret_headers.items():
+            check_secret(checks, text, (*path, "secret_headers", name))
+        if self.body == "object" and self.batch_records not in (None, 1):
+            label = label_of((*path, "batch_records"))
+            text = f"{label} is {self.batch_records}; a body that is an object has one record"
+            checks.note((*path, "batch_records"), text)
+
+
+class SocketSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Lines for every client of a TCP server."""
+
+    host: Annotated[str, describe("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[Port, describe("Port to listen on.")] = 9_998
+    clients_max: Annotated[Positive | None, describe("So many clients at a time.")] = None
+
+    def sink(self) -> SinkDescriptor[Any]:
+        return socket_sink(host=self.host, port=self.port, clients_max=self.clients_max)
+
+
+class ConsoleSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The console: a line for each record, or a table for each epoch."""
+
+    format: Annotated[Literal["lines", "table"], describe("How records are shown.")] = "lines"
+    columns: Annotated[
+        dict[str, ColumnWord] | None, describe("Types of the columns of a table.")
+    ] = None
+    rows: Annotated[Positive | None, describe("Rows of an epoch that a table shows.")] = None
+
+    def sink(self) -> SinkDescriptor[Any]:
+        if self.format == "lines":
+            return console_sink()
+        columns = None if self.columns is None else _columns(self.columns)
+        return console_table_sink(columns=columns, rows=self.rows)
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        for key in ("columns", "rows"):
+            if self.format == "lines" and getattr(self, key) is not None:
+                label = label_of((*path, key))
+                checks.note((*path, key), f"{label} is for the format table", at_key=True)
+
+
+SINKS: Mapping[str, type[SinkKeys]] = {
+    "file": FileSink,
+    "delta": DeltaSink,
+    "http": HttpSink,
+    "iceberg": IcebergSink,
+    "kafka": KafkaSink,
+    "parquet": ParquetSink,
+    "postgres": PostgresSink,
+    "socket": SocketSink,
+    "console": ConsoleSink,
+}
+
+
+def _columns(given: Mapping[str, ColumnWord]) -> dict[str, str]:
+    return {name: "str" if word == "string" else word for name, word in given.items()}
+
+
+def _check_age(checks: Checks, age: Duration | None, path: KeyPath) -> None:
+    if age is not None and duration_ms(age) < 1:
+        label = label_of((*path, "max_age"))
+        checks.note((*path, "max_age"), f"{label} is {age}; expected 1ms or more")
+
+
+def _check_columns(checks: Checks, spec: Any, key: str, path: KeyPath) -> None:
+    for index, name in enumerate(getattr(spec, key)):
+        if name not in spec.columns:
+            label = label_of((*path, key, index))
+            checks.note((*path, key, index), f"{label} is {name}, which is no column")

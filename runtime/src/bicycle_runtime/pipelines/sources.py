@@ -1,0 +1,179 @@
+"""Sources of pipelines: their keys, and the source of the SDK that they make.
+
+``SOURCES`` tells which struct of keys a word stands for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+from bicycle_runtime.pipelines.checking import Checks, check_secrets, label_of
+from bicycle_runtime.pipelines.documents import KeyPath
+from bicycle_runtime.pipelines.record_functions import PayloadSchema
+from bicycle_runtime.pipelines.values import (
+    NOTHING_NAMED,
+    FieldType,
+    Port,
+    Positive,
+    Scalar,
+    Text,
+    describe,
+    with_secrets,
+)
+from bicycle_sdk import connectors
+from bicycle_sdk.connectors import SourceDescriptor
+from bicycle_sdk.kafka import KafkaSourceBuilder
+
+__all__ = ["SOURCES", "FileSource", "KafkaSource", "SourceKeys"]
+
+_KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
+
+
+class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """The keys of a source."""
+
+    def source(self) -> SourceDescriptor[Any]:
+        """Return the source that they describe."""
+        raise AssertionError(f"{type(self).__name__} makes no source")
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        """Take note of what does not fit together in them."""
+        fields, name = getattr(self, "fields", None), getattr(self, "time_field", None)
+        if fields is not None and name is not None and name not in fields:
+            label = label_of((*path, "time_field"))
+            text = f"{label} is {name}, which is not among the declared fields"
+            checks.note((*path, "time_field"), text)
+
+
+class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Files: JSON lines, CSV with a header line, Parquet, or lines of text."""
+
+    path: Annotated[Text, describe("File, glob or directory.")]
+    format: Annotated[
+        Literal["jsonl", "csv", "parquet", "text"], describe("How the files are written.")
+    ] = "jsonl"
+    time_field: Annotated[
+        str | None, describe("Field with the event time: RFC 3339, or ms since 1970.")
+    ] = None
+    fields: Annotated[
+        dict[str, FieldType] | None,
+        describe("Types of the fields; records that have others are bad. Others are not read."),
+    ] = None
+    follow: Annotated[bool, describe("Wait for appended lines and new files.")] = False
+
+    def source(self) -> SourceDescriptor[Any]:
+        return self._read(None)
+
+    def source_with_times(self) -> SourceDescriptor[Any]:
+        """Return that source, which takes event times from its records itself."""
+        return self._read(self.time_field)
+
+    def _read(self, time_field: str | None) -> SourceDescriptor[Any]:
+        if self.format == "text":
+            return connectors.text_file_source(self.path, follow=self.follow)
+        make = {
+            "jsonl": connectors.jsonl_file_source,
+            "csv": connectors.csv_file_source,
+            "parquet": connectors.parquet_file_source,
+        }[self.format]
+        return make(self.path, follow=self.follow, timestamp_field=time_field)
+
+
+class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Messages of a Kafka topic."""
+
+    bootstrap_servers: Annotated[Text, describe("Brokers: host:port, several with commas.")]
+    topic: Annotated[Text, describe("Topic, several with commas.")]
+    group_id: Annotated[str, describe("Group to which progress is reported.")] = (
+        "bicycle-default-group"
+    )
+    format: Annotated[
+        Literal["any", "json", "string", "bytes"],
+        describe(
+            "json: what is no JSON is a bad record. any: an object gets _topic, _partition and "
+            '_offset, other text becomes {"bytes": text}, other bytes {"bytes_b64": base64}.'
+        ),
+    ] = "any"
+    time_field: Annotated[
+        str | None, describe("Field with the event time; else that of the message counts.")
+    ] = None
+    fields: Annotated[
+        dict[str, FieldType] | None, describe("Types of the fields, with the format json.")
+    ] = None
+    auto_offset_reset: Annotated[
+        Literal["earliest", "latest"], describe("Where a job that never ran begins.")
+    ] = "earliest"
+    bounded: Annotated[bool, describe("End when all is read that was there at the start.")] = False
+    commit_interval_ms: Annotated[
+        int | None, describe(f"{NOTHING_NAMED}: progress is sealed and reported with each epoch.")
+    ] = None
+    path: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
+    properties: Annotated[
+        dict[str, Scalar],
+        describe("Properties of the client; a secret is given as env:NAME or file:PATH."),
+    ] = field(default_factory=dict)
+
+    def source(self) -> SourceDescriptor[Any]:
+        topics = [topic.strip() for topic in self.topic.split(",") if topic.strip()]
+        declared = _KAFKA_FORMATS.get(self.format, dict)
+        if self.format == "any":
+            declared = None
+        builder = KafkaSourceBuilder[Any](
+            self.bootstrap_servers, topics=topics, record_type=declared
+        )
+        builder.group_id(self.group_id).starting_offsets(self.auto_offset_reset)
+        builder.properties(with_secrets(self.properties))
+        if self.format == "any":
+            builder.with_schema(PayloadSchema())
+        if self.bounded:
+            builder.bounded()
+        return builder.build_connector()
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        check_secrets(checks, self.properties, (*path, "properties"))
+        super().check(checks, path)
+
+
+class SocketSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Lines that clients send to a TCP server."""
+
+    host: Annotated[str, describe("Address to listen on.")] = "127.0.0.1"
+    port: Annotated[Port, describe("Port to listen on.")] = 9_999
+    clients_max: Annotated[Positive | None, describe("So many clients at a time.")] = None
+
+    def source(self) -> SourceDescriptor[Any]:
+        return connectors.socket_source(
+            host=self.host, port=self.port, clients_max=self.clients_max
+        )
+
+
+class GeneratorSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Seven words in a circle, to try things out."""
+
+    rate_ms: Annotated[int, Meta(ge=0, description="Pause between two words.")] = 100
+    count: Annotated[int | None, Meta(description="Words in all; else for ever.")] = None
+
+    def source(self) -> SourceDescriptor[Any]:
+        return connectors.generator_source(rate_ms=self.rate_ms, count=self.count)
+
+
+class CollectionSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Records that stand in the file itself."""
+
+    items: Annotated[list[Any], describe("The records.")]
+    time_field: Annotated[str | None, describe("Field with the event time.")] = None
+
+    def source(self) -> SourceDescriptor[Any]:
+        return connectors.collection_source(self.items)
+
+
+SOURCES: Mapping[str, type[SourceKeys]] = {
+    "file": FileSource,
+    "kafka": KafkaSource,
+    "socket": SocketSource,
+    "generator": GeneratorSource,
+    "collection": CollectionSource,
+}
