@@ -24,7 +24,7 @@ from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.rescaling import RescaleRequest, rescale
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.testing.inspection import entries_of
+from bicycle_runtime.testing.inspection import SealedObjects
 
 BACKENDS = ("memory", "rocksdb")
 PARALLELISMS = (4, 8, 3, 2)
@@ -115,7 +115,7 @@ def _job(keys: Keys, place: Path, parallelism: int = CORES) -> JobSetup:
 def _check(loop: EpochLoop, keys: Keys) -> None:
     topology = loop.topology
     [spec] = [spec for spec in topology.setup.plan.operators() if spec.uid == "count"]
-    counts = entries_of(topology.setup, topology.last, spec, now_ms=0)
+    counts = SealedObjects(topology.setup, topology.last, spec).entries()
     if len(counts) != keys.count or set(counts.values()) != {1}:
         raise WrongOutputError(f"{len(counts):,} of {keys.count:,} keys are counted")
 

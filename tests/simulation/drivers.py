@@ -24,7 +24,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.recovery.lease import Lease
 from bicycle_runtime.testing.bundling import bundle_of_graph
-from bicycle_runtime.testing.inspection import entries_of
+from bicycle_runtime.testing.inspection import SealedObjects
 from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import used_payloads
 from bicycle_runtime.testing.script import Script
@@ -207,4 +207,4 @@ class Driver:
     def state(self, uid):
         spec = next(spec for spec in self.setup.plan.operators() if spec.uid == uid)
         place = (self.setup, self.loop.manifest, spec)
-        return entries_of(*place, now_ms=self.world.clock.now_ms())
+        return SealedObjects(*place, now_ms=self.world.clock.now_ms()).entries()

@@ -23,8 +23,7 @@ from bicycle_runtime.engine.loop.letters import letter_order, replay_letters
 from bicycle_runtime.engine.loop.rescaling import Rescaled, RescaleRequest, rescale
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, OperatorSpec
-from bicycle_runtime.testing.inspection import MISSING, entries_of, named_of, value_of
-from bicycle_runtime.testing.keyed_inspection import timers_of
+from bicycle_runtime.testing.inspection import SealedObjects
 from bicycle_runtime.testing.local_job import LocalJob
 from bicycle_runtime.testing.options import HarnessOptions
 from bicycle_runtime.testing.rewiring import sink_names
@@ -35,6 +34,8 @@ from bicycle_sdk.environment import StreamEnvironment
 from bicycle_sdk.state import Timer
 
 __all__ = ["Harness", "Snapshot"]
+
+_ALL = object()  # No key: the state of all.
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,29 +255,26 @@ class Harness:
         """The dead letters that were published, as plain data."""
         return list(self._job.collected.get(DEAD_LETTERS, ()))
 
-    def state(self, uid: str, key: Any = MISSING) -> Any:
+    def state(self, uid: str, key: Any = _ALL) -> Any:
         """Return sealed state of an operator: of one key, or without a key all of it by key.
 
         Of a reduce it is the accumulator; of a function a mapping with named values and attributes.
         Where there are no keys, the subtask index stands for the key.
         """
-        spec = self._operator(uid)
-        place = (self._job.setup, self._job.loop.manifest, spec)
-        if key is MISSING:
-            return entries_of(*place, now_ms=self.clock.now_ms())
-        found = value_of(*place, key, now_ms=self.clock.now_ms())
-        if found is MISSING:
+        found = self._sealed(uid).entries()
+        if key is _ALL:
+            return found
+        if key not in found:
             raise self._job.error(f"operator {uid!r} has no state of {key!r}", "push such a record")
-        return found
+        return found[key]
 
     def value(self, uid: str, *, key: Any, name: str) -> Any:
         """Return what a key has in a sealed state: a value, a list or a dict; None for nothing."""
-        place = (self._job.setup, self._job.loop.manifest, self._operator(uid))
-        return named_of(*place, key, name=name, now_ms=self.clock.now_ms())
+        return self._sealed(uid).value(key, name)
 
     def timers(self, uid: str, key: Any) -> list[Timer]:
         """Return the sealed timers of a key that wait: of event time, then of processing time."""
-        return timers_of(self._job.setup, self._job.loop.manifest, self._operator(uid), key)
+        return self._sealed(uid).timers(key)
 
     @property
     def replayed_letters(self) -> list[dict[str, Any]]:
@@ -330,6 +328,12 @@ class Harness:
         self._job.loop.finish(is_finished=True)
         self._is_finished = True
         return True
+
+    def _sealed(self, uid: str) -> SealedObjects:
+        job = self._job
+        return SealedObjects(
+            job.setup, job.loop.manifest, self._operator(uid), now_ms=self.clock.now_ms()
+        )
 
     def _operator(self, uid: str) -> OperatorSpec:
         spec = next((o for o in self._job.setup.plan.operators() if o.uid == uid), None)

@@ -1,18 +1,22 @@
-"""Looking into sealed state: by operator, and by key.
+"""Sealed state as the objects that a job's functions see: by operator, name and key.
 
 State is read from the sealed files as a restart would read them, so what a test sees is what
-survives. Functions are loaded but opened only when they restore their state themselves.
+survives. Functions are loaded but opened only when they restore their state themselves. A sealed
+file holds names and kinds of keyed states but no types. Types come from the descriptors that the
+function's class has as fields; what is declared elsewhere is read as plain data.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, TypeVar
 
 import cloudpickle
+import msgspec
 
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.operators.functions.declarations import reduced_type
+from bicycle_runtime.layouts.state import OperatorStateMetadata, RangeState
+from bicycle_runtime.operators.functions.declarations import declared_states, reduced_type
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
@@ -22,194 +26,254 @@ from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.panes import Pane
 from bicycle_runtime.records.keys import GroupCache
 from bicycle_runtime.recovery.manifest import Manifest
-from bicycle_runtime.state.memory.attributes import SNAPSHOT, Attribute, describe_attributes
+from bicycle_runtime.state.memory.attributes import SNAPSHOT, describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import KeyedTable
-from bicycle_runtime.state.memory.tables import FunctionTable, GroupState
+from bicycle_runtime.state.memory.tables import FunctionTable, GroupState, StateTable
 from bicycle_runtime.state.memory.timers import TimerTable
 from bicycle_runtime.state.memory.windows import WindowTable
 from bicycle_runtime.state.sealed.refs import with_mark
 from bicycle_runtime.state.stores.backends import Tables
+from bicycle_runtime.state.stores.sealed_entries import sealed_entries
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
-from bicycle_runtime.testing.keyed_inspection import keyed_states_of
 from bicycle_sdk.contexts import WATERMARK_MIN, TaskInfo
 from bicycle_sdk.functions import RichAsyncFunction
 from bicycle_sdk.graph import StateShape
+from bicycle_sdk.state import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+    TimeDomain,
+    Timer,
+    ValueStateDescriptor,
+)
+from bicycle_sdk.state.access import plain_view
 
-__all__ = ["MISSING", "entries_of", "named_of", "value_of"]
+__all__ = ["SealedObjects"]
 
-MISSING = object()
+Main = TypeVar("Main", bound=StateTable)
+_UNTYPED: dict[str, type[Any]] = {
+    "value": ValueStateDescriptor,
+    "list": ListStateDescriptor,
+    "map": MapStateDescriptor,
+}
+_TIMERS: dict[str, TimeDomain] = {"event-timers": "event", "processing-timers": "processing"}
 
 
-def value_of(
-    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any, *, now_ms: int = 0
-) -> Any:
-    """Return the state of one key; ``MISSING`` when it has none.
+class SealedObjects:
+    """The state of one operator as of a sealed epoch.
 
-    It is the accumulator of a reduce; for a function a mapping: keyed states and named values by
-    name, the entry of this key from each ``dict`` attribute, other attributes as the key group has
-    them.
+    Args:
+        setup: The job.
+        manifest: The sealed epoch.
+        spec: The operator.
+        now_ms: What counts as now for states with a TTL of processing time.
     """
-    found = entries_of(setup, manifest, spec, now_ms=now_ms)
-    return found.get(key, MISSING)
+
+    def __init__(
+        self, setup: JobSetup, manifest: Manifest, spec: OperatorSpec, *, now_ms: int = 0
+    ) -> None:
+        self._setup = setup
+        self._spec = spec
+        self._now_ms = now_ms
+        sealed = manifest.states.get(spec.uid)
+        self._ranges: tuple[RangeState, ...] = () if sealed is None else sealed.ranges
+        self._metadata = manifest.state_metadata.get(spec.uid)
+
+    def entries(self) -> dict[Any, Any]:
+        """Return the state of all keys; of all subtasks, by index, where there are no keys.
+
+        Of a reduce these are accumulators; of a function mappings: keyed states and named values by
+        name, the entry of this key from each ``dict`` attribute, other attributes as the key group
+        has them. Of a window it is what is held from which time on: the result so far, or the
+        records. Of sliding windows these are the slices that windows share; of sessions and of
+        windows with a trigger each window by its start; 0 stands for all time.
+        """
+        match self._spec.vertex.descriptor.state:
+            case StateShape.ACCUMULATOR:
+                return self._accumulators()
+            case StateShape.WINDOWS:
+                return self._windows()[0]
+            case _:
+                return self._of_function()
+
+    def value(self, key: Any, name: str) -> Any:
+        """Return what a key has under one name; None for nothing.
+
+        Of a window these are the states of its function that all windows of the key share.
+        """
+        is_window = self._spec.vertex.descriptor.state is StateShape.WINDOWS
+        found = self._windows()[1] if is_window else self.entries()
+        return found.get(key, {}).get(name)
+
+    def timers(self, key: Any) -> list[Timer]:
+        """Return the timers of a key that wait: those of event time, then of processing time."""
+        storage, uid = self._setup.storage, self._spec.uid
+        found = [
+            Timer(_TIMERS[entry.state], entry.part, key)
+            for part in self._ranges
+            for entry in sealed_entries(
+                storage,
+                part,
+                operator=uid,
+                is_window=False,
+                wants=lambda change_set: change_set.name.startswith("$timers."),
+            )
+            if entry.state in _TIMERS and entry.key == key
+        ]
+        return sorted(found, key=lambda timer: (timer.domain, timer.time_ms))
+
+    # --- by the shape of the state -----------------------------------------------------------
+
+    def _accumulators(self) -> dict[Any, Any]:
+        tables = Tables(SchemaRegistry(self._spec.uid, self._metadata))
+        value_type = reduced_type(self._spec, self._loaded)
+        entries: dict[Any, Any] = {}
+        for part in self._ranges:
+            table = self._filled(part, tables.accumulators(value_type))
+            for group in table.groups.values():
+                entries |= group
+        return entries
+
+    def _of_function(self) -> dict[Any, Any]:
+        function = self._loaded(self._spec.vertex.payload_id("function"))
+        is_rich = isinstance(function, RichAsyncFunction)
+        registry = SchemaRegistry(self._spec.uid, self._metadata)
+        attributes = describe_attributes(function, registry) if is_rich else []
+        if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
+            info = TaskInfo(job_id=self._setup.job_id, operator_name=self._spec.vertex.label)
+            resolve(function.open, KeyedContext(info, processing_time=0))
+        names = [attribute.name for attribute in attributes if attribute.name != SNAPSHOT]
+        states: dict[int, GroupState] = {}
+        named: dict[Any, dict[str, Any]] = {}
+        for part in self._ranges:
+            keyed, main = self._keyed(), FunctionTable(function, attributes, resolve)
+            beside = TimerTable(GroupCache(1))
+            table = self._filled(part, CompositeTable(main, keyed, beside)).main
+            table.restore_snapshots()
+            states |= table.groups
+            named |= _keyed_states(function, keyed)
+        if self._spec.scope is StateScope.SUBTASK:
+            return {group: _whole(state, names) for group, state in states.items()}
+        found = _by_key(list(states.values()), names)
+        for key, values in named.items():
+            found.setdefault(key, {}).update(values)
+        return found
+
+    def _windows(self) -> tuple[dict[Any, dict[int, Any]], dict[Any, dict[str, Any]]]:
+        """Return what windows hold, by key and time, and what their keys have, by key and name."""
+        plan = self._loaded(self._spec.vertex.payload_id("function"))
+        record_type = self._loaded(self._spec.input_type) if self._spec.input_type else None
+        folding = Folding(plan, record_type)
+        found: dict[Any, dict[int, Any]] = {}
+        named: dict[Any, dict[str, Any]] = {}
+        for part in self._ranges:
+            main = window_table(plan, folding, record_type)
+            registry = SchemaRegistry(self._spec.uid, self._metadata)
+            settings = window_settings(plan, folding)
+            main.open(registry, settings, keeps_records=plan.keeps_records)
+            keyed = self._keyed()
+            table = self._filled(part, CompositeTable(main, keyed)).main
+            named |= _keyed_states(plan.process, keyed)
+            for key, start, held in _held(table, None if plan.keeps_records else folding):
+                found.setdefault(key, {})[start] = held
+        return found, named
+
+    # --- reading -----------------------------------------------------------------------------
+
+    def _loaded(self, payload: str) -> Any:
+        return cloudpickle.loads(self._setup.bundle.payloads[payload])
+
+    def _filled(self, part: RangeState, table: Main) -> Main:
+        """Return a table with the state of a range. Looking makes no base."""
+        store = StateStore(self._spec.uid, self._setup.storage, lambda: table)
+        return store.at(with_mark(part, None))
+
+    def _keyed(self) -> KeyedTable:
+        """Return a table for keyed states."""
+
+        def clock(domain: TimeDomain) -> int:
+            return self._now_ms if domain == "processing" else WATERMARK_MIN
+
+        registry = SchemaRegistry(self._spec.uid, _declared(self._metadata))
+        return KeyedTable(GroupCache(self._spec.group_count), clock, registry=registry)
 
 
-def named_of(
-    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, key: Any, *, name: str, now_ms: int
-) -> Any:
-    """Return what a key has under one name; None for nothing.
-
-    Of a window these are the states of its function that all windows of the key share.
-    """
-    if spec.vertex.descriptor.state is StateShape.WINDOWS:
-        return keyed_states_of(setup, manifest, spec, now_ms).get(key, {}).get(name)
-    found = value_of(setup, manifest, spec, key, now_ms=now_ms)
-    return None if found is MISSING else found.get(name)
+def _declared(metadata: OperatorStateMetadata | None) -> OperatorStateMetadata | None:
+    """Return the schemas of states that are declared; of others no type is known here."""
+    if metadata is None:
+        return None
+    declared = tuple(state for state in metadata.states if not state.is_asked)
+    return msgspec.structs.replace(metadata, states=declared)
 
 
-def entries_of(
-    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, *, now_ms: int = 0
-) -> dict[Any, Any]:
-    """Return the state of all keys; of all subtasks, by index, where there are no keys."""
-    if spec.vertex.descriptor.state is StateShape.ACCUMULATOR:
-        return _accumulators(setup, manifest, spec)
-    if spec.vertex.descriptor.state is StateShape.WINDOWS:
-        return windows_of(setup, manifest, spec)
-    states = _function_states(setup, manifest, spec)
-    if spec.scope is StateScope.SUBTASK:
-        return {group: _whole(state, names) for group, (state, names) in states.items()}
+def _keyed_states(function: Any, keyed: KeyedTable) -> dict[Any, dict[str, Any]]:
+    """Return what each key has in each state, by key and name: values, lists, dicts."""
+    declared = {state.name: state for state in declared_states(function)}
+    for state in declared.values():
+        keyed.entries_of(state)
     found: dict[Any, dict[str, Any]] = {}
-    for state, names in states.values():
-        for (name, key), value in state.named.entries.items():
-            found.setdefault(key, {})[name] = value
-        for name in names:
-            value = getattr(state.instance, name)
-            for key in value if isinstance(value, dict) else ():
-                found.setdefault(key, {})[name] = dict.__getitem__(value, key)
-    for state, names in states.values():
-        plain = {
-            name: value
-            for name in names
-            if not isinstance(value := getattr(state.instance, name), dict)
-        }
-        for key in _keys_in(state, names):
-            found[key].update(plain)
-    for key, named in keyed_states_of(setup, manifest, spec, now_ms).items():
-        found.setdefault(key, {}).update(named)
+    for name, shape in keyed.names().items():
+        descriptor: StateDescriptor = declared.get(name) or _UNTYPED[shape](name)
+        entries = keyed.entries_of(descriptor)
+        for key in list(entries.keys()):
+            value = plain_view(descriptor.kind, entries, key)
+            if value is not None:
+                found.setdefault(key, {})[name] = value
     return found
 
 
-def _keys_in(state: GroupState, names: list[str]) -> list[Any]:
-    keys = {key: None for _, key in state.named.entries}
-    for name in names:
-        value = getattr(state.instance, name)
-        keys |= dict.fromkeys(value) if isinstance(value, dict) else {}
-    return list(keys)
+def _by_key(states: list[GroupState], names: list[str]) -> dict[Any, dict[str, Any]]:
+    """Return named values and attributes by key."""
+    found: dict[Any, dict[str, Any]] = {}
+    for state in states:
+        attributes = _attributes(state, names)
+        dicts = {name: value for name, value in attributes.items() if isinstance(value, dict)}
+        plain = {name: value for name, value in attributes.items() if name not in dicts}
+        keys = dict.fromkeys(key for _, key in state.named.entries)
+        for (name, key), value in state.named.entries.items():
+            found.setdefault(key, {})[name] = value
+        for name, entries in dicts.items():
+            keys |= dict.fromkeys(entries)
+            for key in entries:
+                found.setdefault(key, {})[name] = dict.__getitem__(entries, key)
+        for key in keys:
+            found[key].update(plain)
+    return found
 
 
 def _whole(state: GroupState, names: list[str]) -> dict[str, Any]:
-    values = {name: getattr(state.instance, name) for name in names}
+    values = _attributes(state, names)
     plain = {name: dict(v) if isinstance(v, dict) else v for name, v in values.items()}
     return {**plain, **state.named.entries}
 
 
-def _accumulators(setup: JobSetup, manifest: Manifest, spec: OperatorSpec) -> dict[Any, Any]:
-    entries: dict[Any, Any] = {}
-    payloads = setup.bundle.payloads
-    value_type = reduced_type(spec, lambda name: cloudpickle.loads(payloads[name]))
-    tables = Tables(SchemaRegistry(spec.uid, manifest.state_metadata.get(spec.uid)))
-    for table in _tables(setup, manifest, spec, lambda: tables.accumulators(value_type)):
-        for group in table.groups.values():
-            entries |= group
-    return entries
+def _attributes(state: GroupState, names: list[str]) -> dict[str, Any]:
+    return {name: getattr(state.instance, name) for name in names}
 
 
-def _function_states(
-    setup: JobSetup, manifest: Manifest, spec: OperatorSpec
-) -> dict[int, tuple[GroupState, list[str]]]:
-    function = cloudpickle.loads(setup.bundle.payloads[spec.vertex.payload_id("function")])
-    is_rich = isinstance(function, RichAsyncFunction)
-    registry = SchemaRegistry(spec.uid, manifest.state_metadata.get(spec.uid))
-    attributes = describe_attributes(function, registry) if is_rich else []
-    if is_rich and type(function).restore_state is not RichAsyncFunction.restore_state:
-        info = TaskInfo(job_id=setup.job_id, operator_name=spec.vertex.label)
-        resolve(function.open, KeyedContext(info, processing_time=0))
-    names = [attribute.name for attribute in attributes if attribute.name != SNAPSHOT]
-    tables = _tables(setup, manifest, spec, lambda: _composite(function, attributes))
-    for table in tables:
-        table.main.restore_snapshots()
-    return {group: (state, names) for table in tables for group, state in table.main.groups.items()}
+def _held(table: WindowTable, folding: Folding | None) -> Iterator[tuple[Any, int, Any]]:
+    """Yield key, begin and result, or the records: those alone where there is no folding."""
+    for namespace, groups in table.entries.namespaces.items() if folding is not None else ():
+        for keys in groups.values():
+            for key, entry in keys.items():
+                assert folding is not None
+                for start, result in _contents(namespace, entry, folding):
+                    yield key, start, result
+    for namespace, rows in table.records.namespaces.items():
+        for group, chunks in rows.items():
+            for key in chunks:
+                yield key, namespace, table.records.row(namespace, group, key)[1]
 
 
-def _composite(function: Any, attributes: list[Attribute]) -> CompositeTable[FunctionTable]:
-    """Return a table of the function's attributes, with room for what else lies beside them."""
-    groups = GroupCache(1)
-    beside = KeyedTable(groups, lambda _domain: 0), TimerTable(groups)
-    return CompositeTable(FunctionTable(function, attributes, resolve), *beside)
-
-
-def _tables(
-    setup: JobSetup, manifest: Manifest, spec: OperatorSpec, new_table: Callable[[], Any]
-) -> list[Any]:
-    sealed = manifest.states.get(spec.uid)
-    if sealed is None:
-        return []
-    return [
-        # Looking makes no base.
-        StateStore(spec.uid, setup.storage, new_table).at(with_mark(part, None))
-        for part in sealed.ranges
-    ]
-
-
-def windows_of(
-    setup: JobSetup, manifest: Manifest, spec: OperatorSpec
-) -> dict[Any, dict[int, Any]]:
-    """Return, by key, what is held from which time on: the result so far, or the records.
-
-    Of sliding windows these are the slices that windows share; of sessions and of windows with a
-    trigger each window by its start; 0 stands for all time.
-    """
-    payloads = setup.bundle.payloads
-    plan = cloudpickle.loads(payloads[spec.vertex.payload_id("function")])
-    record_type = cloudpickle.loads(payloads[spec.input_type]) if spec.input_type else None
-    folding = Folding(plan, record_type)
-    found: dict[Any, dict[int, Any]] = {}
-    sealed = manifest.states.get(spec.uid)
-
-    def new_table() -> CompositeTable[WindowTable]:
-        table = window_table(plan, folding, record_type)
-        registry = SchemaRegistry(spec.uid, manifest.state_metadata.get(spec.uid))
-        settings = window_settings(plan, folding)
-        table.open(registry, settings, keeps_records=plan.keeps_records)
-        return CompositeTable(table, KeyedTable(GroupCache(1), lambda _domain: 0))
-
-    for part in () if sealed is None else sealed.ranges:
-        store: StateStore[CompositeTable[WindowTable]] = StateStore(
-            spec.uid, setup.storage, new_table
-        )
-        table = store.at(with_mark(part, None)).main
-        entries = {} if plan.keeps_records else table.entries.namespaces
-        for namespace, groups in entries.items():
-            for keys in groups.values():
-                for key, entry in keys.items():
-                    found.setdefault(key, {}).update(_contents(namespace, entry, folding))
-        for namespace, rows in table.records.namespaces.items():
-            for group, chunks in rows.items():
-                for key in chunks:
-                    found.setdefault(key, {})[namespace] = table.records.row(namespace, group, key)[
-                        1
-                    ]
-    return found
-
-
-def _contents(namespace: int, entry: Any, folding: Folding) -> dict[int, Any]:
+def _contents(namespace: int, entry: Any, folding: Folding) -> list[tuple[int, Any]]:
     if not isinstance(entry, list):
-        return {namespace: folding.value(entry)}
+        return [(namespace, folding.value(entry))]
     bounds = [
         (0 if one.start == WATERMARK_MIN else one.start, one.content)
         if isinstance(one, Pane)
         else one[::2]
         for one in entry
     ]
-    return {start: folding.value(content) for start, content in bounds if content is not None}
+    return [(start, folding.value(content)) for start, content in bounds if content is not None]
