@@ -4,11 +4,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.testing import Harness
 from bicycle_sdk import fail, skip
 from bicycle_sdk.windows import session_windows, sliding_windows
 from tests.event_time import Stamps
 from tests.examples import examples
-from tests.property.join_jobs import ACTIONS, Run, disordered, run, sides
+from tests.property.join_jobs import ACTIONS, Run, disordered, run, sides, states_of
 
 MANY = settings(
     deadline=None, max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow]
@@ -187,3 +189,60 @@ def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, way,
     assert sorted(results["out"], key=repr) == sorted(expected, key=repr)
     if tolerance is not None:
         assert states == []
+
+
+JOINS = {
+    "interval": lambda a, b: a.interval_join(b, -30, 40, pair, late_to="late"),
+    "as of": lambda a, b: a.as_of_join(b, pair, how="left", tolerance=60, late_to="late"),
+    "window": lambda a, b: a.window_join(b, sliding_windows(90, 30), pair, late_to="late"),
+    "windows with gaps": lambda a, b: a.window_join(b, sliding_windows(40, 70), pair, how="full"),
+}
+# Times come again, and some fall behind the bound: such rows may be late.
+ROWS = st.lists(st.tuples(st.sampled_from("xyz"), st.integers(0, 400)), max_size=40)
+EPOCHS = st.lists(
+    st.tuples(ROWS, ROWS, st.sampled_from([None, "operator", "delta_written", "after_seal"])),
+    min_size=2, max_size=4,
+)  # fmt: skip
+
+
+def numbered(epoch, side, rows):
+    """Return rows with later times in later epochs, each different."""
+    return [
+        (key, time + 150 * epoch, f"{side}{epoch}-{number}")
+        for number, (key, time) in enumerate(rows)
+    ]
+
+
+def told_of(join, epochs, faults, *, policy, backend):
+    """Return what a join gives epoch by epoch, its late rows, and what it keeps at the end."""
+
+    def job(env):
+        joined = join(*sides(env)).on_error(policy).uid("join")
+        joined.process_fn(Stamps()).collect("out")
+        joined.side_output("late").collect("late")
+
+    with Harness(job, engine=EngineOptions(state_backend=backend)) as harness:
+        for rows, fault in zip(epochs, faults, strict=True):
+            for side, source in zip(rows, ("left", "right"), strict=True):
+                harness.push(side, source=source)
+            if fault is not None:
+                harness.fail_at(fault, passage=1)
+            while harness.run_epoch() is not None:
+                pass
+        kept = states_of(harness)
+        return harness.results("out"), harness.results("late"), kept
+
+
+@pytest.mark.parametrize("join", JOINS.values(), ids=JOINS)
+@MANY
+@given(EPOCHS, st.sampled_from(["memory", "rocksdb"]))
+def test_rows_joined_many_in_a_call_give_what_one_by_one_gives(join, epochs, backend):
+    rows = [
+        (numbered(epoch, "l", left), numbered(epoch, "r", right))
+        for epoch, (left, right, _) in enumerate(epochs)
+    ]
+    faults = [fault for *_, fault in epochs]
+    many = told_of(join, rows, faults, policy=fail(), backend=backend)
+    # Where failed calls are left out, each row and each timer is a call of its own.
+    one_by_one = told_of(join, rows, faults, policy=skip(), backend="memory")
+    assert many == one_by_one

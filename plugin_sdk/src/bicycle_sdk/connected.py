@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from bicycle_sdk.contexts import (
     KeyedProcessContext,
@@ -30,6 +30,7 @@ __all__ = [
     "CoGroupFunction",
     "CoMapFunction",
     "CoProcessFunction",
+    "InputRecords",
     "JoinFunction",
     "KeyedCoProcessFunction",
     "MappedPair",
@@ -227,6 +228,18 @@ class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
         return ()
 
 
+class InputRecords(NamedTuple):
+    """Records that a built-in function gets in one call, with their keys.
+
+    ``ordinal`` says on which input they came; ``times`` are event times in ms, None for none.
+    """
+
+    ordinal: int
+    values: Sequence[Any]
+    keys: Sequence[Any]
+    times: Sequence[int] | None
+
+
 class BuiltInFunction(_Opened):
     """A function of the SDK itself, such as a join; it can say more than users' functions.
 
@@ -235,9 +248,11 @@ class BuiltInFunction(_Opened):
     ``late`` counts the records of an epoch that came too late. Timers of event time stand
     ``timer_lead_ms`` behind the last time that they wait for.
 
-    A function with ``process_each`` takes many records in one call, and one with ``fire_each``,
+    A function with ``process_each`` takes ``InputRecords`` in one call, and one with ``fire_each``,
     whose ``on_timer`` sets no timers, many timers; each adds to the results one after the other, so
-    that a failure is that of the record or timer behind the last result.
+    that a failure is that of the record or timer behind the last result. Before ``fire_each`` the
+    function gets all timers of a round by ``complete_each``, and returns those that are to fire:
+    the others would give nothing.
     """
 
     stamps: ClassVar[bool] = False

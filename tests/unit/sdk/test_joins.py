@@ -157,3 +157,32 @@ def test_a_new_epoch_numbers_on_from_what_is_sealed():
 
     assert rows.add("key", 5, "again") == (5, 15)
     assert rows.add("key", 6, "other") == (6, 0)
+
+
+@pytest.mark.parametrize("is_in_order", [False, True])
+def test_rows_that_are_added_together_lie_as_if_added_one_by_one(is_in_order):
+    added = [(9, "a"), (5, "b"), (7, "c"), (5, "d"), (9, "e"), (5, "f"), (8, "g")]
+    states = entries_of_rows(), entries_of_rows()
+    for state in states:
+        for time in (5, 6, 7, *range(10, 60)):
+            Rows(state).add("key", time, "sealed")
+        state.touched.clear()
+        if is_in_order:
+            assert len(list(state.scan("key"))) == 53
+    for time, row in added:
+        Rows(states[0]).add("key", time, row)
+    Rows(states[1]).add_all("key", *zip(*added, strict=True))
+
+    found = [list(state.scan("key")) for state in states]
+    assert found[0] == found[1]
+    assert [row for (time, _), row in found[1] if time == 5] == ["sealed", "b", "d", "f"]
+    assert states[0].touched == states[1].touched
+
+
+def test_of_rows_far_from_each_other_only_those_between_that_are_near_are_read():
+    state = entries_of_rows()
+    for time in range(0, 10_000, 10):
+        Rows(state).add("key", time, time)
+    read = [row for _, row in Rows(state).around("key", [5_000, 20, 60, 9_000], -10, 20)]
+
+    assert read == [*range(10, 81, 10), *range(4_990, 5_021, 10), *range(8_990, 9_021, 10)]

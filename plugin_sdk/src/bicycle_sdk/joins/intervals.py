@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from bicycle_sdk.connected import InputRecords
 from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, Rows
-from bicycle_sdk.state import MapStateDescriptor
+from bicycle_sdk.state import MapStateDescriptor, Timer
 from bicycle_sdk.state.entries import MapEntries
 from bicycle_sdk.windows.panes import Window
 
@@ -71,6 +73,69 @@ class IntervalJoin(RowJoin):
             pairs.append((time, value, None) if is_left else (time, None, value))
         return self.results(pairs, self._store, (value, key, time), found, is_left, is_kept)
 
+    def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
+        """Take rows of one side. None of them matches another, so they are kept at the end."""
+        if self.options.how != "inner" or self.options.max_buffered is not None:
+            super().process_each(records, results, ctx)
+            return
+        is_left, rest = records.ordinal == 0, slice(len(results), None)
+        mine, other = self._sides[is_left], self._sides[not is_left]
+        keys, times = records.keys[rest], (records.times or ())[rest]
+        rows_of_keys = _rows_by_key(other.rows, keys, times, (mine.first, mine.last))
+        rows = zip(
+            records.values[rest], map(rows_of_keys.__getitem__, keys), keys, times, strict=True
+        )
+        try:
+            self._meet(rows, results, ctx, is_left=is_left)
+        finally:  # Also those before a row whose function failed.
+            for key, its_rows in rows_of_keys.items():
+                if its_rows.times:
+                    mine.rows.add_all(key, its_rows.times, its_rows.values)
+                    self._wait_for(mine, key, its_rows.times)
+
+    def _meet(
+        self, rows: Iterable[tuple[Any, _KeyRows, Any, int]], results: list[Any], ctx: Any,
+        *, is_left: bool,
+    ) -> None:  # fmt: skip
+        """Join rows of a side, given with key and time, and note which to keep.
+
+        What is found for each is added to the results.
+        """
+        first, last = self._sides[is_left].first, self._sides[is_left].last
+        watermark, call = ctx.current_watermark(), self._call
+        # hot path: 600 ns a row besides the function, instead of 3,000 by ``take_row``.
+        for value, (there, others, kept_times, kept), key, time in rows:
+            if time <= watermark:
+                window = Window(time + first, time + last + 1)
+                results.append(self.refuse_late(value, time, window, ctx))
+                continue
+            low = bisect_left(there, time + first)
+            high = bisect_right(there, time + last, low)
+            found: list[tuple[int, Any]] = []
+            if low < high:
+                met = zip(there[low:high], others[low:high], strict=True)
+                if is_left:
+                    found = [(t if t > time else time, call(value, row)) for t, row in met]
+                else:
+                    found = [(t if t > time else time, call(row, value)) for t, row in met]
+                details = (value, key, time), (), is_left, time + last > watermark
+                later = self.awaited(found, self._store, *details)
+                if later is not None:
+                    results.append(later)
+                    continue
+            results.append(found)
+            if time + last > watermark:
+                kept_times.append(time)
+                kept.append(value)
+
+    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
+        """Find what is complete by timers; where nobody wants lone rows, only forget rows."""
+        if self.options.how != "inner":
+            return super().complete_each(timers)
+        for key, time_ms in {timer.key: timer.time_ms for timer in timers}.items():
+            self.complete(key, time_ms)
+        return ()
+
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the rows that never matched and can no more."""
         certain = timestamp_ms - 1
@@ -95,8 +160,13 @@ class IntervalJoin(RowJoin):
         if mine.seen is not None:
             _mark(mine.seen, key, [row_key] if found else [])
             _unmark(mine.seen, key, evicted)
-        # The time that can be forgotten, or the first multiple of a step behind it.
-        self.timers.set(key, -(-(time + mine.last + 1) // mine.step) * mine.step)
+        self._wait_for(mine, key, [time])
+
+    def _wait_for(self, side: _Side, key: Any, times: Iterable[int]) -> None:
+        """Set timers for times that can be forgotten, or for the first multiples of a step."""
+        behind, step = side.last + 1, side.step
+        for time_ms in {-(-(time + behind) // step) * step for time in times}:
+            self.timers.set(key, time_ms)
 
 
 class _Side(NamedTuple):
@@ -111,6 +181,37 @@ class _Side(NamedTuple):
     first: int
     last: int
     step: int
+
+
+class _KeyRows(NamedTuple):
+    """Times and rows of a key on the other side, and of those that are to be kept on this one."""
+
+    there: list[int]
+    others: list[Any]
+    times: list[int]
+    values: list[Any]
+
+
+def _rows_by_key(
+    other: Rows, keys: Iterable[Any], times: Iterable[int], span: tuple[int, int]
+) -> dict[Any, _KeyRows]:
+    """Return what rows may meet on the other side, by key.
+
+    Args:
+        other: That side.
+        keys: The key of each row.
+        times: Its time.
+        span: How much later a row that it matches is, at least and at most.
+    """
+    by_key: dict[Any, list[int]] = {}
+    for key, time in zip(keys, times, strict=True):
+        by_key.setdefault(key, []).append(time)
+    rows_of_keys = {}
+    for key, its_times in by_key.items():
+        found = other.around(key, its_times, *span)
+        there = [row_key[0] for row_key, _ in found]
+        rows_of_keys[key] = _KeyRows(there, [row for _, row in found], [], [])
+    return rows_of_keys
 
 
 def _mark(seen: MapEntries, key: Any, row_keys: list[RowKey]) -> None:

@@ -11,14 +11,16 @@ from abc import ABC, abstractmethod
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from types import GeneratorType
 from typing import Any, ClassVar, Literal, TypedDict
 
-from bicycle_sdk.connected import BuiltInFunction
+from bicycle_sdk.connected import BuiltInFunction, InputRecords
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import FunctionObject, as_callable, full_name
 from bicycle_sdk.state import MapStateDescriptor
 from bicycle_sdk.state.entries import MISSING, MapEntries
+from bicycle_sdk.state.timers import Timer
 from bicycle_sdk.windows.panes import LateRecord, Window
 
 __all__ = [
@@ -34,6 +36,7 @@ __all__ = [
     "checked_function",
     "checked_how",
     "checked_limit",
+    "times_by_key",
 ]
 
 How = Literal["inner", "left", "right", "full"]
@@ -138,6 +141,12 @@ class Rows:
         entries.put(key, row_key, row)
         return row_key
 
+    def add_all(self, key: Any, times_ms: Sequence[int], rows: Sequence[Any]) -> None:
+        """Put rows of a key behind those of their times; for sides without a limit."""
+        row_keys = [(time_ms, 0) for time_ms in times_ms]
+        for index in self._entries.add_all(key, row_keys, rows):
+            self.add(key, times_ms[index], rows[index])
+
     def evict(self, key: Any, added: RowKey) -> list[RowKey]:
         """Forget the rows of a key with the oldest times that are beyond the limit.
 
@@ -158,6 +167,23 @@ class Rows:
         """Return the rows of a key from ``first_ms`` to ``last_ms``, both included, in order."""
         start = MISSING if first_ms is None else (first_ms, 0)
         return self._entries.between(key, start, (last_ms + 1, 0))
+
+    def around(
+        self, key: Any, times_ms: Iterable[int], first_ms: int, last_ms: int
+    ) -> list[tuple[RowKey, Any]]:
+        """Return the rows from ``first_ms`` to ``last_ms`` behind any of some times, in order.
+
+        Perhaps some between these, too, but not more than it takes to look for each time by itself.
+        """
+        ordered = sorted(times_ms)
+        begin = end = ordered[0]
+        found: list[tuple[RowKey, Any]] = []
+        for time_ms in ordered:
+            if time_ms - end > 2 * (last_ms - first_ms):
+                found += self.between(key, begin + first_ms, end + last_ms)
+                begin = time_ms
+            end = time_ms
+        return found + self.between(key, begin + first_ms, end + last_ms)
 
     def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
@@ -186,12 +212,14 @@ class RowJoin(BuiltInFunction, ABC):
         self.left_rows = MapStateDescriptor("left", tuple[int, int], options.left_type)
         self.right_rows = MapStateDescriptor("right", tuple[int, int], options.right_type)
         self._fired: tuple[Any, list[Pair]] | None = None
+        self._complete: dict[tuple[Any, int], Any] = {}
         self._plain_types: set[type] = set()
 
     def begin_epoch(self) -> None:
         """Forget the timer that fired last: state is now as it was sealed."""
         super().begin_epoch()
         self._fired = None
+        self._complete.clear()
         for side in (self.left, self.right):
             side.begin_epoch()
 
@@ -218,12 +246,12 @@ class RowJoin(BuiltInFunction, ABC):
         """Take a right row."""
         return self.take_row(value, ctx.current_key(), ctx.timestamp, ctx, is_left=False)
 
-    def process_each(
-        self, ordinal: int, records: Iterable[tuple[Any, Any, int]], results: list[Any], ctx: Any
-    ) -> None:
+    def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
         """Take rows one after the other, as ``process_element1`` and its sister do."""
-        take_row, append, is_left = self.take_row, results.append, ordinal == 0
-        for value, key, time in records:
+        take_row, append, is_left = self.take_row, results.append, records.ordinal == 0
+        rest = slice(len(results), None)
+        times = repeat(None) if records.times is None else records.times[rest]
+        for value, key, time in zip(records.values[rest], records.keys[rest], times, strict=False):
             append(take_row(value, key, time, ctx, is_left=is_left))
 
     def on_timer(self, timestamp_ms: int, ctx: Any) -> Any:
@@ -236,12 +264,54 @@ class RowJoin(BuiltInFunction, ABC):
             self._fired = ((key, timestamp_ms), self.complete(key, timestamp_ms))
         return self.results(self._fired[1])
 
+    def wait_each(
+        self, records: InputRecords, results: list[Any], ctx: Any, is_late: Callable[[int], bool]
+    ) -> dict[Any, list[int]]:
+        """Let rows wait on a side without a limit, of which nothing follows at once.
+
+        Args:
+            records: The rows; those behind the results are meant.
+            results: Gets a result for each.
+            ctx: The context of the calls.
+            is_late: Tells of a time whether rows of it may be late; they are taken one by one.
+
+        Returns:
+            The times of those that wait, by key.
+        """
+        kept: dict[Any, tuple[list[int], list[Any]]] = {}
+        rest, is_left = slice(len(results), None), records.ordinal == 0
+        times = (records.times or ())[rest]
+        for value, key, time in zip(records.values[rest], records.keys[rest], times, strict=True):
+            if is_late(time):
+                results.append(self.take_row(value, key, time, ctx, is_left=is_left))
+                continue
+            results.append(())
+            known = kept.get(key)
+            if known is None:
+                known = kept[key] = [], []
+            known[0].append(time)
+            known[1].append(value)
+        side = self.left if is_left else self.right
+        for key, (its_times, rows) in kept.items():
+            side.add_all(key, its_times, rows)
+        return {key: its_times for key, (its_times, _) in kept.items()}
+
+    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
+        """Find what is complete by timers, and return those by which something is."""
+        self._complete = {
+            (timer.key, timer.time_ms): pairs
+            for timer in timers
+            if (pairs := self.complete(timer.key, timer.time_ms))
+        }
+        return [timer for timer in timers if (timer.key, timer.time_ms) in self._complete]
+
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
         """Let timers fire one after the other, given by key and time, as ``on_timer`` does."""
+        append, complete, pairs_of = results.append, self._complete, self.pairs_of
         for timer in timers:
-            pairs = self.complete(*timer)
+            pairs = pairs_of(complete.pop(timer), timer[1])
             self._fired = (timer, pairs)
-            results.append(self.results(pairs))
+            append(self.results(pairs))
 
     def keep(self, side: Rows, value: Any, key: Any, time_ms: int) -> tuple[RowKey, list[RowKey]]:
         """Let a row wait, and return where; and where those lay that it has displaced."""
@@ -268,6 +338,11 @@ class RowJoin(BuiltInFunction, ABC):
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the pairs that are complete by a time, and forget rows that match no more."""
 
+    def pairs_of(self, complete: Any, time_ms: int) -> list[Pair]:  # noqa: ARG002  # for subclasses
+        """Return the pairs of what ``complete_each`` found for a timer of this time."""
+        pairs: list[Pair] = complete
+        return pairs
+
     def results(
         self, pairs: Sequence[Pair], store: Callable[..., None] = lambda: None, *details: Any
     ) -> Any:
@@ -279,8 +354,8 @@ class RowJoin(BuiltInFunction, ABC):
             return ()
         call = self._call
         found = [(time, call(left, right)) for time, left, right in pairs]
-        if any(map(self._is_awaitable, found)):
-            return _all_awaited(found, store, details)
+        if (later := self.awaited(found, store, *details)) is not None:
+            return later
         store(*details)
         return found
 
@@ -292,6 +367,16 @@ class RowJoin(BuiltInFunction, ABC):
             late = LateRecord(value, time_ms, window, watermark, watermark - time_ms)
             ctx.side_output(self.options.late_tag, late)
         return self.results(())
+
+    def awaited(
+        self, found: list[tuple[int, Any]], store: Callable[..., None], *details: Any
+    ) -> Any | None:
+        """Return what waits for results and calls ``store`` then; None where none waits."""
+        if self._plain_types.issuperset([type(result) for _, result in found]):
+            return None
+        if any(map(self._is_awaitable, found)):
+            return _all_awaited(found, store, details)
+        return None
 
     def _is_awaitable(self, result: tuple[int, Any]) -> bool:
         # hot path: a type that cannot be awaited is looked at once.
@@ -318,6 +403,14 @@ async def _all_awaited(
     results = [(time, await r if inspect.isawaitable(r) else r) for time, r in found]
     store(*details)
     return results
+
+
+def times_by_key(timers: Iterable[Timer]) -> dict[Any, list[int]]:
+    """Return the times of timers by key, in their order."""
+    found: dict[Any, list[int]] = {}
+    for timer in timers:
+        found.setdefault(timer.key, []).append(timer.time_ms)
+    return found
 
 
 def checked_how(call: str, how: str, *allowed: str) -> How:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from types import GenericAlias
 from typing import Any, ClassVar
 
-from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey
-from bicycle_sdk.state import ValueStateDescriptor
+from bicycle_sdk.connected import InputRecords
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, times_by_key
+from bicycle_sdk.state import Timer, ValueStateDescriptor
 from bicycle_sdk.windows.panes import Window
 
 __all__ = ["AsOfJoin", "TableJoin"]
@@ -44,18 +46,59 @@ class AsOfJoin(RowJoin):
                 return found
         return self.results((), self._store, value, key, time, is_left)
 
+    def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
+        """Let rows wait for their times."""
+        if self.options.max_buffered is not None:
+            super().process_each(records, results, ctx)
+            return
+        is_late = ctx.current_watermark().__ge__
+        for key, times in self.wait_each(records, results, ctx, is_late).items():
+            for time in dict.fromkeys(times):
+                self._wait_for(key, time, is_left=records.ordinal == 0)
+
+    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
+        """Find what is complete by timers, all of a key at once."""
+        found: dict[tuple[Any, int], list[Pair]] = {}
+        for key, times in times_by_key(timers).items():
+            known = self.right.between(key, None, times[-1] - 1)
+            known_times = [time for (time, _), _ in known]
+            for time, rows in self._waiting(key, times[-1] - 1).items():
+                newest = bisect_right(known_times, time) - 1
+                is_known = newest >= 0 and self._is_near(known_times[newest], time)
+                pairs = self._pairs(time, rows, [known[newest][1]] if is_known else [])
+                if pairs:
+                    found[key, time + 1] = pairs
+            self._known(key, times[-1] - 1)
+        self._complete = found
+        return [timer for timer in timers if (timer.key, timer.time_ms) in found]
+
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the left rows of the time that the watermark has passed, each with its match."""
         certain = timestamp_ms - 1
         known = self._known(key, certain)
         waiting = self.left.take(key, certain, certain)
+        return self._pairs(certain, [row for _, row in waiting], [row for _, row in known])
+
+    def _waiting(self, key: Any, last_ms: int) -> dict[int, list[Any]]:
+        """Take the left rows up to a time, by their times."""
+        found: dict[int, list[Any]] = {}
+        for (time, _), row in self.left.take(key, None, last_ms):
+            found.setdefault(time, []).append(row)
+        return found
+
+    def _pairs(self, time: int, waiting: list[Any], known: list[Any]) -> list[Pair]:
+        """Return the pairs of the left rows of a time, with the last of the right ones."""
         if not waiting:
             return []
-        is_match = bool(known) and not (self._is_deleted and self._is_deleted(known[-1][1]))
+        is_match = bool(known) and not (self._is_deleted and self._is_deleted(known[-1]))
         if not is_match and not self.options.keeps_left:
             return []
-        match = known[-1][1] if is_match else None
-        return [(certain, row, match) for _, row in waiting]
+        match = known[-1] if is_match else None
+        return [(time, row, match) for row in waiting]
+
+    def _is_near(self, known_ms: int, time_ms: int) -> bool:
+        """Tell whether a right row is new enough for a left one."""
+        return self._tolerance is None or known_ms >= time_ms - self._tolerance
 
     def _known(self, key: Any, certain: int) -> list[tuple[RowKey, Any]]:
         """Return the newest right rows of one time, and forget those that no left row can need."""
@@ -72,6 +115,9 @@ class AsOfJoin(RowJoin):
 
     def _store(self, value: Any, key: Any, time: int, is_left: bool) -> None:  # in a row
         self.keep(self.left if is_left else self.right, value, key, time)
+        self._wait_for(key, time, is_left=is_left)
+
+    def _wait_for(self, key: Any, time: int, *, is_left: bool) -> None:
         self.timers.set(key, time + 1)
         if not is_left and self._tolerance is not None:
             self.timers.set(key, time + self._tolerance + 2)

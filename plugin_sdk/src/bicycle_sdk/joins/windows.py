@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from typing import Any, ClassVar
 
-from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin
+from bicycle_sdk.connected import InputRecords
+from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, times_by_key
+from bicycle_sdk.state import Timer
 from bicycle_sdk.windows.assigners import AlignedWindows, SessionWindows
 from bicycle_sdk.windows.panes import Window
 
@@ -50,6 +53,47 @@ class WindowJoin(RowJoin):
         if not due and not is_saved:
             return self.refuse_late(value, time, window, ctx)
         return self.results((), self._store, (value, key, time), due, is_left)
+
+    def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
+        """Let rows wait for their windows."""
+        windows = self._windows
+        if isinstance(windows, SessionWindows) or self.options.max_buffered is not None:
+            super().process_each(records, results, ctx)
+            return
+        complete = ctx.current_watermark() + self.timer_lead_ms
+        ends = {time: windows.ends_of(time) for time in set(records.times or ())}
+        # Those that are late for one of their windows, or have none.
+        late = {time for time, found in ends.items() if not found or found[0] <= complete}
+        for key, times in self.wait_each(records, results, ctx, late.__contains__).items():
+            for end in {end for time in times for end in ends[time]}:
+                self.timers.set(key, end)
+
+    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
+        """Find what windows have closed, all of a key at once."""
+        windows = self._windows
+        if isinstance(windows, SessionWindows):
+            return super().complete_each(timers)
+        found: dict[tuple[Any, int], tuple[_Rows, _Rows]] = {}
+        for key, ends in times_by_key(timers).items():
+            first, last = ends[0] - windows.size_ms, ends[-1] - windows.size_ms
+            sides = [
+                _Slices(side.between(key, first, ends[-1] - 1)) for side in (self.left, self.right)
+            ]
+            for side in (self.left, self.right):
+                side.take(key, None, last + windows.slide_ms - 1)
+            for end in ends:
+                left, right = (rows.within(end - windows.size_ms, end) for rows in sides)
+                if left or right:
+                    found[key, end] = left, right
+        self._complete = found
+        return [timer for timer in timers if (timer.key, timer.time_ms) in found]
+
+    def pairs_of(self, complete: Any, time_ms: int) -> list[Pair]:
+        """Return the pairs of the rows of a window, which are made when it fires."""
+        if isinstance(self._windows, SessionWindows):
+            return super().pairs_of(complete, time_ms)
+        left, right = complete
+        return self.paired(left, right, time_ms - 1)
 
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the pairs of windows that the watermark has closed."""
@@ -117,6 +161,23 @@ class WindowCoGroup(WindowJoin):
         """Return what the function gives for each window, record by record."""
         found = super().results(pairs, store, *details)
         return _spread_later(found) if inspect.isawaitable(found) else _spread(found)
+
+
+class _Slices:
+    """Rows of one key and side in the order of time, of which runs are asked for.
+
+    Args:
+        rows: The rows, with their row keys.
+    """
+
+    def __init__(self, rows: list[tuple[RowKey, Any]]) -> None:
+        self._times = [row_key[0] for row_key, _ in rows]
+        self._rows = [row for _, row in rows]
+
+    def within(self, start: int, end: int) -> _Rows:
+        """Return the rows from a time to before another."""
+        first = bisect_left(self._times, start)
+        return self._rows[first : bisect_left(self._times, end, first)]
 
 
 def _spread(found: list[tuple[int, Iterable[Any]]]) -> list[tuple[int, Any]]:

@@ -31,7 +31,6 @@ from bicycle_sdk.state.entries import (
     MISSING,
     CarefulValueEntries,
     MapEntries,
-    PartOrder,
     ValueEntries,
 )
 from bicycle_sdk.state.expiry import Expiry
@@ -45,6 +44,7 @@ from bicycle_sdk.state.handles import (
     ValueState,
     make_handle,
 )
+from bicycle_sdk.state.part_order import PartOrder
 
 __all__ = ["LocalEntries", "SavedState", "StateAccess", "make_entries", "plain_view"]
 

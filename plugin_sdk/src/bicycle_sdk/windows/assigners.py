@@ -52,6 +52,17 @@ class AlignedWindows:
         """Tell whether each time belongs to exactly one window."""
         return self.size_ms == self.slide_ms
 
+    def ends_of(self, timestamp: int) -> range:
+        """Return the ends of the windows that hold a time, the earliest first.
+
+        Example:
+            >>> list(sliding_windows(60, 25).ends_of(100))
+            [110, 135, 160]
+        """
+        last = timestamp - (timestamp - self.offset_ms) % self.slide_ms + self.size_ms
+        count = (last - timestamp - 1) // self.slide_ms + 1
+        return range(last - (count - 1) * self.slide_ms, last + 1, self.slide_ms)
+
     def windows_of(self, timestamp: int) -> list[Window]:
         """Return the windows that hold a time, the earliest first.
 
@@ -60,14 +71,7 @@ class AlignedWindows:
             >>> [(w.start, w.end) for w in sliding.windows_of(100)]
             [(50, 110), (75, 135), (100, 160)]
         """
-        last = timestamp - (timestamp - self.offset_ms) % self.slide_ms
-        first = last - (self.size_ms - 1) // self.slide_ms * self.slide_ms
-        starts = range(first, last + 1, self.slide_ms)
-        return [
-            Window(start, start + self.size_ms)
-            for start in starts
-            if start <= timestamp < start + self.size_ms
-        ]
+        return [Window(end - self.size_ms, end) for end in self.ends_of(timestamp)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

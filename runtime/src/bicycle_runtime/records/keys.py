@@ -21,7 +21,7 @@ from typing import Any, get_args, get_origin
 from zlib import crc32
 
 from bicycle_runtime.records.errors import KeyEncodingError
-from bicycle_sdk.state.entries import PartOrder
+from bicycle_sdk.state.part_order import PartOrder
 
 __all__ = [
     "GroupCache",

@@ -118,8 +118,12 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
     def state_key(self) -> Hashable:
         """Return the key under which state is read and written."""
         # hot path: 80 ns, with the keys of a batch computed in one C loop.
-        if self._has_twins or self._fired is not None:
+        fired = self._fired
+        if self._has_twins:
             return self._in_hand().own_key()
+        if fired is not None:
+            fired_key: Hashable = fired[2]
+            return fired_key
         keys = self._keys
         if keys is None:
             keys = self.batch_keys()
@@ -253,16 +257,18 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
 
     # --- timers that fire --------------------------------------------------------------------
 
-    def set_fired(self, timer: Timer, previous: int) -> None:
+    def set_fired(
+        self, timer: Timer, previous: int, side_time_ms: int | None = None
+    ) -> None:  # a timer fires in an operator with an event time for its side outputs
         """Take a timer for what is in hand, until ``end_fired``.
 
         Args:
             timer: The timer.
             previous: The watermark that the epoch began with.
+            side_time_ms: The event time of its side outputs; None for none.
         """
-        self._fired, self._previous = timer, previous
-        self.timestamp = timer.time_ms
-        self.time_domain = timer.domain
+        self._fired, self._previous, self._side_time_ms = timer, previous, side_time_ms
+        self.time_domain, self._timer_ms, _ = timer
 
     def side_output(self, tag: str, value: Any) -> None:
         """Send a value to the side output ``tag``."""
@@ -270,10 +276,6 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             super().side_output(tag, value)
         else:
             self.sides.append((tag, value, self._side_time_ms))
-
-    def set_side_time(self, time_ms: int | None) -> None:
-        """Give side outputs of the timer that fires this event time."""
-        self._side_time_ms = time_ms
 
 
 def _refuse_access(descriptor: StateDescriptor) -> None:

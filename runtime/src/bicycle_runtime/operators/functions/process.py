@@ -24,7 +24,7 @@ from bicycle_runtime.operators.functions.operator import (
 )
 from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.operators.functions.time_order import TimeOrder
-from bicycle_runtime.operators.functions.timers import FireEach, TimerRound
+from bicycle_runtime.operators.functions.timers import FiresEach, TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.user_calls.batches import call_all
@@ -154,7 +154,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
     """A rich or process function with state, by key group or by subtask, and with timers."""
 
     context: KeyedContext
-    fire_each: FireEach | None = None
+    fires_each: FiresEach | None = None
 
     def __init__(  # an operator's four parts, the method, and where its state lies
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
@@ -282,7 +282,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         return TimerRound(
             self.context, self._on_timer, function=full_name(self.function), policy=self.policy,
             advance=advance, due_ms=due_ms, follows_time=follows_time,
-        ).fire(self.fire_each)  # fmt: skip
+        ).fire(self.fires_each)  # fmt: skip
 
     def next_event_ms(self) -> int | None:
         time_ms = self.context.timers.event.next_time_ms()

@@ -11,7 +11,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, emitted
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
@@ -25,14 +25,22 @@ from bicycle_sdk.state import Timer
 if TYPE_CHECKING:
     from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 
-__all__ = ["FireEach", "TimerRound"]
-
-FireEach = Callable[[Iterable[tuple[Any, int]], list[Any]], None]
+__all__ = ["FiresEach", "TimerRound"]
 
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
 _FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
 _LISTS = frozenset({list, tuple})
 _UNCOUNTED_PART = 10  # So long as this part of them have not fired, nobody counts by key.
+
+
+class FiresEach(Protocol):
+    """A function that takes many timers in one call, as ``BuiltInFunction`` says."""
+
+    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
+        """Get ready for timers, and return those that are to fire, in the same order."""
+
+    def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
+        """Let timers fire, given by key and time."""
 
 
 class TimerRound:
@@ -72,15 +80,15 @@ class TimerRound:
         self._count = 0
         self._by_key: Counter[Any] = Counter()
 
-    def fire(self, fire_each: FireEach | None = None) -> Batch:
+    def fire(self, fires_each: FiresEach | None = None) -> Batch:
         """Call ``on_timer`` for each timer that is due and return what came out, with its times.
 
         Args:
-            fire_each: Fires many timers of event time, as ``BuiltInFunction`` says, if it is there.
+            fires_each: What fires many timers of event time in one call, if it is there.
         """
         self._context.follow(())
-        if fire_each is not None:
-            self._fire_all(fire_each)
+        if fires_each is not None:
+            self._fire_all(fires_each)
         timer = self._next()
         while timer is not None:
             self._turn_to(timer)
@@ -94,9 +102,10 @@ class TimerRound:
         first = min(known)
         return emitted(self._values, [first if time is None else time for time in self._times])
 
-    def _fire_all(self, fire_each: FireEach) -> None:
+    def _fire_all(self, fires_each: FiresEach) -> None:
         """Fire all timers of event time that are due; none is set meanwhile."""
-        timers = self._context.timers.event.take_due(self._due_ms)
+        due = self._context.timers.event.take_due(self._due_ms)
+        timers = fires_each.complete_each(due)
         results: list[Any] = []
         calls = map(self._turned_to, timers)
 
@@ -106,9 +115,9 @@ class TimerRound:
         async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Any:
             return await self._settled(error, timers[index], call)
 
-        self._policy.total += len(timers)
+        self._policy.total += len(due)
         try:
-            go_through(partial(fire_each, calls, results), results, settle, again)
+            go_through(partial(fires_each.fire_each, calls, results), results, settle, again)
             for timer, result in zip(timers, results, strict=True):
                 if type(result) not in _LISTS and inspect.isawaitable(result):
                     self._turn_to(timer)
@@ -120,7 +129,7 @@ class TimerRound:
 
     def _turned_to(self, timer: Timer) -> tuple[Any, int]:
         self._turn_to(timer)
-        return timer.key, timer.time_ms
+        return timer[2], timer[1]
 
     def _fire_from(self, timer: Timer) -> Timer | None:
         """Fire one timer; when its hook is ``async``, all that are due, in one event loop."""
@@ -154,12 +163,11 @@ class TimerRound:
 
     def _turn_to(self, timer: Timer) -> None:
         context, advance = self._context, self._advance
-        context.set_side_time(self._time_of(timer))
         if not self._follows_time:
-            context.set_fired(timer, advance.previous)
+            context.set_fired(timer, advance.previous, self._time_of(timer))
             return
         # Neither watermark nor TTL may show how far the epoch has come.
-        context.set_fired(timer, WATERMARK_MIN)
+        context.set_fired(timer, WATERMARK_MIN, self._time_of(timer))
         context.watermark = timer.time_ms if timer.domain == "event" else advance.watermark
 
     def _call(self, timer: Timer) -> Any:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import repeat
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -27,7 +26,7 @@ from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_runtime.state.memory.composite import CompositeTable
 from bicycle_runtime.state.memory.keyed import BroadcastTable
 from bicycle_runtime.state.memory.tables import FunctionTable
-from bicycle_sdk.connected import BuiltInFunction, input_methods
+from bicycle_sdk.connected import BuiltInFunction, InputRecords, input_methods
 
 __all__ = ["CoProcessOperator"]
 
@@ -62,7 +61,8 @@ class CoProcessOperator(StatefulOperator):
         self._each: Callable[..., None] | None = None
         if not always and context.attempts is None:
             self._each = getattr(self._built_in, "process_each", None)
-            self.fire_each = getattr(self._built_in, "fire_each", None)
+            fires_each: Any = self._built_in
+            self.fires_each = fires_each if hasattr(fires_each, "fire_each") else None
         self._ordinal = 0
         self._turn_to(0)
 
@@ -92,9 +92,9 @@ class CoProcessOperator(StatefulOperator):
         calls = super().calls_of(batch, groups)
         if self._each is None:
             return calls
-        times = batch.lineage.times()
-        columns = self.context.batch_keys(), repeat(None) if times is None else times
-        return replace(calls, each=partial(self._each, batch.ordinal), columns=columns)
+        keys, times = self.context.batch_keys(), batch.lineage.times()
+        records = InputRecords(batch.ordinal, batch.values, keys, times)
+        return replace(calls, each=partial(self._each, records))
 
     def call_groups(self, batch: Batch) -> Sequence[int]:
         # Only records of keyed inputs have key groups; those of others are called the same way.

@@ -5,7 +5,7 @@ Who decides about a call that failed is a contract here, ``Settle``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -84,8 +84,7 @@ class Calls:
     ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
     second argument of each call, and knows the record in hand. A call that ``is_direct`` gives its
     result, although its function is ``async``; others of such functions are awaited. ``each`` makes
-    all calls in a row: it gets the records with their ``columns``, the results that it adds to, and
-    the context.
+    all calls behind the results that are there: it gets these, adds to them, and the context.
     """
 
     methods: Callable[..., Any] | Methods
@@ -93,8 +92,7 @@ class Calls:
     groups: Sequence[int] | None
     context: Any
     is_direct: bool = False
-    each: Callable[[Iterator[Any], list[Any], Any], None] | None = None
-    columns: tuple[Iterable[Any], ...] = ()
+    each: Callable[[list[Any], Any], None] | None = None
 
     @property
     def is_keyed(self) -> bool:
@@ -102,9 +100,7 @@ class Calls:
         return self.groups is not None
 
     def records(self) -> Iterator[Any]:
-        """Return an iterator of values, with columns or with the function of their key group."""
-        if self.each is not None:
-            return zip(self.values, *self.columns, strict=False)  # One column may be endless.
+        """Return an iterator of values, or of pairs with the function of their key group."""
         if self.groups is None:
             return iter(self.values)
         assert not callable(self.methods)
@@ -133,7 +129,7 @@ def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
     """
     context = calls.context
     if calls.each is not None:
-        calls.each(records, results, context)
+        calls.each(results, context)
         return
     if calls.is_keyed:
         for value, method in records:

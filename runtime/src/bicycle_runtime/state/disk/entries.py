@@ -8,7 +8,7 @@ the epoch changed, both in key order.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from itertools import islice, takewhile
 from typing import Any
 
@@ -22,8 +22,9 @@ from bicycle_runtime.state.rocksdb.key_layout import (
     state_start,
 )
 from bicycle_sdk.state.entries import MISSING as NO_BOUND
-from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries, PartOrder, has_prefix
+from bicycle_sdk.state.entries import CarefulValueEntries, MapEntries
 from bicycle_sdk.state.expiry import Expiry
+from bicycle_sdk.state.part_order import PartOrder, has_prefix
 
 __all__ = [
     "DiskMapEntries",
@@ -164,6 +165,11 @@ class DiskMapEntries(MapEntries):
             return False
         self.put(key, part, value)
         return True
+
+    def add_all(self, key: Hashable, parts: Sequence[Any], values: Sequence[Any]) -> list[int]:
+        """Set the entries of a key that are not there; return the positions of the others."""
+        add = self.add
+        return [n for n, part in enumerate(parts) if not add(key, part, values[n])]
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""

@@ -24,7 +24,8 @@ from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.access import make_entries
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain
-from bicycle_sdk.state.entries import MapEntries, PartOrder, ValueEntries
+from bicycle_sdk.state.entries import MapEntries, ValueEntries
+from bicycle_sdk.state.part_order import PartOrder
 from bicycle_sdk.state.timers import TimerQueue
 
 if TYPE_CHECKING:

@@ -1,0 +1,70 @@
+"""The order of map keys: what they are sorted by, and lists that are kept in it."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["NATURAL_ORDER", "PartOrder", "has_prefix", "natural_order", "put_in_order"]
+
+_FEW = 16  # Of so many, one is put in its place alone.
+_RANKS = ((0, type(None)), (1, bytes), (2, str), (4, int), (5, float))
+_TUPLE_RANK = 3
+
+
+class PartOrder(NamedTuple):
+    """The order of map keys.
+
+    ``place`` gives what a map key is sorted by, and refuses keys that cannot be stored; ``parts``
+    gives the map keys of places. Places compare with places, those of equal map keys are equal.
+    """
+
+    place: Callable[[Any], Any]
+    parts: Callable[[list[Any]], list[Any]]
+
+
+def put_in_order(ordered: list[Any], places: list[Any]) -> None:
+    """Put places among others in order, none of which is among them."""
+    if len(places) * _FEW < len(ordered):
+        for place in places:
+            insort(ordered, place)
+    else:
+        ordered += places
+        ordered.sort()
+
+
+def natural_order(key: Any) -> Any:
+    """Return what keys are sorted by: None, bytes, text, tuples, whole numbers, other numbers.
+
+    Example:
+        >>> sorted(["b", 2, "a", 1], key=natural_order)
+        ['a', 'b', 1, 2]
+    """
+    if isinstance(key, tuple):
+        return (_TUPLE_RANK, tuple(map(natural_order, key)))
+    if isinstance(key, float) and key.is_integer():
+        key = int(key)
+    for rank, kind in _RANKS:
+        if isinstance(key, kind):
+            return (rank, key)
+    return (len(_RANKS) + 1, type(key).__qualname__, str(key))
+
+
+def has_prefix(key: Any, prefix: Any) -> bool:
+    """Tell whether a text, bytes or a tuple begins with another; false for other keys.
+
+    Example:
+        >>> has_prefix("apple", "app"), has_prefix(("ada", 1), ("ada",)), has_prefix(12, 1)
+        (True, True, False)
+    """
+    if isinstance(key, tuple) and isinstance(prefix, tuple):
+        return key[: len(prefix)] == prefix
+    if isinstance(key, str) and isinstance(prefix, str):
+        return key.startswith(prefix)
+    return isinstance(key, bytes) and isinstance(prefix, bytes) and key.startswith(prefix)
+
+
+NATURAL_ORDER = PartOrder(
+    lambda part: (natural_order(part), part), lambda places: [part for _, part in places]
+)
