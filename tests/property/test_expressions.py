@@ -121,10 +121,10 @@ def shown(values):
 
 def frames(records):
     dicts = DictRecords(records)
-    yield SourceFrame(dicts.rows, dicts, {})
+    yield SourceFrame(dicts, {})
     if all("x" in record for record in records):
         objects = [SimpleNamespace(**record) for record in records]
-        yield SourceFrame(objects, FieldRecords(objects, lambda: objects), {})
+        yield SourceFrame(FieldRecords(objects, lambda: objects), {})
 
 
 @PATIENT
@@ -153,7 +153,7 @@ def test_a_function_that_is_read_gives_what_it_gives_called(text, records):
         return
     expected = one_by_one(function, records)
     dicts = DictRecords(records)
-    found = in_columns(expression, SourceFrame(dicts.rows, dicts, {}))
+    found = in_columns(expression, SourceFrame(dicts, {}))
     assert found is None or (expected is not None and shown(found) == shown(expected))
 
 
@@ -185,7 +185,7 @@ PLAIN_ROWS = st.lists(
 def test_plain_values_are_never_left_to_records(function, records):
     dicts = DictRecords(records)
 
-    found = in_columns(read(function), SourceFrame(dicts.rows, dicts, {}))
+    found = in_columns(read(function), SourceFrame(dicts, {}))
 
     assert shown(found) == shown(map(function, records))
 
@@ -193,7 +193,7 @@ def test_plain_values_are_never_left_to_records(function, records):
 @given(records=ROWS)
 def test_what_counts_as_true_is_what_python_says(records):
     dicts = DictRecords(records)
-    frame = SourceFrame(dicts.rows, dicts, {})
+    frame = SourceFrame(dicts, {})
     for name in NAMES:
         assert mask_of(frame.field(name)).listed == [bool(record[name]) for record in records]
 
@@ -202,7 +202,7 @@ def test_numbers_without_room_for_more_digits_are_rounded_as_python_does():
     records = [{"f": 1e308}, {"f": -1.7e308}, {"f": 0.125}]
     dicts = DictRecords(records)
 
-    found = in_columns(read(lambda r: round(r["f"], 2)), SourceFrame(dicts.rows, dicts, {}))
+    found = in_columns(read(lambda r: round(r["f"], 2)), SourceFrame(dicts, {}))
 
     assert shown(found) == shown([1e308, -1.7e308, 0.12])
 
@@ -211,7 +211,7 @@ def test_a_name_outside_is_looked_up_again_for_each_batch():
     space = {"LIMIT": 1}
     expression = read(eval("lambda r: r['i'] > LIMIT", space))
     dicts = DictRecords([{"i": 2}])
-    frame = SourceFrame(dicts.rows, dicts, {})
+    frame = SourceFrame(dicts, {})
     assert in_columns(expression, frame) == [True]
 
     space["LIMIT"] = 5
@@ -224,7 +224,7 @@ def test_a_function_that_is_another_one_now_is_called():
     exec("def inner(r):\n return r['i']\ndef outer(r):\n return inner(r)", space)
     expression = read(space["outer"])
     dicts = DictRecords([{"i": 2}])
-    frame = SourceFrame(dicts.rows, dicts, {})
+    frame = SourceFrame(dicts, {})
     assert in_columns(expression, frame) == [2]
 
     space["inner"] = len

@@ -92,7 +92,7 @@ def one_by_one(function, records):
 
 def on_columns(function, records):
     """Return the results; None where columns are refused."""
-    frame = SourceFrame(records, DictRecords(records), {})
+    frame = SourceFrame(DictRecords(records), {})
     expression = read(function)
     try:
         if expression.operation != "record":

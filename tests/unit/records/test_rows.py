@@ -200,7 +200,7 @@ def test_rows_of_any_fields_hold_what_dicts_hold(first, second, cut, noise):
     found = OpenRows().like(json.dumps(first).encode())
     if found is None:
         return
-    decoder, getter = found
+    decoder, getter = found.decoder, found.getter
     try:
         expected = msgspec.json.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -215,3 +215,60 @@ def test_rows_of_any_fields_hold_what_dicts_hold(first, second, cut, noise):
     for name in first:
         assert repr(getter(name)(row)) == repr(expected.get(name, msgspec.UNSET))
     assert getter("other")(row) is msgspec.UNSET
+
+
+ORDERED = st.dictionaries(
+    st.sampled_from(["a", "b-c", "d e", "de", "ß"]),
+    st.one_of(
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(),
+        st.lists(st.text(max_size=2)),
+    ),
+    min_size=1,
+)
+
+
+@given(
+    first=ORDERED,
+    others=st.lists(st.tuples(st.integers(0, 3), st.booleans())),
+    data=st.data(),
+    has_end=st.booleans(),
+)
+def test_the_names_that_rows_tell_are_those_of_all_dicts_in_their_order(
+    first, others, data, has_end
+):
+    documents = [first]
+    for missing, is_mixed in others:
+        items = list(first.items())[missing // 3 :]
+        documents.append(dict(data.draw(st.permutations(items)) if is_mixed else items))
+    how = data.draw(st.sampled_from([{}, {"ensure_ascii": False}, {"separators": (",", ":")}]))
+    text = "\n".join(json.dumps(each, **how) for each in documents).encode()
+    found = OpenRows().like(json.dumps(first).encode())
+    assert found is not None
+
+    names = found.names_in(found.decoder.decode_lines(text), text + b"\n" * has_end)
+
+    alike = all(tuple(each) == tuple(first) for each in documents)
+    assert names in (None, tuple(first))
+    assert alike or names is None
+    assert found.is_needless == (names is None)
+
+
+def test_lines_as_programs_write_them_tell_their_names_whatever_spaces_they_have():
+    for how in ({}, {"separators": (",", ":")}):
+        text = "".join(json.dumps({"a": n, "b": "x y", "c": [1, {"d": 2.5}]}, **how) + "\r\n"
+                       for n in range(3)).encode()  # fmt: skip
+        rows = OpenRows()
+        found = rows.like(text.split(b"\n")[0])
+
+        assert found.names_in(found.decoder.decode_lines(text), text) == ("a", "b", "c")
+        assert rows.like(text.split(b"\n")[0]) is found
+
+
+def test_rows_are_no_longer_made_where_documents_are_in_another_order():
+    rows, text = OpenRows(), b'{"a":1,"b":2}\n{"b":1,"a":2}\n'
+    found = rows.like(b'{"a":1,"b":2}')
+
+    assert found.names_in(found.decoder.decode_lines(text), text) is None
+    assert rows.like(b'{"a":1,"b":2}') is None

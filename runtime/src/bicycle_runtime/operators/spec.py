@@ -81,8 +81,8 @@ class OperatorSpec:
 
     ``watermarks`` is set for generators of watermarks that somebody below needs; ``generators`` are
     the uids of those whose watermarks reach its input, and ``lag_ms`` how far its own stays behind
-    theirs. ``takes_times`` is set for sinks whose
-    writers want the event times of records.
+    theirs. ``takes_times`` is set for sinks whose writers want the event times of records,
+    ``takes_rows`` for those whose writers take them as columns.
     """
 
     vertex: Vertex
@@ -95,6 +95,7 @@ class OperatorSpec:
     generators: tuple[str, ...] = ()
     lag_ms: int = 0
     takes_times: bool = False
+    takes_rows: bool = False
 
     @property
     def uid(self) -> str:

@@ -254,6 +254,65 @@ def test_records_that_no_map_makes_again_go_on_as_they_are():
     assert {one.because for one in report(build).columns} == {NO_WINDOW}
 
 
+def unread(reading):
+    return next(iter([reading]))
+
+
+def reasons(build):
+    return {one.operator: one.because for one in report(build).columns}
+
+
+def test_dicts_that_are_only_chosen_or_written_stay_columns():
+    def build(env):
+        readings = env.read_jsonl("/nowhere").uid("readings")
+        readings.filter(lambda reading: reading["value"] > 3).uid("f").print().uid("out")
+        env.read_csv("/nowhere").uid("rows").sink_to(file_sink("/elsewhere")).uid("copy")
+
+    assert reasons(build) == dict.fromkeys(["readings", "f", "out", "rows", "copy"])
+
+
+def test_branches_take_the_columns_of_what_stands_before_a_fork():
+    def build(env):
+        readings = env.read_jsonl("/nowhere", type=Reading).uid("readings")
+        timed = readings.assign_timestamps(attrgetter("at")).uid("times")
+        for name in ("sensor", "code"):
+            keyed = timed.key_by(attrgetter(name)).uid(f"by-{name}")
+            keyed.tumbling_window(10).aggregate(Count()).uid(f"w-{name}").print()
+        timed.map(lambda r: {"at": r.at, "twice": r.value * 2}).uid("m").print().uid("out")
+        timed.map(unread).uid("shown").collect("seen")
+
+    because = reasons(build)
+
+    whole = ["readings", "times", "by-code", "w-code-combine", "w-code", "m", "out"]
+    assert {uid: because[uid] for uid in whole} == dict.fromkeys(whole)
+    assert "more than pick" in because["shown"]
+
+
+def test_a_union_takes_columns_where_all_that_comes_has_the_same_fields():
+    def build(env):
+        first, second = (env.read_jsonl("/nowhere").uid(name) for name in ("first", "second"))
+        first.union(second).uid("both").print().uid("out")
+        typed = env.read_jsonl("/nowhere", type=Reading).uid("typed")
+        first.union(typed).uid("mixed").print().uid("mixed-out")
+
+    because = reasons(build)
+
+    assert (because["both"], because["out"]) == (None, None)
+    assert because["mixed"] == NO_WINDOW
+
+
+def test_what_stands_behind_a_branch_on_records_works_on_records():
+    def build(env):
+        readings = env.read_jsonl("/nowhere", type=Reading).uid("readings")
+        loud = readings.map(unread).uid("shown")
+        loud.collect("seen")
+        timed = loud.assign_timestamps(attrgetter("at")).uid("times")
+        windows = timed.key_by(attrgetter("code")).uid("by").tumbling_window(10)
+        windows.aggregate(Count()).uid("w").print()
+
+    assert reasons(build)["w-combine"] == "'shown' works on records"
+
+
 def test_windows_that_are_not_folded_before_the_shuffle_say_so():
     because = found(cut=lambda keyed: keyed.tumbling_window(10).pre_combine(False))
 

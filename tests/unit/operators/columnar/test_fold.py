@@ -188,7 +188,7 @@ def test_strings_and_ints_that_arrive_together_are_kept_apart(monkeypatch):
     for key in ("sensor", "code"):
         steps = ColumnSteps(steps=(), columns=columns, kinds={}, windows=plan.assigner)
         folded = fold.ColumnFold(steps, group_count=128)
-        frame = SourceFrame(readings, records, {})
+        frame = SourceFrame(records, {})
         times = frame.field("at").numbers
         assert folded.add(frame.field(key), times, frame, least_open=-(10**6))
         for group, block in folded.take():

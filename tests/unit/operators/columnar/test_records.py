@@ -26,7 +26,7 @@ def records_of(*rows):
 def test_columns_make_no_record():
     records, made = records_of(Row("a", 1), Row("b", -2))
 
-    frame = SourceFrame(records.rows, records, {"key": str})
+    frame = SourceFrame(records, {"key": str})
 
     assert (frame.count, frame.field("key").items) == (2, ["a", "b"])
     assert frame.field("value").numbers.tolist() == [1, -2]
@@ -57,7 +57,7 @@ def test_the_least_and_greatest_ints_of_64_bits_are_kept(value):
 
 def test_a_field_that_one_record_lacks_is_refused_unless_it_lies_outside():
     records = DictRecords([{"kind": "a", "value": 1}, {"kind": "b"}])
-    frame = SourceFrame(records.rows, records, {})
+    frame = SourceFrame(records, {})
 
     with pytest.raises(Refused):
         frame.field("value")

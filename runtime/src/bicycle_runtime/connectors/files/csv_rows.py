@@ -169,6 +169,7 @@ class CsvRows:
                 cells,
                 make,
                 getter=lambda name: itemgetter(places[name]) if name in places else _gone,
+                names=lambda: names,
             )
         if not self._column_types or not places.keys() >= self._column_types.keys():
             return None  # What a row lacks may have a default.

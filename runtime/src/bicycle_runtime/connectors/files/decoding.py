@@ -7,7 +7,7 @@ that every bad line is named and every good one kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -68,14 +68,16 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
         found = rows.like(block.data.partition(b"\n")[0])
         if found is None:
             return as_dicts(block)
-        decoder, getter = found
         try:
-            lines = decoder.decode_lines(block.data)
+            lines = found.decoder.decode_lines(block.data)
         except (msgspec.DecodeError, UnicodeDecodeError):
             return as_dicts(block)
         if len(lines) != line_count(block.data):
             return as_dicts(block)
-        made = FieldRecords(lines, partial(records.decode_lines, block.data), getter=getter)
+        made = FieldRecords(
+            lines, partial(records.decode_lines, block.data), getter=found.getter,
+            names=cache(partial(found.names_in, lines, block.data)),
+        )  # fmt: skip
         return SourceBatch(values=made, offsets=LineOffsets(block), next_offset=block.next_offset)
 
     return decoded

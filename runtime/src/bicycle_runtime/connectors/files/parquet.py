@@ -172,7 +172,9 @@ def _by_field(rows: Any) -> FieldRecords:
             known[name] = column.to_numpy().tolist() if is_plain else column.to_pylist()
         return known[name].__getitem__
 
-    return FieldRecords(range(rows.num_rows), rows.to_pylist, getter=getter)
+    return FieldRecords(
+        range(rows.num_rows), rows.to_pylist, getter=getter, names=lambda: rows.schema.names
+    )
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:

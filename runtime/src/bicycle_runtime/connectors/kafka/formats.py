@@ -11,7 +11,7 @@ import contextlib
 import types
 import typing
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -169,9 +169,10 @@ class MessageDecoder:
             # Where one has other fields, or none, all are decoded below.
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
                 if found is not None:
-                    rows = list(map(found[0].decode, raws))  # type: ignore[arg-type]  # a None among them raises.
+                    rows = list(map(found.decoder.decode, raws))  # type: ignore[arg-type]  # a None among them raises.
                     made = partial(self.values.decode_all, raws)
-                    return FieldRecords(rows, made, getter=found[1])
+                    names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # there is none.
+                    return FieldRecords(rows, made, getter=found.getter, names=names)
         values = self.values.decode_all(raws)
         return DictRecords(values) if self._gives_dicts else values
 

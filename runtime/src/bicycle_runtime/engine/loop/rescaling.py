@@ -93,7 +93,7 @@ class Topology:
         parallelisms = _target_parallelisms(self.setup, self.parallelisms, request)
         setup = self.setup
         graph = with_parallelisms(setup.bundle.graph, parallelisms)
-        plan = plan_stages(graph, timed_sinks=setup.timed_sinks)
+        plan = plan_stages(graph, sinks=setup.sinks)
         rescaled = dataclasses.replace(setup, graph=graph, plan=plan)
         states = restored_states(self.last, rescaled.plan, job=setup.job_id)
         return Topology(

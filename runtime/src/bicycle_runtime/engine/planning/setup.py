@@ -100,11 +100,6 @@ class JobSetup:
             properties=self.graph.config.properties,
         )
 
-    @property
-    def timed_sinks(self) -> frozenset[str]:
-        """The sinks that take the event times of records."""
-        return _timed_sinks(self.sinks)
-
     def services(
         self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
         epoch_interval_ms: int,
@@ -171,13 +166,9 @@ def prepare_job(
         sinks[REPLAYED_LETTERS] = registry.create_sink(marks)
     return JobSetup(
         job_id=job_id, bundle=bundle, graph=graph,
-        plan=plan_stages(graph, timed_sinks=_timed_sinks(sinks)),
+        plan=plan_stages(graph, sinks=sinks),
         sources=sources, sinks=sinks, storage=storage,
     )  # fmt: skip
-
-
-def _timed_sinks(sinks: Mapping[str, Sink]) -> frozenset[str]:
-    return frozenset(uid for uid, sink in sinks.items() if sink.takes_times)
 
 
 def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> ConnectorSpec:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
+from bicycle_runtime.contract import Sink
 from bicycle_runtime.engine.errors import KEY_GROUP_CONFLICT, PARTITION_CONFLICT
 from bicycle_runtime.operators.spec import (
     ChainSpec,
@@ -48,19 +49,19 @@ __all__ = [
 ]
 
 
-def plan_stages(graph: JobGraph, *, timed_sinks: Collection[str] = ()) -> StagePlan:
+def plan_stages(graph: JobGraph, *, sinks: Mapping[str, Sink] | None = None) -> StagePlan:
     """Return the stage plan of a valid graph.
 
     Args:
         graph: The graph.
-        timed_sinks: Sinks that take the event times of records.
+        sinks: What they take of records; None where nobody asks.
 
     Raises:
         KEY_GROUP_CONFLICT: consumers of one keyed stream ask for different numbers of key
             groups.
         PARTITION_CONFLICT: a partitioner of the job has no one number of subtasks.
     """
-    return _Planner(graph, timed_sinks).plan()
+    return _Planner(graph, sinks or {}).plan()
 
 
 def group_count_of(graph: JobGraph, vertex: Vertex) -> int:
@@ -121,9 +122,10 @@ def with_parallelisms(graph: JobGraph, parallelisms: Mapping[str, int]) -> JobGr
 class _Planner:
     """Draws the plan of one graph."""
 
-    def __init__(self, graph: JobGraph, timed_sinks: Collection[str]) -> None:
+    def __init__(self, graph: JobGraph, sinks: Mapping[str, Sink]) -> None:
         self._graph = graph
-        self._timed_sinks = timed_sinks
+        self._timed_sinks = {uid for uid, sink in sinks.items() if sink.takes_times}
+        self._row_sinks = {uid for uid, sink in sinks.items() if sink.takes_rows}
         self._vertices = {vertex.id: vertex for vertex in graph.vertices}
         self._chains = {chain.id: chain for chain in optimize(graph).chains}
         self._chain_of = {
@@ -133,7 +135,7 @@ class _Planner:
         self._index = {chain_id: index for index, chain_id in enumerate(self._order)}
         self._level = self._levels()
         level_of = {uid: self._level[chain_id] for uid, chain_id in self._chain_of.items()}
-        self._time = TimeReach(graph, level_of, timed_sinks=timed_sinks)
+        self._time = TimeReach(graph, level_of, timed_sinks=self._timed_sinks)
 
     def plan(self) -> StagePlan:
         chains = tuple(self._chain_spec(chain_id) for chain_id in self._order)
@@ -242,6 +244,7 @@ class _Planner:
             generators=self._time.generators(operator),
             lag_ms=self._time.lag_ms(operator),
             takes_times=operator in self._timed_sinks,
+            takes_rows=operator in self._row_sinks,
         )
 
     def _key_by(self, vertex: Vertex) -> Vertex | None:

@@ -28,7 +28,7 @@ from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_processes import answer
-from bicycle_runtime.operators.columnar.choice import choose_all
+from bicycle_runtime.operators.columnar.levels import choose_all
 from bicycle_runtime.operators.functions.declarations import (
     asks_for_states,
     declared_states,
@@ -108,7 +108,6 @@ def _columns(setup: JobSetup) -> list[dict[str, Any]]:
         setup.plan,
         lambda name: cloudpickle.loads(setup.bundle.payloads[name]),
         gives_fields=lambda uid: setup.sources[uid].gives_fields,
-        takes_rows={uid for uid, sink in setup.sinks.items() if sink.takes_rows},
     )
     return [{"operator": uid, "because": because} for uid, because in found.items()]
 

@@ -1,4 +1,4 @@
-"""A chain on columns: from what a source has read, or a window gives, to where records are needed.
+"""A chain on columns: from what a source, a window or a chain gives to where records are needed.
 
 They are needed nowhere where another window folds them, or a writer takes rows.
 """
@@ -44,11 +44,14 @@ class ChainOnColumns:
         operators: Those steps; the last one is ``folding``, if there is one.
         folding: Folds the columns; None where records go on from their columns.
         steps: What was chosen for the chain.
+        first: The place of the first of them in the chain.
     """
 
     def __init__(
-        self, operators: Sequence[Operator], folding: FoldsColumns | None, steps: ColumnSteps
-    ) -> None:
+        self, operators: Sequence[Operator], folding: FoldsColumns | None, steps: ColumnSteps,
+        *, first: int = 1,
+    ) -> None:  # fmt: skip
+        self.first = first
         self._operators, self._folding = operators, folding
         self._steps = list(zip(operators, steps.steps, strict=False))
         self._kinds = steps.kinds
@@ -65,7 +68,8 @@ class ChainOnColumns:
         output = self.take(batch)
         last = self._operators[-1]
         last.took(perf_counter_ns() - started, 0 if output is None else count)
-        return (batch, 1) if output is None else (output, 1 + len(self._operators))
+        first = self.first
+        return (batch, first) if output is None else (output, first + len(self._operators))
 
     def take(self, batch: Batch) -> Batch | None:
         """Return what the steps give for a batch; None when it must go record by record.
@@ -121,7 +125,7 @@ class ChainOnColumns:
 def _frame_of(records: Sequence[Any], kinds: Mapping[str, type]) -> Frame | None:
     """Return records as a frame; None where they do not lie as columns."""
     if isinstance(records, FieldRecords):
-        return SourceFrame(records.rows, records, kinds)
+        return SourceFrame(records, kinds)
     return MappedFrame.of(records) if isinstance(records, ColumnRecords) else None
 
 
@@ -145,7 +149,6 @@ class _Passage:
 
     def output(self, batch: Batch) -> Batch:
         """Return the records that are left of a batch, with their lineage."""
-        assert isinstance(self.frame, MappedFrame)
         lineage = batch.lineage
         if self.rows is not None:
             rows = self.rows.tolist()
@@ -164,8 +167,7 @@ class _Passage:
         if step.kind is OperatorKind.ASSIGN_TIMESTAMPS:
             assert isinstance(operator, AssignOperator)
             self._stamp(operator, step.value)
-        else:
-            assert step.value is not None
+        elif step.value is not None:  # a union computes nothing
             self._compute(step.kind, step.value)
         self.counts.append((operator, count, self.frame.count))
 

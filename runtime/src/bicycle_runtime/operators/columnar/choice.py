@@ -1,28 +1,27 @@
 """The choice of columns: which operators of a chain work on columns, and why the others do not.
 
-``choose`` decides it from code and declared types and calls nothing of the user's, so that
-``bicycle plan`` says what workers do. What only data can tell is asked of each batch
-(``ChainOnColumns.take``) and of each window that is due (``ColumnMerge``).
+``levels`` decides it for all chains of a task, from code and declared types, and calls nothing of
+the user's, so that ``bicycle plan`` says what workers do. What only data can tell is asked of each
+batch (``ChainOnColumns.take``) and of each window that is due (``ColumnMerge``).
 
 A chain works on columns from its source to the step that folds a window, or not at all. Behind a
-window, and where a map makes new records of a source's, it does so as far as it can.
+window, and where a map makes new records of a source's, it does so as far as it can. What a chain
+gives as columns, those that it hands it to take as columns: a fork divides no records.
 
 Source: ADR-0030 (one way through windows).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_WINDOW
 from bicycle_runtime.operators.columnar.folded import Folded, FoldedNumbers, FoldedSets
-from bicycle_runtime.operators.columnar.kernel import has_expression
 from bicycle_runtime.operators.columnar.reading import Reading, read
-from bicycle_runtime.operators.columnar.shapes import RESULT_SHAPE, Shape, mapped_shape, shape_of
+from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
-from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec, StagePlan
+from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
@@ -40,15 +39,17 @@ from bicycle_sdk.windows.aggregates import sums_of_floats, sums_of_ints
 
 __all__ = [
     "ChainChoice",
+    "Choosing",
     "ColumnStep",
     "ColumnSteps",
     "FieldColumn",
     "FoldedForm",
     "accumulators_of",
-    "choose",
-    "choose_all",
     "field_columns",
     "fires_from_columns",
+    "folds",
+    "shape_of_source",
+    "window_reason",
 ]
 
 Load = Callable[[str], Any]
@@ -97,71 +98,16 @@ class ChainChoice:
     """What was chosen for a chain.
 
     ``because`` has, by operator, why it works on records; None where it works on columns.
-    ``steps`` is what the chain does with columns behind its first operator, None when it does not.
+    ``steps`` is what the chain does with columns, from the operator at ``first`` on, None when it
+    does nothing. ``gives`` is the shape of what it hands on as columns, None where it gives
+    records; ``spares_records`` tells that columns spare it records.
     """
 
     because: Mapping[str, str | None]
     steps: ColumnSteps | None = None
-
-
-def choose(
-    chain: ChainSpec,
-    load: Load,
-    *,
-    gives_fields: Callable[[str], bool],
-    takes_rows: Collection[str] = (),
-) -> ChainChoice:
-    """Choose for one chain.
-
-    Args:
-        chain: The chain.
-        load: Returns the object of a payload id.
-        gives_fields: Tells whether a source gives ``FieldRecords``; asked when nothing else needs
-            records, so that it may begin to.
-        takes_rows: The sinks that write the results of windows from columns.
-    """
-    first, last = chain.operators[0], chain.operators[-1]
-    uids = [spec.uid for spec in chain.operators]
-    if last.vertex.kind is OperatorKind.WINDOW_COMBINE:
-        if first.vertex.kind is not OperatorKind.SOURCE:
-            return ChainChoice(because=dict.fromkeys(uids, "its input comes through an exchange"))
-        return _choose_folding(chain, load, gives_fields)
-    if first.vertex.kind is OperatorKind.WINDOW:
-        plan = load(first.vertex.payload_id("function"))
-        return _choose_behind_window(chain, load, plan, takes_rows)
-    if first.vertex.kind is OperatorKind.SOURCE:
-        return _choose_maps(chain, load, gives_fields, takes_rows)
-    return ChainChoice(because=dict.fromkeys(uids, NO_WINDOW))
-
-
-def choose_all(
-    plan: StagePlan,
-    load: Load,
-    *,
-    gives_fields: Callable[[str], bool],
-    takes_rows: Collection[str],
-) -> dict[str, str | None]:
-    """Return for all operators of a job why they work on records; None for those on columns.
-
-    Args: as of ``choose``.
-    """
-    found: dict[str, str | None] = {}
-    for chain in plan.chains:
-        found |= choose(chain, load, gives_fields=gives_fields, takes_rows=takes_rows).because
-        found |= dict.fromkeys(_expressions(chain, load))
-    for uid in found:
-        folding = f"{uid}-combine"
-        if found[uid] is None and found.get(folding) is not None:
-            found[uid] = f"{folding!r} works on records"
-    return found
-
-
-def _expressions(chain: ChainSpec, load: Load) -> Iterator[str]:
-    """Yield the operators that compute an expression: they make columns where there are none."""
-    for spec in chain.operators:
-        kind = spec.vertex.kind
-        if kind in EXPRESSION_KINDS and has_expression(load(spec.vertex.payload_id("function"))):
-            yield spec.uid
+    first: int = 1
+    gives: Shape | None = None
+    spares_records: bool = False
 
 
 def fires_from_columns(plan: WindowPlan) -> bool:
@@ -200,18 +146,18 @@ def accumulators_of(
     return zip(*(column.accumulators(content) for column, content in folded), strict=True)
 
 
-class _Choosing:
+class Choosing:
     """Goes through a chain, step by step.
 
     Args:
-        chain: The chain.
+        steps: The operators that may work on columns.
         load: Returns the object of a payload id.
-        shape: Of what its first operator gives; None where that has no plain fields.
+        shape: Of what comes to the first of them; None where that has no plain fields.
     """
 
-    def __init__(self, chain: ChainSpec, load: Load, shape: Shape | None) -> None:
+    def __init__(self, steps: Sequence[OperatorSpec], load: Load, shape: Shape | None) -> None:
         self._load = load
-        self.first, *self.steps = chain.operators
+        self.steps = steps
         self.because: dict[str, str | None] = {}
         self.found: list[ColumnStep] = []
         self.shape = shape
@@ -221,12 +167,10 @@ class _Choosing:
 
     def go(self) -> None:
         """Note for each operator why it needs records, None where it does not."""
-        no_fields = "its records have no type with plain fields"
-        self.because[self.first.uid] = no_fields if self.shape is None else None
         for spec in self.steps:
             self.because[spec.uid] = self._reason(spec)
 
-    def go_on_from_columns(self, takes_rows: Collection[str]) -> None:
+    def go_on_from_columns(self) -> None:
         """Note the same where no window folds: from the first that needs records on, all do."""
         blocker = None
         for number, spec in enumerate(self.steps):
@@ -234,7 +178,7 @@ class _Choosing:
                 self.because[spec.uid] = f"{blocker!r} works on records"
                 continue
             is_written = spec.vertex.kind is OperatorKind.SINK and number == len(self.steps) - 1
-            if is_written and spec.uid in takes_rows:
+            if is_written and spec.takes_rows:
                 self.because[spec.uid] = None
                 continue
             reason = "its writer takes records" if is_written else self._reason(spec)
@@ -244,11 +188,16 @@ class _Choosing:
             blocker = None if reason is None else spec.uid
         steps = sum(self.because[spec.uid] is None for spec in self.steps)
         del self.found[steps:]
+        if blocker is not None:
+            self.shape = None
 
     def _reason(self, spec: OperatorSpec) -> str | None:
         kind = spec.vertex.kind
         if kind is OperatorKind.WINDOW_COMBINE:
             return self._fold_reason(self._load(spec.vertex.payload_id("function")))
+        if kind is OperatorKind.UNION:
+            self.found.append(ColumnStep(kind, None))
+            return None
         if kind not in _STEPS:
             return f"{kind.value.lower()} works record by record"
         follows = spec.watermarks if kind is OperatorKind.ASSIGN_TIMESTAMPS else None
@@ -315,75 +264,20 @@ def _kind_reason(shape: Shape, value: Expression, kinds: tuple[type, ...] | None
     return f"{name} is not declared as {words}"
 
 
-def _shape_of_source(chain: ChainSpec, load: Load) -> Shape | None:
+def folds(chain: ChainSpec) -> bool:
+    """Tell whether a chain ends in what folds a window before the shuffle."""
+    return chain.operators[-1].vertex.kind is OperatorKind.WINDOW_COMBINE
+
+
+def shape_of_source(chain: ChainSpec, load: Load) -> Shape | None:
+    """Return the shape of what a source gives; None where it has no plain fields."""
     vertex = chain.operators[0].vertex
     is_declared = "output_type" in vertex.payloads
     return shape_of(load(vertex.payload_id("output_type")) if is_declared else None)
 
 
-def _choose_maps(
-    chain: ChainSpec, load: Load, gives_fields: Callable[[str], bool], takes_rows: Collection[str]
-) -> ChainChoice:
-    """Choose for a chain from a source to no window: it is worth it where a map makes records."""
-    uids = [spec.uid for spec in chain.operators]
-    records = ChainChoice(because=dict.fromkeys(uids, NO_WINDOW))
-    choosing = _Choosing(chain, load, _shape_of_source(chain, load))
-    if choosing.shape is None:
-        return records
-    choosing.go_on_from_columns(takes_rows)
-    if OperatorKind.MAP not in [step.kind for step in choosing.found] or not gives_fields(uids[0]):
-        return records
-    return _chosen(choosing, because={uids[0]: None})
-
-
-def _choose_behind_window(
-    chain: ChainSpec, load: Load, plan: WindowPlan, takes_rows: Collection[str]
-) -> ChainChoice:
-    """Choose for a chain that begins with a window."""
-    window, *others = chain.operators
-    because = {window.uid: _window_reason(window, plan)}
-    if plan.process is not None or plan.keeps_records:
-        reason = "it takes the results of a window as records"
-        return ChainChoice(because=because | dict.fromkeys([spec.uid for spec in others], reason))
-    choosing = _Choosing(chain, load, RESULT_SHAPE)
-    choosing.go_on_from_columns(takes_rows)
-    return _chosen(choosing, because=because)
-
-
-def _chosen(choosing: _Choosing, because: Mapping[str, str | None]) -> ChainChoice:
-    steps = ColumnSteps(steps=tuple(choosing.found), columns=(), kinds=choosing.kinds, windows=None)
-    return ChainChoice(
-        because={**because, **choosing.because}, steps=steps if steps.steps else None
-    )
-
-
-def _choose_folding(
-    chain: ChainSpec, load: Load, gives_fields: Callable[[str], bool]
-) -> ChainChoice:
-    """Choose for a chain whose last step folds a window before the shuffle."""
-    choosing = _Choosing(chain, load, _shape_of_source(chain, load))
-    choosing.go()
-    because, source = choosing.because, choosing.first.uid
-    blocker = next((uid for uid, reason in because.items() if reason is not None), None)
-    if blocker is None and not gives_fields(source):
-        blocker, because[source] = source, "its connector gives records"
-    if blocker is not None:
-        behind = f"{blocker!r} works on records"
-        return ChainChoice(because={uid: reason or behind for uid, reason in because.items()})
-    plan = load(chain.operators[-1].vertex.payload_id("function"))
-    return ChainChoice(
-        because=because,
-        steps=ColumnSteps(
-            steps=tuple(choosing.found),
-            columns=tuple(choosing.columns),
-            kinds=choosing.kinds,
-            windows=plan.assigner,
-        ),
-    )
-
-
-def _window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
-    """Return why a window keeps what it holds key by key before it fires."""
+def window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
+    """Return why a window keeps what it holds key by key before it fires; None if it does not."""
     if not spec.vertex.details.get("is_combined", False):
         return "nothing is folded before the shuffle"
     if not isinstance(plan.assigner, AlignedWindows):

@@ -37,7 +37,7 @@ def _values(operator: _HasFunction, records: Sequence[Any]) -> list[Any] | None:
     if getter is None or not records:
         return None
     listed = list(records)
-    frame = SourceFrame(listed, FieldRecords(listed, lambda: listed, getter=getter), {})
+    frame = SourceFrame(FieldRecords(listed, lambda: listed, getter=getter), {})
     try:
         found = _computed(read(operator.function), frame)
     except Refused:

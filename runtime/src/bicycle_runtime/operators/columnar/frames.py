@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import compress
-from typing import Any
+from collections.abc import Mapping
 
 from bicycle_runtime.operators.columnar.kernel import evaluate
 from bicycle_runtime.operators.columnar.records import (
@@ -26,19 +24,22 @@ class SourceFrame:
     """Records as a source gave them; a field is looked up when it is asked for first.
 
     Args:
-        rows: An object for each.
-        records: Which these are: it knows how fields are looked up.
+        records: Which these are: they know how fields are looked up.
         kinds: The types of fields that were declared, and checked by the source.
         known: Fields that were looked up before.
     """
 
     def __init__(
-        self, rows: Sequence[Any], records: FieldRecords, kinds: Mapping[str, type],
+        self, records: FieldRecords, kinds: Mapping[str, type],
         known: Mapping[str, Vector] | None = None,
     ) -> None:  # fmt: skip
-        self._rows, self._records, self._kinds = rows, records, kinds
+        self._records, self._kinds = records, kinds
         self._known = dict(known or {})
-        self.count = len(rows)
+        self.count = len(records)
+
+    def records(self) -> FieldRecords:
+        """Return the records."""
+        return self._records
 
     def field(self, name: str) -> Vector:
         """Return a field of each."""
@@ -58,19 +59,17 @@ class SourceFrame:
     def picked(self, mask: Mask) -> SourceFrame:
         """Return some of them."""
         known = {name: vector.picked(mask) for name, vector in self._known.items()}
-        rows = list(compress(self._rows, mask.listed))
-        return SourceFrame(rows, self._records, self._kinds, known)
+        return SourceFrame(self._records.picked(mask), self._kinds, known)
 
     def _looked_up(self, name: str) -> Vector:
         found = self._known.get(name)
         if found is None:
             kind = self._kinds.get(name)
             try:
-                items = list(map(self._records.getter(name), self._rows))
+                found = self._records.column(name, kind)
             except (AttributeError, KeyError, TypeError) as error:
                 raise Refused from error
-            kinds = None if kind is None else frozenset({kind})
-            found = self._known[name] = Vector(self.count, items, kinds=kinds)
+            self._known[name] = found
         return found
 
 

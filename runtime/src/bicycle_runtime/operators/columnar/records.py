@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property, partial
-from itertools import chain, repeat, starmap
+from itertools import chain, compress, repeat, starmap
 from operator import attrgetter, methodcaller
 from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec
 
 from bicycle_runtime.contract import SourceReader
-from bicycle_runtime.operators.columnar.vectors import Vector, joined_vectors
+from bicycle_runtime.operators.columnar.vectors import Mask, TupleVector, Vector, joined_vectors
+from bicycle_runtime.records.exactness import PLAIN
+from bicycle_sdk.state.separation import separated
 
 __all__ = [
     "MISSING",
@@ -71,15 +73,62 @@ class FieldRecords(LazyRecords):
         make: Makes the records themselves, as many as there are rows.
         getter: Gives what looks a field up in a row, by its name; a row without it has ``missing``
             there, or the look-up raises.
+        names: Tells the fields that all of the records have, as dicts in this order; None where
+            they are no dicts, or not alike.
+
+    With ``is_shared`` others read the rows, too: what is not plain in them is copied.
     """
 
     def __init__(
         self, rows: Sequence[Any], make: Callable[[], list[Any]],
         *, getter: Callable[[str], Callable[[Any], Any]] = attrgetter,
+        names: Callable[[], Sequence[str] | None] = lambda: None, is_shared: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(len(rows), make)
         self.rows = rows
         self.getter = getter
+        self.names = names
+        self.is_shared = is_shared
+
+    def column(self, name: str, kind: type | None = None) -> Vector:
+        """Return a field of each.
+
+        Args:
+            name: Of the field.
+            kind: The type of its values, where it is known.
+
+        Raises:
+            AttributeError: a row has none; or a ``KeyError``, or a ``TypeError``.
+        """
+        items = list(map(self.getter(name), self.rows))
+        vector = Vector(len(items), items, kinds=None if kind is None else frozenset({kind}))
+        return separated_vector(vector) if self.is_shared else vector
+
+    def picked(self, mask: Mask) -> FieldRecords:
+        """Return some of them."""
+        rows = list(compress(self.rows, mask.listed))
+
+        def make() -> list[Any]:
+            return list(compress(self.records, mask.listed)) if rows else []
+
+        return FieldRecords(
+            rows, make, getter=self.getter, names=self.names, is_shared=self.is_shared
+        )
+
+    def copied(self) -> FieldRecords | None:
+        """Return the same for somebody who may change them; None where they are there already."""
+        return FieldRecords(
+            self.rows, self._make, getter=self.getter, names=self.names, is_shared=True
+        )
+
+    def as_columns(self) -> ColumnRecords | None:
+        """Return the same as columns, where they are dicts with the same fields in one order."""
+        names = self.names()
+        if names is None:
+            return None
+        return ColumnRecords(
+            RecordForm(dict, tuple(names)), (len(self), lambda: list(map(self.column, names)))
+        )
 
 
 class DictRecords(FieldRecords):
@@ -93,6 +142,12 @@ class DictRecords(FieldRecords):
         super().__init__(
             records, lambda: records, getter=lambda name: methodcaller("get", name, MISSING)
         )
+
+    def picked(self, mask: Mask) -> DictRecords:
+        return DictRecords(list(compress(self.rows, mask.listed)))
+
+    def copied(self) -> None:
+        return None
 
 
 # What a row has for a field that its record lacks.
@@ -197,9 +252,27 @@ class ColumnRecords(LazyRecords):
         parts = zip(*(columns() for _, columns in self.parts), strict=True)
         return list(map(joined_vectors, parts))
 
+    def copied(self) -> ColumnRecords:
+        """Return the same for somebody who may change them."""
+        parts = ((n, partial(_separated_columns, columns)) for n, columns in self.parts)
+        return ColumnRecords(self.form, *parts)
+
     def _made(self) -> list[Any]:
         parts = (self.form.made(columns(), n) for n, columns in self.parts)
         return list(chain.from_iterable(parts))
+
+
+def _separated_columns(columns: Callable[[], Sequence[Vector]]) -> list[Vector]:
+    return list(map(separated_vector, columns()))
+
+
+def separated_vector(vector: Vector) -> Vector:
+    """Return the same values, without what others could change."""
+    if isinstance(vector, TupleVector):
+        return TupleVector(vector.count, list(map(separated_vector, vector.parts)))
+    if vector.kinds <= PLAIN:
+        return vector
+    return Vector(vector.count, list(map(separated, vector.each())), kinds=vector.kinds)
 
 
 def joined(several: Sequence[Sequence[Any]]) -> Sequence[Any]:

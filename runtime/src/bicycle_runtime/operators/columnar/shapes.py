@@ -28,6 +28,11 @@ class Shape:
     names: frozenset[Any] | None
     kinds: Mapping[Any, type] = field(default_factory=dict)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether records are dicts with whatever fields they have."""
+        return self.form == "mapping" and self.names is None
+
     def problem(self, expression: Expression) -> str | None:
         """Return why an expression cannot be computed of such records; None when it can."""
         for part in _parts(expression):

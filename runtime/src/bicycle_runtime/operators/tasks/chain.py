@@ -25,7 +25,7 @@ class Chain:
         spec: Which chain this is.
         operators: Its operators, in order; a source's own reading is done by the task, not here.
         copies: What copies the records that an operator gets, by its place in the chain.
-        columns: Takes batches past the operators behind the first; None where records are needed.
+        columns: Takes batches past some operators; None where records are needed.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Chain:
 
     def feed(self, batch: Batch) -> None:
         """Run a batch through all operators and send what comes out."""
-        if batch.values and self._columns is not None:
+        if batch.values and self._columns is not None and self._columns.first == 1:
             self._run(self.operators[0].process(batch), 1)
         else:
             self._run(batch, 0)
@@ -82,7 +82,7 @@ class Chain:
                 yield
 
     def _run(self, batch: Batch, first: int) -> None:
-        if first == 1 and self._columns is not None and batch.values:
+        if self._columns is not None and first == self._columns.first and batch.values:
             batch, first = self._columns.run(batch)
         for index in range(first, len(self.operators)):
             if not batch.values:

@@ -15,10 +15,10 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.operators.columnar.chain import ChainOnColumns
-from bicycle_runtime.operators.columnar.choice import choose
 from bicycle_runtime.operators.columnar.expressing import EXPRESSION_OPERATORS
 from bicycle_runtime.operators.columnar.fold import ColumnFold
 from bicycle_runtime.operators.columnar.kernel import has_expression
+from bicycle_runtime.operators.columnar.levels import choose_level
 from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_runtime.operators.functions.async_io import async_io_operator
 from bicycle_runtime.operators.functions.contexts import WorkerContext
@@ -153,6 +153,9 @@ class _Builder:
     def __init__(self, image: JobImage, program: Program) -> None:
         self._image = image
         self._program = program
+        self._choices = choose_level(
+            image.plan, program.level, self._payload, gives_fields=self._gives_fields
+        )
 
     def chain(self, spec: ChainSpec) -> Chain:
         """Build a chain, and open its operators."""
@@ -170,20 +173,20 @@ class _Builder:
 
     def _columns(self, spec: ChainSpec, operators: Sequence[Operator]) -> ChainOnColumns | None:
         """Return what takes the batches of a chain on columns; None where records are needed."""
-        image = self._image
-
-        def gives_fields(source: str) -> bool:
-            reader = image.readers.get(source)
-            return isinstance(reader, FieldReader) and reader.give_fields()
-
-        chosen = choose(spec, self._payload, gives_fields=gives_fields).steps
+        choice = self._choices[spec.index]
+        chosen, first = choice.steps, choice.first
         if chosen is None:
             return None
         folding = operators[-1]
         if not isinstance(folding, CombineOperator):
-            return ChainOnColumns(operators[1 : 1 + len(chosen.steps)], None, chosen)
+            steps = operators[first : first + len(chosen.steps)]
+            return ChainOnColumns(steps, None, chosen, first=first)
         folding.use_columns(ColumnFold(chosen, group_count=folding.spec.group_count))
-        return ChainOnColumns(operators[1:], folding, chosen)
+        return ChainOnColumns(operators[first:], folding, chosen, first=first)
+
+    def _gives_fields(self, source: str) -> bool:
+        reader = self._image.readers.get(source)
+        return isinstance(reader, FieldReader) and reader.give_fields()
 
     def codec(self, route: RouteSpec) -> RecordCodec:
         """Return the codec of an edge."""

@@ -15,6 +15,7 @@ from itertools import chain as chained
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch
+from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan, StateScope
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.exactness import PLAIN
@@ -80,6 +81,9 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
     codec = RecordCodec(declared, sender=sender)
 
     def copy(batch: Batch) -> Batch:
+        lying = batch.values
+        if isinstance(lying, ColumnRecords | FieldRecords) and (own := lying.copied()) is not None:
+            return Batch(own, batch.lineage, batch.groups, batch.ordinal, batch.keys)
         values = batch.listed()
         if _are_frozen(values):
             return batch

@@ -17,7 +17,7 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.columnar.records import ColumnRecords
+from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -51,8 +51,9 @@ class SinkOperator(Operator):
             self._writer = writer = self._factory.open(self.task)
             self._preparing = writer if isinstance(writer, PreparingWriter) else None
             self._takes_rows = isinstance(writer, RowWriter) and writer.takes_rows
-        is_taken = self._takes_rows and isinstance(batch.values, ColumnRecords)
-        values: Any = batch.values if is_taken else batch.listed()
+        values: Any = _columns_of(batch.values) if self._takes_rows else None
+        if values is None:
+            values = batch.listed()
         if self._preparing is not None:
             values = self._prepared(self._preparing, values, batch)
         self._writer.write(values)
@@ -78,6 +79,13 @@ class SinkOperator(Operator):
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
+
+
+def _columns_of(values: Sequence[Any]) -> ColumnRecords | None:
+    """Return records as columns, where they lie as such."""
+    if isinstance(values, FieldRecords):
+        return values.as_columns()
+    return values if isinstance(values, ColumnRecords) else None
 
 
 def _event_times(batch: Batch) -> EventTimes:
