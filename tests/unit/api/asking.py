@@ -65,9 +65,14 @@ class Asked:
         return self.runner.run(asyncio.wait_for(self.ask(method, path, body, **headers), 30))
 
     async def ask(self, method: str, path: str, body: Any = b"", **more: Any) -> Answer:
-        """Send one request; ``a_b`` is the header ``a-b``, and None leaves one out."""
+        """Send one request; ``a_b`` is the header ``a-b``, and None leaves one out.
+
+        ``answers`` gets each piece of the answer as it comes, and ``on_answer`` is called then.
+        """
         pieces = body if isinstance(body, list) else [body]
         place, _, query = path.partition("?")
+        answers: list[dict[str, Any]] = more.pop("answers", [])
+        on_answer = more.pop("on_answer", lambda: None)
         named = {name.replace("_", "-"): text for name, text in more.items()}
         sent = {"host": HOST, "content-type": "application/json", **named}
         scheme = sent.pop("scheme", "http")
@@ -87,7 +92,6 @@ class Asked:
             {"type": "http.request", "body": piece, "more_body": number < len(pieces) - 1}
             for number, piece in enumerate(pieces)
         ]
-        answers: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
             if messages:
@@ -97,6 +101,7 @@ class Asked:
 
         async def send(message: dict[str, Any]) -> None:
             answers.append(message)
+            on_answer()
 
         await self.app(scope, receive, send)
         return Answer(answers)

@@ -56,7 +56,8 @@ def test_a_wide_job_that_waits_for_ten_minutes_gets_the_next_slots():
 
     assert soon.begun == [2]
     assert late.begun == []
-    assert late.reasons[2] == "the next slots of local are for job-1, which waits longer"
+    whose = "another owner's job"
+    assert late.reasons[2] == f"the next slots of local are for {whose}, which waits longer"
 
 
 def test_a_job_wider_than_its_master_takes_all_of_it_and_unknown_masters_queue_by_themselves():

@@ -393,7 +393,7 @@ def test_samples_of_all_jobs_are_sums_but_for_the_age_of_the_lag(tmp_path):
         history.note_samples([("a", one, {}), ("b", other, {})], at_s=1_000).result(10)
         history.note_samples([("b", other, {})], at_s=1_005).result(10)
 
-        found = history.samples(None)
+        found = history.samples_of_all()
 
     assert found["at_s"] == [1_000, 1_005]
     assert found["records_per_second"] == [3.5, 2.0]

@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.service.users.roles import Identity
+from bicycle_runtime.service.users.roles import NOBODY, Identity
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
@@ -39,6 +39,7 @@ def note_refused(
         "action": action,
         "target": target[:_TARGET_LENGTH_MAX],
         "outcome": "refused",
+        "owner": "" if identity == NOBODY else identity.owner,
     }
     now_ms = service.clock.now_ms()
     written = service.history.note_audit(entry, {"code": code}, at_ms=now_ms)

@@ -18,6 +18,7 @@ from bicycle_runtime.api.errors import (
     QUERY_UNREADABLE,
 )
 from bicycle_runtime.api.shapes import NoQuery
+from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.roles import Identity, Role, require_role
 
 if TYPE_CHECKING:
@@ -36,10 +37,10 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request as its handler sees it: checked words, and who asks."""
+    """One request as its handler sees it: checked words, and the service as who asks sees it."""
 
     request: Request
-    service: Service
+    scope: Scope
     query: Any
     body: Any
 
@@ -51,8 +52,12 @@ class Call:
     @property
     def identity(self) -> Identity:
         """Who asks."""
-        identity: Identity = self.request.state.identity
-        return identity
+        return self.scope.identity
+
+    @property
+    def service(self) -> Service:
+        """The service, for what is about the job in the path, and about no job."""
+        return self.scope.service
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -93,13 +98,17 @@ def answer_json(value: Any, *, code: int = 200, headers: dict[str, str] | None =
 
 
 def endpoint(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
-    """Return what Starlette calls for a route: check role, query and body; then the handler."""
+    """Return what Starlette calls for a route: check role, job, query, body; then the handler."""
 
     async def answer(request: Request) -> Response:
-        require_role(request.state.identity, route.role)
+        identity: Identity = request.state.identity
+        require_role(identity, route.role)
+        scope = Scope(service, identity, address=str(request.state.address))
+        if "job_id" in request.path_params:
+            await scope.require(str(request.path_params["job_id"]))
         query = _query(request, route.query)
         body = None if route.body is None else await _body(request, route.body)
-        return await route.handler(Call(request, service, query, body))
+        return await route.handler(Call(request, scope, query, body))
 
     return answer
 

@@ -20,6 +20,7 @@ from bicycle_runtime.api.routing import EVENT_STREAM
 from bicycle_runtime.service.watching.fleet import Change
 
 if TYPE_CHECKING:
+    from bicycle_runtime.service.scope import Scope
     from bicycle_runtime.service.service import Service
 
 __all__ = ["News", "event_stream", "log_stream", "news_of", "until_closing"]
@@ -34,7 +35,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 _KEEP_ALIVE = ": still here\n\n"
 
 
-async def event_stream(service: Service, request: Request, job: str | None) -> StreamingResponse:
+async def event_stream(scope: Scope, request: Request, job: str | None) -> StreamingResponse:
     """Return a stream of what happens to one job, or to all, from before its answer begins.
 
     Events are ``job`` (the row of a job that changed), ``gone``, and, with the number that a reader
@@ -43,7 +44,7 @@ async def event_stream(service: Service, request: Request, job: str | None) -> S
     last = request.headers.get("last-event-id", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else None
     jobs = None if job is None else frozenset({job})
-    stream = _bounded(_texts(await news_of(service, jobs, after)), service)
+    stream = _bounded(_texts(await news_of(scope, jobs, after)), scope.service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
@@ -106,34 +107,33 @@ class News:
 
 
 async def news_of(
-    service: Service, jobs: frozenset[str] | None, after: int | None
+    scope: Scope, jobs: frozenset[str] | None, after: int | None
 ) -> AsyncGenerator[News, None]:
     """Return what happens to some jobs, or to all, from before this call ends.
 
     Args:
-        service: The service.
-        jobs: Their ids; None for all.
+        scope: The service as who asks sees it.
+        jobs: Their ids; None for all of the scope.
         after: Number of the event to go on behind; None for what happens from now on.
     """
-    newest = await service.slow(service.history.latest_event)
-    return _news_of(service, jobs, after, newest)
+    newest = await scope.service.slow(scope.service.history.latest_event)
+    return _news_of(scope, jobs, after, newest)
 
 
 async def _news_of(
-    service: Service, jobs: frozenset[str] | None, after: int | None, newest: int
+    scope: Scope, jobs: frozenset[str] | None, after: int | None, newest: int
 ) -> AsyncGenerator[News, None]:
-    history = service.history
     if after is None:
         after = newest
     elif not newest - _BACKLOG_MAX <= after <= newest:
         after = newest
         yield News(kind="resync", data={"latest": newest}, number=newest)
     asked = next(iter(jobs)) if jobs is not None and len(jobs) == 1 else None
-    async with service.fleet.changes() as changes:
+    async with scope.service.fleet.changes() as changes:
         async for change in changes:
-            for row in _rows(service, change, jobs):
+            for row in _rows(scope, scope.visible(change), jobs):
                 yield row
-            while events := await service.slow(history.events, asked, after=after):
+            while events := await scope.events(asked, after):
                 for each in events:
                     after = each.id
                     if jobs is None or each.job in jobs:
@@ -148,9 +148,9 @@ async def _texts(news: AsyncGenerator[News, None]) -> AsyncGenerator[str, None]:
         await news.aclose()
 
 
-def _rows(service: Service, change: Change, jobs: frozenset[str] | None) -> list[News]:
+def _rows(scope: Scope, change: Change, jobs: frozenset[str] | None) -> list[News]:
     """Return the rows of jobs that changed."""
-    view = service.fleet.view
+    view = scope.view
     found = sorted(change.jobs if jobs is None else change.jobs & jobs)
     gone = sorted(change.removed if jobs is None else change.removed & jobs)
     rows = [view.by_id[each].summary for each in found if each in view.by_id]

@@ -29,8 +29,8 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
     """Make, list and revoke tokens: who may use the service.
 
     A viewer may look at everything, an operator start jobs and act on them, an admin read the
-    audit log, too. Who may start a job may run code as the user of the service. A running service
-    sees each change at once.
+    audit log, too: for the jobs of all owners, or of those that --owner names. Who may start a job
+    may run code as the user of the service. A running service sees each change at once.
     """
     show_overview(context, as_json=as_json)
 
@@ -39,6 +39,7 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
     "create",
     epilog=examples(
         "bicycle token create ada --role operator",
+        "bicycle token create bob --role operator --owner bob --owner team",
         "bicycle token create prometheus --role viewer --expires 365d",
     ),
 )
@@ -47,6 +48,13 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
     "--role", type=click.Choice(_ROLES), default="viewer", show_default=True,
     help="What its owner may do.",
 )  # fmt: skip
+@click.option(
+    "--owner",
+    "owners",
+    multiple=True,
+    metavar="OWNER",
+    help="Whose jobs it counts for, and sees. May be given several times. Default: all.",
+)
 @click.option(
     "--expires",
     "lifetime_ms",
@@ -59,19 +67,24 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
 @home_option
 @answers
 def create_command(
-    *, name: str, role: str, lifetime_ms: int, folder: str | None, as_json: bool
-) -> None:
+    *, name: str, role: str, owners: tuple[str, ...], lifetime_ms: int, folder: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """Make a token for NAME, and print it.
 
-    It is shown this once: only its hash is kept.
+    It is shown this once: only its hash is kept. Jobs that it starts belong to NAME if that is
+    among the owners, else to the first of them.
     """
     with tokens_of(service_home(folder), SystemClock()) as tokens:
-        entry, text = tokens.create(name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY)
+        entry, text = tokens.create(
+            name, role=Role[role.upper()], lifetime_ms=lifetime_ms, by=_BY, owners=owners or None
+        )
     if as_json:
         answer_json({**_plain(entry), "token": text})
         return
     click.echo(text)
-    click.echo(f"{entry.role} {entry.name!r} until {_day(entry.expires_ms)}: keep it, "
+    whose = "" if entry.owners is None else f" of the jobs of {', '.join(entry.owners)}"
+    click.echo(f"{entry.role} {entry.name!r}{whose} until {_day(entry.expires_ms)}: keep it, "
                "it is not shown again", err=True)  # fmt: skip
 
 
@@ -89,10 +102,13 @@ def list_command(*, folder: str | None, as_json: bool) -> None:
         click.echo("no tokens")
     else:
         rows = [
-            (each.id, each.name, each.role, _state(each, now_ms), _day(each.expires_ms))
+            (
+                each.id, each.name, each.role, ", ".join(each.owners or ("all",)),
+                _state(each, now_ms), _day(each.expires_ms),
+            )
             for each in found
-        ]
-        show_table(("id", "name", "role", "state", "expires"), rows)
+        ]  # fmt: skip
+        show_table(("id", "name", "role", "owners", "state", "expires"), rows)
 
 
 @token_command.command("revoke", epilog=examples("bicycle token revoke 3f9ac27b10de"))

@@ -28,6 +28,7 @@ from bicycle_runtime.service.errors import (
     SERVICE_RUNNING,
     SERVICE_START_FAILED,
 )
+from bicycle_runtime.service.users.tokens import checked_owners
 
 __all__ = ["door_options", "down_command", "home_option", "service_home", "up_command"]
 
@@ -63,9 +64,12 @@ def _client_roles(
     _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
 ) -> dict[str, str]:
     roles = pairs(texts, "--client-role", form="NAME=ROLE")
-    for role in roles.values():
+    for text in roles.values():
+        role, colon, owners = text.partition(":")
         if role not in ("viewer", "operator", "admin"):
             raise click.BadParameter(f"{role!r} is no role: viewer, operator or admin")
+        if colon:
+            checked_owners(owners.split(","))
     return dict(roles)
 
 
@@ -95,9 +99,10 @@ def door_options(command: Any) -> Any:
             "--client-role",
             "client_roles",
             multiple=True,
-            metavar="NAME=ROLE",
+            metavar="NAME=ROLE[:OWNER,OWNER]",
             callback=_client_roles,
-            help="Role of clients with the common name NAME. May be given several times.",
+            help="Role of clients with the common name NAME, for the jobs of all owners or of "
+            "those that are named. May be given several times.",
         ),
         click.option(
             "--tls-client-ca",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -30,6 +31,7 @@ from bicycle_runtime.service.errors import GRAPH_UNKNOWN
 from bicycle_runtime.service.store.history import Event, History
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.watching.fleet import Fleet
+from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import JobGraph
 
@@ -138,11 +140,12 @@ class Readings:
             **_plain_graph(view, status),
         }
 
-    def topology(self) -> Topology:
-        """Return which jobs read and write which streams."""
-        statuses = [known.status for known in self._fleet.view.jobs]
-        nodes = {status.id: self._node(status) for status in statuses}
-        self._nodes = {name: node for name, node in nodes.items() if not node[1].problem}
+    def topology(self, jobs: Iterable[KnownJob]) -> Topology:
+        """Return which of some jobs read and write which streams."""
+        nodes = {known.status.id: self._node(known.status) for known in jobs}
+        there = self._fleet.view.by_id
+        kept = {name: node for name, node in self._nodes.items() if name in there}
+        self._nodes = kept | {name: each for name, each in nodes.items() if not each[1].problem}
         return topology_of([node for _, node in nodes.values()])
 
     def _node(self, status: JobStatus) -> tuple[str, JobNode]:

@@ -41,7 +41,7 @@ from bicycle_runtime.service.tracing.receiver import is_receiver_configured
 from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.owners import Owners, Quota
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
-from bicycle_runtime.service.users.roles import Identity
+from bicycle_runtime.service.users.roles import LOCAL, Identity
 from bicycle_runtime.service.users.tokens import Tokens
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -261,16 +261,20 @@ class Service:
     ) -> None:  # fmt: skip
         """Set what an owner may use, and let begin what fits now."""
         entry = {"actor": identity.name, "address": address, "action": "quota", "target": owner,
-                 "outcome": "accepted"}  # fmt: skip
+                 "outcome": "accepted", "owner": owner}  # fmt: skip
         self.owners.set_quota(owner, quota, entry, at_ms=self.clock.now_ms())
         self.operations.jobs.wake()
 
-    def slots(self) -> list[dict[str, Any]]:
-        """Return the slots of the masters that are known, or used: total, used, jobs that wait."""
+    def slots(self, identity: Identity = LOCAL) -> list[dict[str, Any]]:
+        """Return the slots of masters: total, used, jobs that wait.
+
+        Those are the masters whose slots are known, and those of jobs that somebody sees.
+        """
         jobs = self.operations.jobs
         claims, waiting = jobs.claims(), jobs.waiting()
-        pools = {claim.pool for claim in claims} | {job.pool for job in waiting}
-        pools.update(jobs.slots.pools())
+        pools = set(jobs.slots.pools())
+        pools |= {claim.pool for claim in claims if identity.sees(claim.owner)}
+        pools |= {job.pool for job in waiting if identity.sees(job.owner)}
         return [
             {
                 "master": pool,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.service.users.roles import Identity, client_of
 from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.serving.errors import TLS_INCOMPLETE, TLS_UNUSABLE
 
@@ -24,7 +24,8 @@ class Doors:
         tls_cert: File with the certificate of the service and those behind it, PEM.
         tls_key: File with its private key, PEM.
         tls_client_ca: File with the certificates that may vouch for clients, PEM.
-        client_roles: Common name of a client's certificate -> word of its role.
+        client_roles: Common name of a client's certificate -> its role, and behind a colon the
+            owners that it counts for; see ``client_of``.
         names: What requests may call the service, beside the address.
         slots: Slots of Spark masters by URL, for the queue of jobs; ``local`` is this machine.
         grpc_port: Port for gRPC; 0 takes any that is free, None is no gRPC.
@@ -40,9 +41,9 @@ class Doors:
     grpc_port: int | None = None
 
     @property
-    def roles(self) -> dict[str, Role]:
-        """The roles of clients with a certificate, by their names."""
-        return {name: Role[word.upper()] for name, word in self.client_roles.items()}
+    def clients(self) -> dict[str, Identity]:
+        """Who clients with a certificate are, by their names."""
+        return {name: client_of(name, word) for name, word in self.client_roles.items()}
 
     def context(self) -> ssl.SSLContext | None:
         """Return what TLS is spoken with, None without; TLS 1.2 at least.

@@ -79,7 +79,7 @@ async def _serve(
     with Service(home, clock=SystemClock(), slots=doors.slots) as service:
         service.fleet.attach(asyncio.get_running_loop())
         entrance = Entrance(
-            service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.roles
+            service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.clients
         )
         limits = Limits(LimitOptions())
         pages = page_routes(service)

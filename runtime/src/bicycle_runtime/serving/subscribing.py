@@ -33,7 +33,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.users.entrance import Entrance, require_somebody
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
-from bicycle_runtime.service.users.roles import NOBODY, Identity
+from bicycle_runtime.service.users.roles import NOBODY, Identity, require_all_owners
 from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen
 from bicycle_runtime.serving.doors import Doors, missing_of
@@ -133,7 +133,7 @@ def serve_subscribers(
         listen(host, port, missing=missing_of(home, what.doors)) as listener,
         tokens_of(home, SystemClock()) as tokens,
     ):
-        entrance = Entrance(tokens, None, needs_login=needs_login, clients=what.doors.roles)
+        entrance = Entrance(tokens, None, needs_login=needs_login, clients=what.doors.clients)
         hosts = hosts_of(listener, host, names=what.doors.names, is_tls=context is not None)
         server = _SubscriberServer(feeds, figures, what=what, entrance=entrance, hosts=hosts)
         asyncio.run(server.run(listener, on_ready=on_ready))
@@ -284,10 +284,12 @@ class _SubscriberServer:
         self, connection: ServerConnection, headers: Mapping[str, str], client: str
     ) -> Identity:
         try:
-            return self._entrance.identity(headers, scheme=self._scheme, client=client)
+            identity = self._entrance.identity(headers, scheme=self._scheme, client=client)
         except BicycleError:
             self._limits.fail(str((connection.remote_address or ("",))[0]))
             raise
+        require_all_owners(identity)  # Streams have none.
+        return identity
 
     def _refusal(self, connection: ServerConnection, error: BicycleError) -> Response:
         self._figures.refused.labels(error.code).inc()

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 from starlette.responses import StreamingResponse
 
+from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.watching.fleet import Change, Subscription
-from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["BEAT_S", "Message", "live_answer", "paced_answer"]
 
@@ -48,44 +48,47 @@ class Message:
 Render = Callable[[Change | None], Awaitable[Iterable[Message]]]
 
 
-def live_answer(site: Site, render: Render, *, beat_s: float = BEAT_S) -> StreamingResponse:
+def live_answer(scope: Scope, render: Render, *, beat_s: float = BEAT_S) -> StreamingResponse:
     """Return a stream of what a page shows; it ends with the service.
 
     Args:
-        site: Whose changes are told.
+        scope: Whose changes are told.
         render: Makes messages of a change, or of None when there is none; the first change names
             every job.
         beat_s: How long nothing changes until a beat is sent.
     """
-    return StreamingResponse(_messages(site, render, beat_s), media_type="text/event-stream")
+    return StreamingResponse(_messages(scope, render, beat_s), media_type="text/event-stream")
 
 
-def paced_answer(site: Site, make: Callable[[], Awaitable[Iterable[Message]]]) -> StreamingResponse:
+def paced_answer(
+    scope: Scope, make: Callable[[], Awaitable[Iterable[Message]]]
+) -> StreamingResponse:
     """Return the stream of a page that is made again every five seconds at most."""
     made_ms = 0
 
     async def render(_change: Change | None) -> Iterable[Message]:
         nonlocal made_ms
-        as_of_ms = site.service.fleet.view.as_of_ms
+        as_of_ms = scope.service.fleet.view.as_of_ms
         if as_of_ms - made_ms < _PACE_MS:
             return []
         made_ms = as_of_ms
         return await make()
 
-    return live_answer(site, render)
+    return live_answer(scope, render)
 
 
-async def _messages(site: Site, render: Render, beat_s: float) -> AsyncIterator[bytes]:
-    closing = site.service.closing
-    async with site.service.fleet.changes() as changes:
+async def _messages(scope: Scope, render: Render, beat_s: float) -> AsyncIterator[bytes]:
+    service, closing = scope.service, scope.service.closing
+    async with service.fleet.changes() as changes:
         while not closing.is_set():
             try:
                 change = await _next(changes, closing, beat_s)
             except StopAsyncIteration:
                 return
-            for message in await render(change):
+            told = None if change is None else scope.visible(change)
+            for message in await render(told):
                 yield message.encoded()
-            yield Message.of("beat", {"as_of_ms": site.service.fleet.view.as_of_ms}).encoded()
+            yield Message.of("beat", {"as_of_ms": service.fleet.view.as_of_ms}).encoded()
 
 
 async def _next(changes: Subscription, closing: asyncio.Event, beat_s: float) -> Change | None:

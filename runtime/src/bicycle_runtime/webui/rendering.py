@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
+from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.formats import FILTERS
 from bicycle_runtime.webui.sentences import why_text
@@ -81,7 +82,7 @@ class Site:
     """What every page needs: the service, the templates, the files.
 
     Attributes:
-        service: What pages read, and ask for operations.
+        service: For what is read about one job that was checked; all else is asked of ``scope``.
         files: What pages link to.
     """
 
@@ -98,6 +99,11 @@ class Site:
         self._templates.filters.update(FILTERS, why=why_text)
         self._templates.globals.update(static=self.files.url)
 
+    def scope(self, request: Request) -> Scope:
+        """Return the service as who asks for a page sees it."""
+        state = request.state
+        return Scope(self.service, state.identity, address=str(state.address))
+
     def text(self, template: str, facts: Mapping[str, Any]) -> str:
         """Return a template filled in."""
         return self._templates.get_template(template).render(facts)
@@ -106,15 +112,15 @@ class Site:
         self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200
     ) -> HTMLResponse:
         """Return a whole page. Templates also know who asks, and what that one may do."""
-        identity = request.state.identity
+        identity, view = request.state.identity, self.scope(request).view
         known = {
             "identity": identity,
             "may_operate": identity.may(Role.OPERATOR),
             "may_audit": identity.may(Role.ADMIN),
             "now_ms": now_ms(),
             "path": request.url.path,
-            "totals": self.service.fleet.totals(),
-            "as_of_ms": self.service.fleet.view.as_of_ms,
+            "totals": view.totals(),
+            "as_of_ms": view.as_of_ms,
         }
         return HTMLResponse(self.text(template, {**known, **facts}), status_code=status)
 

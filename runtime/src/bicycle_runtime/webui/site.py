@@ -24,7 +24,7 @@ from bicycle_runtime.webui.pages.explorer import (
     workers_live,
     workers_page,
 )
-from bicycle_runtime.webui.pages.job import TABS, job_live, job_page
+from bicycle_runtime.webui.pages.job import TABS, job_live, job_page, missing_job
 from bicycle_runtime.webui.pages.jobs import jobs_live, jobs_page
 from bicycle_runtime.webui.pages.login import login_do, login_page, logout_do
 from bicycle_runtime.webui.pages.plugins import (
@@ -43,6 +43,8 @@ from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["page_routes"]
 
+PageOf = Callable[[Site, Request], Awaitable[Response]]
+
 
 def page_routes(service: Service) -> list[BaseRoute]:
     """Return the routes of all pages.
@@ -55,63 +57,69 @@ def page_routes(service: Service) -> list[BaseRoute]:
         route
         for tab in TABS
         for route in (
-            _get(f"/jobs/{{job}}/{tab.name}".rstrip("/"), partial(job_page, site, tab=tab)),
-            _get(f"/live/jobs/{{job}}/{tab.stream}", partial(job_live, site, tab=tab)),
+            _get(f"/jobs/{{job}}/{tab.name}".rstrip("/"), partial(job_page, tab=tab), site),
+            _get(f"/live/jobs/{{job}}/{tab.stream}", partial(job_live, tab=tab), site),
         )
     ]
     return [
-        _get("/", partial(dashboard_page, site)),
-        _get("/live/dashboard", partial(dashboard_live, site)),
-        _get("/jobs", partial(jobs_page, site)),
-        _get("/live/jobs", partial(jobs_live, site)),
-        _get("/metrics-explorer", partial(metrics_page, site)),
-        _get("/live/metrics", partial(metrics_live, site)),
-        _get("/streams", partial(streams_page, site)),
-        _get("/live/streams", partial(streams_live, site)),
-        _get("/workers", partial(workers_page, site)),
-        _get("/live/workers", partial(workers_live, site)),
-        _get("/bulk/stop", partial(bulk_stop_page, site)),
-        _post("/bulk/stop", partial(bulk_stop_do, site)),
-        _get("/queue/{number:int}", partial(withdraw_page, site)),
-        _post("/queue/{number:int}", partial(withdraw_do, site)),
-        _get("/audit", partial(audit_page, site)),
-        _get("/login", partial(login_page, site)),
-        _post("/login", partial(login_do, site)),
-        _post("/logout", partial(logout_do, site)),
+        _get("/", dashboard_page, site),
+        _get("/live/dashboard", dashboard_live, site),
+        _get("/jobs", jobs_page, site),
+        _get("/live/jobs", jobs_live, site),
+        _get("/metrics-explorer", metrics_page, site),
+        _get("/live/metrics", metrics_live, site),
+        _get("/streams", streams_page, site),
+        _get("/live/streams", streams_live, site),
+        _get("/workers", workers_page, site),
+        _get("/live/workers", workers_live, site),
+        _get("/bulk/stop", bulk_stop_page, site),
+        _post("/bulk/stop", bulk_stop_do, site),
+        _get("/queue/{number:int}", withdraw_page, site),
+        _post("/queue/{number:int}", withdraw_do, site),
+        _get("/audit", audit_page, site),
+        _get("/login", login_page, site),
+        _post("/login", login_do, site),
+        _post("/logout", logout_do, site),
         *tabs,
-        _get("/jobs/{job}/actions/{kind}", partial(action_page, site)),
-        _post("/jobs/{job}/actions/{kind}", partial(action_do, site)),
+        _get("/jobs/{job}/actions/{kind}", action_page, site),
+        _post("/jobs/{job}/actions/{kind}", action_do, site),
         *_plugin_routes(site),
-        _get(f"{site.files.base}/{{path:path}}", site.files.answer),
+        Route(f"{site.files.base}/{{path:path}}", site.files.answer, methods=["GET"]),
     ]
 
 
 def _plugin_routes(site: Site) -> list[BaseRoute]:
     return [
-        _get("/plugins", partial(plugins_page, site)),
-        _post("/plugins", partial(upload_do, site)),
-        _get("/plugins/operations/{number:int}", partial(operation_page, site)),
-        _get("/plugins/{digest}/start", partial(start_page, site)),
-        _post("/plugins/{digest}/start", partial(start_do, site)),
-        _get("/plugins/{digest}/remove", partial(remove_page, site)),
-        _post("/plugins/{digest}/remove", partial(remove_do, site)),
+        _get("/plugins", plugins_page, site),
+        _post("/plugins", upload_do, site),
+        _get("/plugins/operations/{number:int}", operation_page, site),
+        _get("/plugins/{digest}/start", start_page, site),
+        _post("/plugins/{digest}/start", start_do, site),
+        _get("/plugins/{digest}/remove", remove_page, site),
+        _post("/plugins/{digest}/remove", remove_do, site),
     ]
 
 
-def _post(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    return Route(path, _door(answer), methods=["POST"])
+def _post(path: str, answer: PageOf, site: Site) -> Route:
+    return Route(path, _door(site, partial(answer, site)), methods=["POST"])
 
 
-def _get(path: str, answer: Callable[[Request], Awaitable[Response]]) -> Route:
-    return Route(path, _door(answer), methods=["GET"])
+def _get(path: str, answer: PageOf, site: Site) -> Route:
+    return Route(path, _door(site, partial(answer, site)), methods=["GET"])
 
 
 def _door(
-    answer: Callable[[Request], Awaitable[Response]],
+    site: Site, answer: Callable[[Request], Awaitable[Response]]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return a plain function: Starlette takes other callables for whole applications."""
+    """Return a plain function that lets through to a job only those who see it.
+
+    Starlette takes other callables for whole applications.
+    """
 
     async def door(request: Request) -> Response:
+        job = request.path_params.get("job")
+        if job is not None and not site.scope(request).has(job):
+            return missing_job(site, request)
         return await answer(request)
 
     return door

@@ -55,16 +55,8 @@ async def _ask(
 ) -> Response:
     if facts is None:
         facts = {} if call.body is None else msgspec.to_builtins(call.body)
-    asked = await call.service.slow(
-        call.service.operations.ask,
-        kind,
-        job,
-        facts,
-        identity=call.identity,
-        key=call.request.headers.get("idempotency-key"),
-        address=str(call.request.state.address),
-    )
-    return accepted(asked)
+    key = call.request.headers.get("idempotency-key")
+    return accepted(await call.scope.ask(kind, job, facts, key=key))
 
 
 def accepted(asked: Operation) -> Response:
@@ -76,28 +68,21 @@ def accepted(asked: Operation) -> Response:
 async def operation(call: Call) -> Response:
     """Answer with an operation, if asked so only when it is over."""
     number = int(call.request.path_params["operation_id"])
-    found = await call.service.operations.wait(number, call.query.wait)
-    return answer_json(found)
+    return answer_json(await call.scope.operation(number, call.query.wait))
 
 
 async def withdraw(call: Call) -> Response:
     """Take a job that waits out of the queue."""
     number = int(call.request.path_params["operation_id"])
-    found = await call.service.slow(
-        call.service.operations.withdraw, number, identity=call.identity,
-        address=str(call.request.state.address),
-    )  # fmt: skip
-    return answer_json(found)
+    return answer_json(await call.scope.withdraw(number))
 
 
 async def operations(call: Call) -> Response:
     """Answer with the operations of all jobs."""
-    found = await call.service.slow(call.service.operations.recent, limit=call.query.limit)
-    return answer_json({"items": found})
+    return answer_json({"items": await call.scope.operations(limit=call.query.limit)})
 
 
 async def job_operations(call: Call) -> Response:
     """Answer with the operations of one job."""
-    await call.service.known(call.job)
-    recent = call.service.operations.recent
-    return answer_json({"items": await call.service.slow(recent, call.job, limit=call.query.limit)})
+    await call.scope.known(call.job)
+    return answer_json({"items": await call.scope.operations(call.job, limit=call.query.limit)})

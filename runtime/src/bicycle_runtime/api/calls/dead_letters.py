@@ -31,15 +31,5 @@ async def letter(call: Call) -> Response:
         dead_letter, call.service.home, call.job, name, is_revealed=is_revealed
     )
     if is_revealed:
-        await call.service.slow(_note, call, name)
+        await call.scope.note("reveal", call.job, {"letter": name})
     return answer_json(call.service.secrets.hide(call.job, found))
-
-
-def _note(call: Call, letter: str) -> None:
-    """Write into the audit log who has seen a value, before it is told."""
-    entry = {
-        "actor": call.identity.name, "address": str(call.request.state.address),
-        "action": "reveal", "target": call.job, "outcome": "accepted",
-    }  # fmt: skip
-    now_ms = call.service.clock.now_ms()
-    call.service.history.note_audit(entry, {"letter": letter}, at_ms=now_ms).result()

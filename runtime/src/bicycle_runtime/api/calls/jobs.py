@@ -11,9 +11,8 @@ from starlette.responses import Response
 from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.api.shapes import JobMetrics
 from bicycle_runtime.api.streams import event_stream, log_stream
-from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
+from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.savepoints.commands import (
-    known_savepoints,
     savepoint_of,
     savepoint_report,
 )
@@ -36,9 +35,10 @@ __all__ = [
 
 async def jobs(call: Call) -> Response:
     """Answer with one page of jobs; with 304 while nothing of it changed."""
-    view, words = call.service.fleet.view, call.query
+    view, words = call.scope.view, call.query
     page = list_page(view, JobQuery(**msgspec.structs.asdict(words)))
-    asked = hashlib.sha256(msgspec.json.encode(words)).hexdigest()[:12]
+    seen_as = (call.identity.owners, words)
+    asked = hashlib.sha256(msgspec.json.encode(seen_as)).hexdigest()[:12]
     tag = f'"{call.service.started_ms}-{view.revision}-{asked}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
     if tag in call.request.headers.get("if-none-match", ""):
@@ -50,7 +50,7 @@ async def jobs(call: Call) -> Response:
 
 async def job(call: Call) -> Response:
     """Answer with one job."""
-    known = await call.service.known(call.job)
+    known = await call.scope.known(call.job)
     plain = {
         "summary": known.summary,
         "metrics": job_metrics(known.status),
@@ -67,12 +67,8 @@ async def status(call: Call) -> Response:
 
 async def statuses(call: Call) -> Response:
     """Answer with the statuses of all jobs, as their files say it now."""
-    service = call.service
-
-    def read() -> list[dict[str, Any]]:
-        return [_shown(service, each) for each in list_jobs(service.home)]
-
-    return answer_json({"items": await service.slow(read)})
+    found = await call.scope.statuses()
+    return answer_json({"items": [_shown(call.service, each) for each in found]})
 
 
 def _shown(service: Service, status: JobStatus) -> dict[str, Any]:
@@ -82,7 +78,7 @@ def _shown(service: Service, status: JobStatus) -> dict[str, Any]:
 
 async def metrics(call: Call) -> Response:
     """Answer with the figures of a job."""
-    known = await call.service.known(call.job)
+    known = await call.scope.known(call.job)
     return answer_json({"items": job_samples(known, now_ms=call.service.clock.now_ms())})
 
 
@@ -126,7 +122,7 @@ async def savepoint(call: Call) -> Response:
 
 async def all_savepoints(call: Call) -> Response:
     """Answer with the savepoints of all jobs."""
-    found = await call.service.slow(known_savepoints, call.service.home, None)
+    found = await call.scope.savepoints()
     return answer_json({"items": [entry.to_json() for entry in found]})
 
 
@@ -145,7 +141,7 @@ async def logs(call: Call) -> Response:
     """Answer with lines of the log, or with a stream of them."""
     service, query = call.service, call.query
     if query.follow:
-        await service.known(call.job)
+        await call.scope.known(call.job)
         return log_stream(service, call.job, after=query.after, limit=query.limit)
     found = await service.slow(
         service.readings.logs, call.job, after=query.after, limit=query.limit
@@ -155,14 +151,14 @@ async def logs(call: Call) -> Response:
 
 async def samples(call: Call) -> Response:
     """Answer with the samples of a job."""
-    await call.service.known(call.job)
+    await call.scope.known(call.job)
     read, tier = call.service.history.samples, _tier(call)
     return answer_json(await call.service.slow(read, call.job, tier=tier))
 
 
 async def operator_samples(call: Call) -> Response:
     """Answer with the samples of one operator; one that the job does not have is refused."""
-    known = await call.service.known(call.job)
+    known = await call.scope.known(call.job)
     operator = str(call.request.path_params["operator"])
     if operator not in known.status.operators:
         names = ", ".join(known.status.operators) or "none yet"
@@ -182,7 +178,7 @@ def _tier(call: Call) -> str:
 
 async def state_changes(call: Call) -> Response:
     """Answer with the steps in the life of a job."""
-    await call.service.known(call.job)
+    await call.scope.known(call.job)
     found = await call.service.slow(
         call.service.history.state_changes, call.job, limit=call.query.limit
     )
@@ -193,8 +189,8 @@ async def events(call: Call) -> Response:
     """Answer with a stream of events, of one job or of all."""
     job_id = call.request.path_params.get("job_id")
     if job_id is not None:
-        await call.service.known(job_id)
-    return await event_stream(call.service, call.request, job_id)
+        await call.scope.known(job_id)
+    return await event_stream(call.scope, call.request, job_id)
 
 
 def job_metrics(status: JobStatus) -> JobMetrics:

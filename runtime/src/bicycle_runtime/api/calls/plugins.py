@@ -26,13 +26,13 @@ _WAIT_S = 55.0  # Below the minute after which clients and proxies give up.
 
 async def plugins(call: Call) -> Response:
     """Answer with all uploaded plugins."""
-    return answer_json({"items": await call.service.slow(call.service.plugins.all)})
+    return answer_json({"items": await call.scope.plugins()})
 
 
 async def plugin(call: Call) -> Response:
     """Answer with one uploaded plugin."""
     digest = str(call.request.path_params["digest"])
-    return answer_json(await call.service.slow(call.service.plugins.get, digest))
+    return answer_json(await call.scope.plugin(digest))
 
 
 async def upload(call: Call) -> Response:
@@ -40,7 +40,7 @@ async def upload(call: Call) -> Response:
     async with read_form(call.request) as form:
         facts = await _received(call, form)
     asked = await _ask(call, "install", msgspec.to_builtins(facts))
-    over = await call.service.operations.wait(asked.id, _WAIT_S)
+    over = await call.scope.operation(asked.id, _WAIT_S)
     if not over.is_over:
         return accepted(over)
     if over.error is not None:
@@ -65,13 +65,10 @@ async def _received(call: Call, form: FormData) -> InstallFacts:
     data = await lock.read() if isinstance(lock, UploadFile) else lock
     locked = data.encode() if isinstance(data, str) else data
     return await asyncio.to_thread(
-        call.service.plugins.receive, wheel.filename, wheel.file, locked or None,
-        owner=call.identity.name,
+        call.scope.receive, wheel.filename, wheel.file, locked or None
     )  # fmt: skip
 
 
 async def _ask(call: Call, kind: str, facts: dict[str, Any]) -> Operation:
-    return await call.service.slow(
-        call.service.operations.ask, kind, None, facts, identity=call.identity,
-        key=call.request.headers.get("idempotency-key"), address=str(call.request.state.address),
-    )  # fmt: skip
+    key = call.request.headers.get("idempotency-key")
+    return await call.scope.ask(kind, None, facts, key=key)

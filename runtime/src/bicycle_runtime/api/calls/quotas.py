@@ -16,16 +16,12 @@ __all__ = ["quota", "set_quota"]
 async def quota(call: Call) -> Response:
     """Answer with what an owner may use, and uses."""
     owner = str(call.request.path_params["owner"])
-    return answer_json(await call.service.slow(call.service.quota_of, owner))
+    return answer_json(await call.scope.quota(owner))
 
 
 async def set_quota(call: Call) -> Response:
     """Set what an owner may use; jobs that run go on, whatever it says."""
     owner = str(call.request.path_params["owner"])
     given: Any = call.body
-    asked = Quota(**msgspec.structs.asdict(given))
-    await call.service.slow(
-        call.service.set_quota, owner, asked, identity=call.identity,
-        address=str(call.request.state.address),
-    )  # fmt: skip
-    return answer_json(await call.service.slow(call.service.quota_of, owner))
+    await call.scope.set_quota(owner, Quota(**msgspec.structs.asdict(given)))
+    return answer_json(await call.scope.quota(owner))

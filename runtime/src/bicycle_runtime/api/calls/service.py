@@ -22,18 +22,18 @@ async def health(_call: Call) -> Response:
 
 async def cluster(call: Call) -> Response:
     """Answer with what all jobs come to."""
-    return answer_json({**call.service.about, **call.service.fleet.totals()})
+    return answer_json({**call.service.about, **call.scope.view.totals()})
 
 
 async def workers(call: Call) -> Response:
     """Answer with the processes of the jobs that have not ended."""
-    view = call.service.fleet.view
-    return answer_json({"items": await call.service.slow(worker_rows, view.jobs)})
+    jobs = call.scope.view.jobs
+    return answer_json({"items": await call.service.slow(worker_rows, jobs)})
 
 
 async def all_metrics(call: Call) -> Response:
     """Answer with the figures of all jobs."""
-    jobs, now_ms = call.service.fleet.view.jobs, call.service.clock.now_ms()
+    jobs, now_ms = call.scope.view.jobs, call.service.clock.now_ms()
 
     def samples() -> list[MetricSample]:
         return [sample for job in jobs for sample in job_samples(job, now_ms=now_ms)]
@@ -43,26 +43,27 @@ async def all_metrics(call: Call) -> Response:
 
 async def topology(call: Call) -> Response:
     """Answer with the jobs and the streams between them."""
-    found = await call.service.slow(call.service.readings.topology)
-    return answer_json(found.to_json())
+    return answer_json((await call.scope.topology()).to_json())
 
 
 async def slots(call: Call) -> Response:
     """Answer with the slots of the masters."""
-    return answer_json({"items": await call.service.slow(call.service.slots)})
+    return answer_json({"items": await call.scope.slots()})
 
 
 async def audit(call: Call) -> Response:
     """Answer with the audit log."""
-    query, history = call.query, call.service.history
-    found = await call.service.slow(history.audit, after=query.after, limit=query.limit)
+    query = call.query
+    found = await call.scope.audit(query.after, query.limit)
     following = str(found[-1].id) if len(found) == query.limit else None
     return answer_json({"items": found, "next": following})
 
 
 async def metrics(call: Call) -> Response:
-    """Answer with the figures of all jobs and of the service, as text for Prometheus."""
-    service = call.service
+    """Answer with figures as text for Prometheus: of jobs, and for all owners of the service."""
+    service, jobs = call.service, await call.scope.metrics_text()
+    if call.identity.owners is not None:
+        return Response(jobs, media_type=CONTENT_TYPE_LATEST)
     disk = await service.slow(shutil.disk_usage, service.home.path)
     service.figures.note_disk(free_bytes=disk.free, total_bytes=disk.total)
     service.figures.note_slots(await service.slow(service.slots))
@@ -71,5 +72,4 @@ async def metrics(call: Call) -> Response:
         subscriber_count=service.fleet.subscriber_count,
         operation_count=service.operations.open_count(),
     )
-    text = await service.slow(service.metrics.text, now_ms=service.clock.now_ms()) + own
-    return Response(text, media_type=CONTENT_TYPE_LATEST)
+    return Response(jobs + own, media_type=CONTENT_TYPE_LATEST)

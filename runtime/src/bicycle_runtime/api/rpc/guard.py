@@ -18,6 +18,7 @@ import grpc
 from bicycle_runtime.api.errors import REQUEST_BROKE, answer_code, plain_answer
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.entrance import Entrance
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
@@ -45,12 +46,15 @@ Inner = Callable[[Any, Context], Any]
 
 
 class Asking:
-    """Who asks in the call that goes on, and from where."""
+    """Who asks in the call that goes on, from where, and the service as they see it."""
 
-    def __init__(self, entrance: Entrance, identity: Identity, address: str) -> None:
+    def __init__(
+        self, service: Service, entrance: Entrance, identity: Identity, address: str
+    ) -> None:  # fmt: skip
         self._entrance = entrance
         self.identity = identity
         self.address = address
+        self.scope = Scope(service, identity, address=address)
 
     def is_still(self) -> bool:
         """Tell whether who asked would be let in now."""
@@ -111,6 +115,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
     async def _unary(self, inner: Inner, method: str, request: Any, context: Context) -> Any:
         try:
             self._enter(method, context)
+            await _require_jobs(request)
             return await inner(request, context)
         except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
             await self._refuse(method, context, error)
@@ -120,6 +125,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
     ) -> AsyncIterator[Any]:
         try:
             self._enter(method, context)
+            await _require_jobs(request)
             async for each in inner(request, context):
                 yield each
         except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
@@ -132,7 +138,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
             BicycleError: they may not, or not so often.
         """
         address = _address(context.peer())
-        _ASKING.set(Asking(self._entrance, NOBODY, address))
+        _ASKING.set(Asking(self._service, self._entrance, NOBODY, address))
         given = dict(context.invocation_metadata() or ())
         headers = {"authorization": given["authorization"]} if "authorization" in given else {}
         names = context.auth_context().get(_CLIENT_NAME, ())
@@ -142,7 +148,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         except BicycleError:
             self._limits.fail(address)
             raise
-        _ASKING.set(Asking(self._entrance, identity, address))
+        _ASKING.set(Asking(self._service, self._entrance, identity, address))
         self._limits.take(identity, address, is_write=method in self._writes)
         least = self._roles.get(method, Role.VIEWER)
         if identity == NOBODY and least > Role.NOBODY:
@@ -165,6 +171,17 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         code = _STATUS.get(answer_code(error), grpc.StatusCode.INTERNAL)
         trailing = ((ERROR_KEY, json.dumps(plain_answer(error)).encode()),)
         await context.abort(code, f"{error.code} {error.summary}", trailing)
+
+
+async def _require_jobs(request: Any) -> None:
+    """See that the jobs that a request names are there for who asks.
+
+    Raises:
+        JOB_NOT_FOUND: one is not.
+    """
+    named = [*getattr(request, "job_ids", ()), getattr(request, "job_id", "")]
+    for job in filter(None, named):
+        await asking().scope.require(job)
 
 
 def _address(peer: str) -> str:

@@ -20,7 +20,6 @@ from bicycle_runtime.api.streams import News, news_of, until_closing
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.redaction import redacted
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.listing import LIMIT_MAX, JobQuery, list_page
@@ -69,8 +68,9 @@ class JobManager(JobManagerServicer):
             if request.HasField(name):
                 facts[name] = getattr(request, name)
         wait_s = _waiting(request.wait_seconds)
-        operation = await self._ask("submit", None, facts, _key(request))
-        operation = await self._service.operations.wait(operation.id, wait_s)
+        scope = asking().scope
+        operation = await scope.ask("submit", None, facts, key=_key(request))
+        operation = await scope.operation(operation.id, wait_s)
         error = operation.error or {}
         return shapes.SubmitJobResponse(
             job_id=operation.job, success=operation.state not in ("failed", "interrupted"),
@@ -80,7 +80,7 @@ class JobManager(JobManagerServicer):
 
     async def GetJobStatus(self, request: Any, _context: Context) -> Any:
         """Show one job with everything that its driver tells."""
-        known = await self._service.known(request.job_id)
+        known = await asking().scope.known(request.job_id)
         detail = {
             "summary": known.summary,
             "metrics": job_metrics(known.status),
@@ -97,9 +97,10 @@ class JobManager(JobManagerServicer):
             if request.HasField("savepoint_to"):
                 facts["to"] = request.savepoint_to
         kind = "suspend" if request.savepoint else "cancel"
-        operation = await self._ask(kind, request.job_id, facts, _key(request))
+        scope = asking().scope
+        operation = await scope.ask(kind, request.job_id, facts, key=_key(request))
         while not operation.is_over:
-            operation = await self._service.operations.wait(operation.id, _WAIT_S_MAX)
+            operation = await scope.operation(operation.id, _WAIT_S_MAX)
         if operation.error is not None:
             raise error_from_json(operation.error)
         saved = (operation.result or {}).get("savepoint", {})
@@ -117,7 +118,7 @@ class JobManager(JobManagerServicer):
             state=tuple(request.states), text=request.text, sort=request.sort or JobQuery().sort,
             limit=limit, after=request.page_token or None,
         )  # fmt: skip
-        page = list_page(self._service.fleet.view, query)
+        page = list_page(asking().scope.view, query)
         return shapes.ListJobsResponse(
             jobs=[message_of(shapes.JobSummary, job.summary) for job in page.items],
             next_page_token=page.next or "", total=page.total,
@@ -125,18 +126,18 @@ class JobManager(JobManagerServicer):
 
     async def GetClusterInfo(self, _request: Any, _context: Context) -> Any:
         """Show what all jobs come to."""
-        service = self._service
-        return message_of(shapes.ClusterInfo, {**service.about, **service.fleet.totals()})
+        totals = asking().scope.view.totals()
+        return message_of(shapes.ClusterInfo, {**self._service.about, **totals})
 
     async def ListWorkers(self, _request: Any, _context: Context) -> Any:
         """List the processes of the jobs that have not ended."""
-        rows = await self._service.slow(worker_rows, self._service.fleet.view.jobs)
+        rows = await self._service.slow(worker_rows, asking().scope.view.jobs)
         return message_of(shapes.ListWorkersResponse, {"items": rows})
 
     async def GetMetrics(self, request: Any, _context: Context) -> Any:
         """Read the figures of a job, or of all."""
-        service = self._service
-        jobs = (await service.known(request.job_id),) if request.job_id else service.fleet.view.jobs
+        service, scope = self._service, asking().scope
+        jobs = (await scope.known(request.job_id),) if request.job_id else scope.view.jobs
         now_ms = service.clock.now_ms()
 
         def samples() -> list[MetricSample]:
@@ -148,11 +149,11 @@ class JobManager(JobManagerServicer):
     async def WatchJobs(self, request: Any, _context: Context) -> AsyncIterator[Any]:
         """Follow what happens to jobs, until who asks goes, or is to go."""
         jobs = frozenset(request.job_ids) or None
-        for job in jobs or ():
-            await self._service.known(job)
-        after = request.after_event if request.HasField("after_event") else None
         who = asking()
-        news = await news_of(self._service, jobs, after)
+        for job in jobs or ():
+            await who.scope.known(job)
+        after = request.after_event if request.HasField("after_event") else None
+        news = await news_of(who.scope, jobs, after)
         watched = until_closing(news, self._service, pause_s=_WATCH_S)
         try:
             async for each in watched:
@@ -166,17 +167,8 @@ class JobManager(JobManagerServicer):
     async def WaitOperation(self, request: Any, _context: Context) -> Any:
         """Show an operation, if asked so only when it is over."""
         wait_s = _waiting(request.wait_seconds)
-        found = await self._service.operations.wait(request.id, wait_s)
+        found = await asking().scope.operation(request.id, wait_s)
         return message_of(shapes.Operation, found)
-
-    async def _ask(
-        self, kind: str, job: str | None, facts: Mapping[str, Any], key: str | None
-    ) -> Operation:  # fmt: skip
-        who = asking()
-        return await self._service.slow(
-            self._service.operations.ask, kind, job, facts, identity=who.identity, key=key,
-            address=who.address,
-        )  # fmt: skip
 
 
 def _key(request: Any) -> str | None:

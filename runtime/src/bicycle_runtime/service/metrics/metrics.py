@@ -77,13 +77,17 @@ class MetricsText:
         self._fleet = fleet
         self._kept: dict[str, tuple[JobStatus, str, dict[str, list[str]]]] = {}
 
-    def text(self, *, now_ms: int) -> str:
-        """Return the exposition of all jobs. Parts that depend on the time are made each time."""
+    def text(self, view: FleetView | None = None, *, now_ms: int) -> str:
+        """Return the exposition of all jobs, or of those of a part of the snapshot.
+
+        Parts that depend on the time are made each time.
+        """
         parts: dict[str, list[str]] = {metric.name: [] for metric in METRICS}
-        kept = {}
-        for job in self._fleet.view.jobs:
+        whole = self._fleet.view
+        kept = {name: each for name, each in self._kept.items() if whole.get(name) is not None}
+        for job in (view or whole).jobs:
             name, state = job.summary.job_id, job.summary.state
-            known = self._kept.get(name)
+            known = kept.get(name)
             if known is None or known[0] is not job.status or known[1] != state:
                 known = (job.status, state, _lines_by_name(_samples(job)))
             kept[name] = known

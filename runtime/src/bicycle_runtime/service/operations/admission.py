@@ -110,7 +110,8 @@ def admit(
         left.remove(job)
         reason = use.problem(job)
         if reason is None and (first := reserved.get(job.pool)) is not None:
-            reason = f"the next slots of {job.pool} are for {first.job}, which waits longer"
+            whose = first.job if first.owner == job.owner else "another owner's job"
+            reason = f"the next slots of {job.pool} are for {whose}, which waits longer"
         if reason is None:
             use.take(job.claim())
             begun.append(job.number)

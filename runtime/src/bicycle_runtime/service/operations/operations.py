@@ -17,12 +17,13 @@ import logging
 import queue
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import (
     JOB_ENDED,
@@ -40,7 +41,7 @@ from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS
 from bicycle_runtime.service.operations.rules import Surroundings
 from bicycle_runtime.service.store.database import Database
-from bicycle_runtime.service.store.history import Operation, note_audit, note_event
+from bicycle_runtime.service.store.history import Operation, note_audit, note_event, one_of
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import Identity
@@ -60,6 +61,7 @@ _INTENTS: dict[str, Intent] = {
     "stop": "stop", "drain": "drain", "suspend": "suspend", "cancel": "cancel",
 }  # fmt: skip
 
+_MAKING_JOBS = ("submit", "restore")  # They name the job that they make.
 _Queue = queue.Queue[tuple[int, Any] | None]
 
 
@@ -128,7 +130,7 @@ class Operations:
     def _put(self, operation: Operation, settled: Any) -> None:
         if operation.kind == "submit":
             self.jobs.add(
-                operation.id, operation.job, operation.actor, settled, asked_ms=operation.asked_ms
+                operation.id, operation.job, operation.owner, settled, asked_ms=operation.asked_ms
             )
             return
         own = {"cancel": self._cancels, "install": self._plugins, "remove_plugin": self._plugins}
@@ -150,12 +152,13 @@ class Operations:
             kind: A word of ``KINDS``.
             job: The job's id; None to start a job.
             facts: Plain data that the kind takes.
-            identity: Who asks; the caller has checked that they may.
+            identity: Who asks; ``Scope`` has checked that they may, and see what is named.
             key: Of who asks, for this request: a repeated request is answered with the first.
             address: Where the request came from, for the audit log.
 
         Raises:
-            JobNotFoundError: there is no such job.
+            JOB_NOT_FOUND: there is no such job.
+            JOB_NAME_TAKEN: a job of this name belongs to somebody else.
             JOB_ENDED: it has ended, and this is for one that runs.
             OPERATION_FACTS_INVALID: the facts are not what the kind takes.
             OPERATION_KEY_REUSED: the key was used for another request.
@@ -169,19 +172,27 @@ class Operations:
             )  # fmt: skip
         digest = _digest(kind, job, facts)
         if key is not None and (known := self._by_key(identity, key)) is not None:
-            return _same(known, digest, key)
-        settled = self._settled(kind, job, facts)
+            return _same(known, digest, key, identity)
+        try:
+            settled = self._settled(kind, job, facts)
+        except JobRunningError as error:  # It says more of a job than everybody may know.
+            taken = str(error.facts["job"])
+            self._control.read(lambda each: self._owners.require_free(each, taken, identity))
+            raise
         if len(self._open) >= _WAITING_MAX:
             raise SERVICE_BUSY(waiting=len(self._open))
-        if kind == "submit":
-            self._require_quota(identity.name)
         target = job if job is not None else str(getattr(settled, "name", ""))
-        who = {"actor": identity.name, "address": address}
+        if kind == "submit":
+            self._require_quota(identity.owner)
+        owner = identity.owner if job is None else self._owners.of(job)
+        who = {"actor": identity.name, "address": address, "owner": owner}
         row, is_new = self._control.write(
-            self._inserting(kind, target, settled, who=who, key=key, digest=digest)
+            self._inserting(
+                kind, target, settled, who=who, key=key, digest=digest, identity=identity
+            )
         ).result()
         if not is_new:
-            return _same(row, digest, key or "")
+            return _same(row, digest, key or "", identity)
         operation = _operation(row)
         if kind == "submit":
             self.jobs.keep(operation.id, settled)
@@ -213,7 +224,8 @@ class Operations:
         if operation.kind != "submit" or not self.jobs.remove(number):
             raise OPERATION_BEGUN(operation=number, state=operation.state)
         entry = {"actor": identity.name, "address": address, "action": "withdraw",
-                 "target": operation.job, "outcome": "accepted"}  # fmt: skip
+                 "target": operation.job, "outcome": "accepted",
+                 "owner": operation.owner}  # fmt: skip
         now_ms = self._where.clock.now_ms()
         self._control.write(
             lambda connection: note_audit(connection, entry, {"operation": number}, at_ms=now_ms)
@@ -233,11 +245,14 @@ class Operations:
             raise OPERATION_UNKNOWN(operation=number)
         return found[0]
 
-    def recent(self, job: str | None = None, *, limit: int = 20) -> list[Operation]:
-        """Return operations, the newest first, of one job or of all."""
-        if job is None:
-            return self._select("ORDER BY id DESC LIMIT ?", (limit,))
-        return self._select("WHERE job = ? ORDER BY id DESC LIMIT ?", (job, limit))
+    def recent(
+        self, job: str | None = None, *, limit: int = 20, owners: Sequence[str] | None = None
+    ) -> list[Operation]:
+        """Return operations, the newest first, of one job or of all, and of some owners."""
+        where, values = one_of("owner", owners)
+        if job is not None:
+            where, values = f"{where} AND job = ?", (*values, job)
+        return self._select(f"WHERE 1 {where} ORDER BY id DESC LIMIT ?", (*values, limit))
 
     def queued(self) -> list[Operation]:
         """Return the starts of jobs that wait in the queue, who has waited longest first."""
@@ -308,7 +323,7 @@ class Operations:
 
     def _inserting(
         self, kind: str, job: str, settled: Any, *, who: Mapping[str, str], key: str | None,
-        digest: str,
+        digest: str, identity: Identity,
     ) -> Callable[[sqlite3.Connection], tuple[sqlite3.Row, bool]]:  # fmt: skip
         now_ms = self._where.clock.now_ms()
         shown = redacted(msgspec.to_builtins(settled))
@@ -318,15 +333,17 @@ class Operations:
                 known = connection.execute(_BY_KEY, (who["actor"], key)).fetchone()
                 if known is not None:
                     return known, False
+            if kind in _MAKING_JOBS:
+                self._owners.require_free(connection, job, identity)
             cursor = connection.execute(
                 "INSERT INTO operations (actor, idempotency_key, body_digest, job, kind, facts,"
-                " state, asked_ms) VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?)",
-                (who["actor"], key, digest, job, kind, json.dumps(shown), now_ms),
+                " state, asked_ms, owner) VALUES (?, ?, ?, ?, ?, ?, 'waiting', ?, ?)",
+                (who["actor"], key, digest, job, kind, json.dumps(shown), now_ms, who["owner"]),
             )
             entry = {**who, "action": kind, "target": job, "outcome": "accepted"}
             note_audit(connection, entry, {"operation": cursor.lastrowid, **shown}, at_ms=now_ms)
             if kind == "submit":
-                self._owners.note(connection, job, who["actor"])
+                self._owners.note(connection, job, who["owner"])
             sql = "SELECT * FROM operations WHERE id = ?"
             return connection.execute(sql, (cursor.lastrowid,)).fetchone(), True
 
@@ -447,9 +464,9 @@ def _digest(kind: str, job: str | None, facts: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _same(row: sqlite3.Row, digest: str, key: str) -> Operation:
+def _same(row: sqlite3.Row, digest: str, key: str, identity: Identity) -> Operation:
     """Return the operation that a key has begun, for the same request."""
-    if row["body_digest"] != digest:
+    if row["body_digest"] != digest or not identity.sees(row["owner"]):
         raise OPERATION_KEY_REUSED(key=key, operation=row["id"])
     return _operation(row)
 
@@ -458,7 +475,7 @@ def _operation(row: sqlite3.Row) -> Operation:
     read: dict[str, Any] = {
         name: None if row[name] is None else json.loads(row[name]) for name in _JSON_COLUMNS
     }
-    names = ("id", "actor", "job", "kind", "state", "asked_ms", "ended_ms")
+    names = ("id", "actor", "owner", "job", "kind", "state", "asked_ms", "ended_ms")
     return Operation(**{name: row[name] for name in names}, **read)
 
 

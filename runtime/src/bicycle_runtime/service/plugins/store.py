@@ -111,15 +111,18 @@ class Plugins:
         self._receiving = threading.BoundedSemaphore(_RECEIVING_MAX)
 
     def receive(
-        self, name: str, wheel: BinaryIO, lock: bytes | None, *, owner: str
-    ) -> InstallFacts:
+        self, name: str, wheel: BinaryIO, lock: bytes | None, *, owner: str,
+        is_shared: bool = True,
+    ) -> InstallFacts:  # fmt: skip
         """Take the files of an upload, and check them; they wait to be installed then.
 
         Args:
             name: What the wheel is called.
             wheel: Its bytes.
             lock: The lock file, if there is one.
-            owner: Who sent them.
+            owner: Whose they are.
+            is_shared: Whether the same files of another owner are the same plugin; else each owner
+                has one of their own.
 
         Raises:
             WHEEL_REFUSED: the wheel breaks a rule.
@@ -132,7 +135,7 @@ class Plugins:
             raise SERVICE_BUSY(waiting=_RECEIVING_MAX)
         try:
             with self._place_of_upload() as folder:
-                return self._received(folder, name, wheel, lock, owner=owner)
+                return self._received(folder, name, wheel, lock, owner=owner, is_shared=is_shared)
         finally:
             self._receiving.release()
 
@@ -159,6 +162,18 @@ class Plugins:
         found = find_uploaded(self._home, digest)
         return msgspec.structs.replace(found, jobs=sorted(_needed(self._home).get(digest, ())))
 
+    def owner_of(self, digest: str) -> str:
+        """Return whose a plugin is.
+
+        Raises:
+            PLUGIN_UNKNOWN: there is none of this digest.
+        """
+        return find_uploaded(self._home, digest).owner
+
+    def digest_of(self, environment: str) -> str:
+        """Return the digest of the plugin whose environment a folder is, empty for any other."""
+        return _digest_of(self._home, environment)
+
     @contextmanager
     def _place_of_upload(self) -> Iterator[Path]:
         uploads = _folder(self._home) / _UPLOADS
@@ -167,8 +182,9 @@ class Plugins:
             yield Path(at)
 
     def _received(
-        self, folder: Path, name: str, wheel: BinaryIO, lock: bytes | None, *, owner: str
-    ) -> InstallFacts:
+        self, folder: Path, name: str, wheel: BinaryIO, lock: bytes | None, *,
+        owner: str, is_shared: bool,
+    ) -> InstallFacts:  # fmt: skip
         if Path(name).name != name or len(name) > self.limits.path_length_max or not name:
             raise WHEEL_REFUSED(file=name[:100], problem="its name is not that of a wheel")
         content = folder / "content"
@@ -187,7 +203,7 @@ class Plugins:
         elif facts.missing:
             title = f"{facts.name} {facts.version}"
             raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(facts.missing))
-        digest = _digest(facts, lock)
+        digest = _digest(facts, lock, "" if is_shared else owner)
         place = folder.parent / digest
         with contextlib.suppress(OSError):  # The same files wait there already.
             content.rename(place)
@@ -202,6 +218,12 @@ def environment_of(home: Home, digest: str) -> str:
     """
     find_uploaded(home, digest)
     return str(_folder(home) / digest / _ENVIRONMENT)
+
+
+def _digest_of(home: Home, environment: str) -> str:
+    path = Path(environment)
+    is_ours = path.name == _ENVIRONMENT and path.parent.parent == _folder(home)
+    return path.parent.name if is_ours else ""
 
 
 def find_uploaded(home: Home, digest: str) -> UploadedPlugin:
@@ -333,11 +355,13 @@ def _copy(source: BinaryIO, target: Path, bytes_max: int) -> None:
             stream.write(chunk)
 
 
-def _digest(wheel: WheelFacts, lock: bytes | None) -> str:
+def _digest(wheel: WheelFacts, lock: bytes | None, owner: str) -> str:
     own = own_environment()
     words = [wheel.file, wheel.digest, _minor(own.python), own.platform]
     if lock is not None:
         words.append(hashlib.sha256(lock).hexdigest())
+    if owner:
+        words.append(f"owner {owner}")
     return hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 
@@ -426,12 +450,8 @@ def _digests_of(home: Home, job: JobFolder) -> set[str]:
         asked = [job.read_request(), *([] if former is None else [former])]
     except (OSError, ValueError, KeyError, BicycleError):  # None yet, or of another version.
         return set()
-    chosen = [Path(request.options.plugin_env or "") for request in asked]
-    return {
-        path.parent.name
-        for path in chosen
-        if path.name == _ENVIRONMENT and path.parent.parent == _folder(home)
-    }
+    chosen = [_digest_of(home, request.options.plugin_env or "") for request in asked]
+    return set(filter(None, chosen))
 
 
 def _is_over(home: Home, job: JobFolder) -> bool:

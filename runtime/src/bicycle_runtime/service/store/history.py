@@ -26,6 +26,7 @@ __all__ = [
     "StateChange",
     "note_audit",
     "note_event",
+    "one_of",
 ]
 
 _EVENTS_MAX = 10_000  # Of one job; older ones go.
@@ -46,8 +47,10 @@ _SAMPLES = (
 )
 _SUMS = (f"{'max' if name == 'lag_ms' else 'sum'}({name}) AS {name}" for name in SAMPLED)
 _ALL_SAMPLES = (
-    f"SELECT at_s, {', '.join(_SUMS)} FROM samples WHERE tier = ? GROUP BY at_s ORDER BY at_s"
+    f"SELECT at_s, {', '.join(_SUMS)} FROM samples JOIN job_numbers ON number = job_number"
+    " WHERE tier = ? {where} GROUP BY at_s ORDER BY at_s"
 )
+_AUDIT = "id, at_ms, actor, address, action, target, outcome, facts"
 
 
 Operators = Mapping[str, Sequence[Any]]
@@ -90,9 +93,9 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """Something that was asked for.
 
-    ``state`` is waiting, running, done, failed, interrupted or canceled; ``reason`` says why the
-    start of a job waits. ``error`` has code, message, fix and facts of what ended it, ``result``
-    what came out.
+    ``actor`` is who asked, ``owner`` whose it is: that of the job, else of who asked. ``state`` is
+    waiting, running, done, failed, interrupted or canceled; ``reason`` says why the start of a job
+    waits. ``error`` has code, message, fix and facts of what ended it, ``result`` what came out.
     """
 
     id: int
@@ -106,6 +109,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     result: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     reason: str = ""
+    owner: str = ""
 
     @property
     def is_over(self) -> bool:
@@ -163,12 +167,16 @@ def note_audit(
     connection: sqlite3.Connection, entry: Mapping[str, str], facts: Mapping[str, Any], *,
     at_ms: int,
 ) -> None:  # fmt: skip
-    """Write one line of the audit log: actor, address, action, target and outcome."""
+    """Write one line of the audit log: actor, address, action, target and outcome.
+
+    ``owner`` of the entry says whose the target is; without one only those see the line who see
+    all owners.
+    """
     words = [entry[name] for name in ("actor", "address", "action", "target", "outcome")]
     connection.execute(
-        "INSERT INTO audit (at_ms, actor, address, action, target, outcome, facts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (at_ms, *words, json.dumps(facts)),
+        "INSERT INTO audit (at_ms, actor, address, action, target, outcome, facts, owner)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (at_ms, *words, json.dumps(facts), entry.get("owner", "")),
     )
 
 
@@ -227,30 +235,42 @@ class History:
         sql = "SELECT coalesce(max(id), 0) FROM events"
         return int(self._control.read(lambda connection: connection.execute(sql).fetchone()[0]))
 
-    def events(self, job: str | None = None, *, after: int = 0, limit: int = 200) -> list[Event]:
-        """Return events behind a number, the oldest first, of one job or of all."""
-        where, values = ("", ()) if job is None else ("AND job = ?", (job,))
+    def events(
+        self, job: str | None = None, *, after: int = 0, limit: int = 200,
+        owners: Sequence[str] | None = None,
+    ) -> list[Event]:  # fmt: skip
+        """Return events behind a number, the oldest first, of one job, of owners, or of all."""
+        where, values = _about(job, owners)
         sql = f"SELECT * FROM events WHERE id > ? {where} ORDER BY id LIMIT ?"
         return self._rows(sql, (after, *values, limit), Event)
 
-    def latest_events(self, job: str | None = None, *, limit: int = 50) -> list[Event]:
-        """Return events, the newest first, of one job or of all."""
-        where, values = ("", ()) if job is None else ("WHERE job = ?", (job,))
+    def latest_events(
+        self, job: str | None = None, *, limit: int = 50, owners: Sequence[str] | None = None
+    ) -> list[Event]:
+        """Return events, the newest first, of one job, of owners, or of all."""
+        where, values = _about(job, owners)
         return self._rows(
-            f"SELECT * FROM events {where} ORDER BY id DESC LIMIT ?", (*values, limit), Event
-        )
+            f"SELECT * FROM events WHERE 1 {where} ORDER BY id DESC LIMIT ?",
+            (*values, limit), Event,
+        )  # fmt: skip
 
-    def audit(self, *, after: int = 0, limit: int = 200) -> list[AuditEntry]:
-        """Return lines of the audit log behind a number, the oldest first."""
-        sql = "SELECT * FROM audit WHERE id > ? ORDER BY id LIMIT ?"
-        return self._audit_rows(sql, (after, limit))
+    def audit(
+        self, *, after: int = 0, limit: int = 200, owners: Sequence[str] | None = None
+    ) -> list[AuditEntry]:
+        """Return lines of the audit log behind a number, the oldest first, of owners or of all."""
+        where, values = one_of("owner", owners)
+        sql = f"SELECT {_AUDIT} FROM audit WHERE id > ? {where} ORDER BY id LIMIT ?"
+        return self._audit_rows(sql, (after, *values, limit))
 
-    def latest_audit(self, *, before: int | None = None, limit: int = 50) -> list[AuditEntry]:
+    def latest_audit(
+        self, *, before: int | None = None, limit: int = 50, owners: Sequence[str] | None = None
+    ) -> list[AuditEntry]:
         """Return lines of the audit log, the newest first, of those before a number."""
-        sql = "SELECT * FROM audit WHERE id < ? ORDER BY id DESC LIMIT ?"
-        return self._audit_rows(sql, (2**62 if before is None else before, limit))
+        where, values = one_of("owner", owners)
+        sql = f"SELECT {_AUDIT} FROM audit WHERE id < ? {where} ORDER BY id DESC LIMIT ?"
+        return self._audit_rows(sql, (2**62 if before is None else before, *values, limit))
 
-    def _audit_rows(self, sql: str, values: tuple[int, int]) -> list[AuditEntry]:
+    def _audit_rows(self, sql: str, values: tuple[Any, ...]) -> list[AuditEntry]:
         """Return lines of the audit log, those of answers that were just given too."""
         self._control.settle()
         return self._rows(sql, values, AuditEntry)
@@ -299,21 +319,49 @@ class History:
                 found.append({"at_s": row["at_s"], **values})
         return _columns(found, OPERATOR_SAMPLED, tier)
 
-    def samples(self, job: str | None, *, tier: str = "5s") -> dict[str, Any]:
+    def samples(self, job: str, *, tier: str = "5s") -> dict[str, Any]:
         """Return columns over time, the oldest first; None in a column is a gap.
 
         Args:
-            job: The job's id; None for the sums of all jobs, and of ``lag_ms`` the greatest.
+            job: The job's id.
             tier: A word of ``TIERS``: an hour in steps of 5 s, or 7 days in steps of 5 minutes.
         """
-        number = TIERS[tier][0]
-        sql, values = (_ALL_SAMPLES, (number,)) if job is None else (_SAMPLES, (job, number))
+        return self._sampled(_SAMPLES, (job, TIERS[tier][0]), tier)
+
+    def samples_of_all(
+        self, *, tier: str = "5s", jobs: Sequence[str] | None = None
+    ) -> dict[str, Any]:
+        """Return the same of the sums of some jobs, or of all; of ``lag_ms`` the greatest."""
+        where, values = one_of("job", jobs)
+        sql = _ALL_SAMPLES.format(where=where)
+        return self._sampled(sql, (TIERS[tier][0], *values), tier)
+
+    def _sampled(self, sql: str, values: tuple[Any, ...], tier: str) -> dict[str, Any]:
         rows = self._samples.read(lambda connection: connection.execute(sql, values).fetchall())
         return _columns(rows, SAMPLED, tier)
 
     def _rows(self, sql: str, values: tuple[Any, ...], kind: type[Any]) -> list[Any]:
         rows = self._control.read(lambda connection: connection.execute(sql, values).fetchall())
         return [kind(**_plain(row)) for row in rows]
+
+
+def one_of(column: str, words: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """Return a further condition of a query, and its values: a column is one of some words.
+
+    Example:
+        >>> one_of("owner", ["ada", "bob"]), one_of("owner", None)
+        (('AND owner IN (?, ?)', ('ada', 'bob')), ('', ()))
+    """
+    if words is None:
+        return "", ()
+    return f"AND {column} IN ({', '.join('?' * len(words))})", tuple(words)
+
+
+def _about(job: str | None, owners: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
+    """Return the condition that an event is about one job, and one of some owners."""
+    whose, values = one_of("owner", owners)
+    where = f"AND job IN (SELECT job FROM owners WHERE 1 {whose})" if whose else ""
+    return (where, values) if job is None else (f"{where} AND job = ?", (*values, job))
 
 
 def _columns(

@@ -60,6 +60,14 @@ CONTROL: tuple[str, ...] = (
     CREATE TABLE quotas (
         owner TEXT PRIMARY KEY, jobs INTEGER, slots INTEGER, upload_bytes INTEGER);
     """,
+    """
+    ALTER TABLE tokens ADD COLUMN owners TEXT;
+    ALTER TABLE operations ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    UPDATE operations SET owner =
+        coalesce((SELECT owner FROM owners WHERE job = operations.job), '');
+    ALTER TABLE audit ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+    CREATE INDEX owners_by_owner ON owners (owner);
+    """,
 )
 HISTORY: tuple[str, ...] = (
     """

@@ -11,7 +11,7 @@ from http.cookies import CookieError, SimpleCookie
 
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED, TOKEN_REFUSED
 from bicycle_runtime.service.users.logins import Sessions
-from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity, Role
+from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity
 from bicycle_runtime.service.users.tokens import Tokens
 
 __all__ = ["Entrance", "cookie_name", "is_open", "require_somebody"]
@@ -28,12 +28,12 @@ class Entrance:
         tokens: Who may.
         sessions: Who has logged in to pages; None where there are no pages.
         needs_login: Whether a request that says nothing is anybody's; else it is local.
-        clients: The role of each client with a certificate, by the common name in it.
+        clients: Who each client with a certificate is, by the common name in it.
     """
 
     def __init__(
         self, tokens: Tokens, sessions: Sessions | None, *, needs_login: bool,
-        clients: Mapping[str, Role],
+        clients: Mapping[str, Identity],
     ) -> None:  # fmt: skip
         self._tokens = tokens
         self._sessions = sessions
@@ -64,7 +64,7 @@ class Entrance:
             secret = _cookie(headers.get("cookie", ""), name)
             found = self._sessions.holder(secret) if secret else None
         if found is None and client in self._clients:
-            return Identity(name=client, role=self._clients[client])
+            return self._clients[client]
         return found if found is not None else self._else
 
     def is_still(self, identity: Identity) -> bool:

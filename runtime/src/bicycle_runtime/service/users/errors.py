@@ -58,3 +58,27 @@ RATE_EXCEEDED = BicycleError.row(
     cause="More was asked in a short time than one token or address may ask.",
     fix="ask again in {wait_s} s",
 )
+
+
+OWNER_FOREIGN = BicycleError.row(
+    "BIC-2327",
+    "{name!r} may do this for {owners_text} only",
+    cause="A token counts for some owners, and this is about others, or about all.",
+    fix="ask somebody whose token counts for all owners",
+)
+
+
+JOB_NAME_TAKEN = BicycleError.row(
+    "BIC-2328",
+    "a job {job!r} belongs to somebody else",
+    cause="Names of jobs stay with their owner, and this one is not theirs.",
+    fix="give the job another name",
+)
+
+
+TOKEN_OWNER_INVALID = BicycleError.row(
+    "BIC-2329",
+    "{owner!r} cannot be an owner of jobs",
+    cause="An owner of jobs is the name of a token, and this can be none.",
+    fix="give 1 to {length_max} letters, digits, dots, dashes and spaces; leave it out for all",
+)

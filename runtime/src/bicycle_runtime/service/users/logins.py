@@ -15,7 +15,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.users.errors import TOKEN_REFUSED
 from bicycle_runtime.service.users.roles import Identity, Role
-from bicycle_runtime.service.users.tokens import Tokens
+from bicycle_runtime.service.users.tokens import Tokens, owners_in
 
 __all__ = ["SESSION_MS", "Sessions"]
 
@@ -63,7 +63,7 @@ class Sessions:
         if len(secret) != _LENGTH or not secret.isascii():
             return None
         sql = (
-            "SELECT name, role, id FROM sessions JOIN tokens ON tokens.id = sessions.token"
+            "SELECT name, role, owners, id FROM sessions JOIN tokens ON tokens.id = sessions.token"
             " WHERE sessions.hash = ? AND sessions.expires_ms > ? AND tokens.expires_ms > ?"
             " AND revoked_ms IS NULL"
         )
@@ -73,7 +73,10 @@ class Sessions:
         if row is None:
             return None
         role = Role[row["role"].upper()]
-        return Identity(name=row["name"], role=role, token=row["id"], session=secret)
+        return Identity(
+            name=row["name"], role=role, owners=owners_in(row["owners"]), token=row["id"],
+            session=secret,
+        )  # fmt: skip
 
     def end(self, secret: str) -> None:
         """Log out."""

@@ -10,6 +10,8 @@ import msgspec
 
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import note_audit
+from bicycle_runtime.service.users.errors import JOB_NAME_TAKEN
+from bicycle_runtime.service.users.roles import Identity
 
 __all__ = ["Owners", "Quota"]
 
@@ -56,6 +58,21 @@ class Owners:
     def of(self, job: str) -> str:
         """Return the owner of a job, empty for one that no service has started."""
         return self._by_job.get(job, "")
+
+    def require_free(self, connection: sqlite3.Connection, job: str, identity: Identity) -> None:
+        """See that a name is for somebody: no job had it, or one of theirs.
+
+        Raises:
+            JOB_NAME_TAKEN: it is not.
+        """
+        if identity.owners is None:
+            return
+        sql = (
+            "SELECT owner FROM owners WHERE job = ? UNION ALL SELECT '' FROM jobs WHERE id = ?"
+        )  # fmt: skip
+        found = connection.execute(sql, (job, job)).fetchone()
+        if found is not None and not identity.sees(found[0]):
+            raise JOB_NAME_TAKEN(job=job)
 
     def note(self, connection: sqlite3.Connection, job: str, owner: str) -> None:
         """Keep whose job it is, in a transaction of the database."""

@@ -1,13 +1,16 @@
-"""Who asks, and what they may do: three roles, each with all that the ones below it may."""
+"""Who asks, and what they may do: three roles, each with all that the ones below it may.
+
+A role counts for the jobs of all owners, or of some.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
 
-from bicycle_runtime.service.users.errors import ROLE_TOO_LOW
+from bicycle_runtime.service.users.errors import OWNER_FOREIGN, ROLE_TOO_LOW
 
-__all__ = ["LOCAL", "NOBODY", "Identity", "Role", "require_role"]
+__all__ = ["LOCAL", "NOBODY", "Identity", "Role", "client_of", "require_all_owners", "require_role"]
 
 
 class Role(IntEnum):
@@ -23,14 +26,25 @@ class Role(IntEnum):
 class Identity:
     """Somebody, by the name that operations and the audit log show.
 
-    ``token`` is the id of the token that says so, empty where none does; ``session`` the secret of
-    a login by page, empty where there was none.
+    ``owners`` are those whose jobs the role counts for, None for all. ``token`` is the id of the
+    token that says so, empty where none does; ``session`` the secret of a login by page, empty
+    where there was none.
     """
 
     name: str
     role: Role
+    owners: tuple[str, ...] | None = None
     token: str = ""
     session: str = ""
+
+    @property
+    def owner(self) -> str:
+        """Whose the jobs are that they start: their own, else those of their first owner."""
+        return self.name if self.owners is None or self.name in self.owners else self.owners[0]
+
+    def sees(self, owner: str) -> bool:
+        """Tell whether what belongs to an owner is there for them; empty is nobody's."""
+        return self.owners is None or owner in self.owners
 
     def may(self, least: Role) -> bool:
         """Tell whether the role is enough."""
@@ -40,6 +54,22 @@ class Identity:
 # Who reaches a loopback address is on this machine, where files and signals are open to him anyway.
 LOCAL = Identity(name="local", role=Role.ADMIN)
 NOBODY = Identity(name="nobody", role=Role.NOBODY)
+
+
+def client_of(name: str, word: str) -> Identity:
+    """Return who a client with a certificate is: its role, and behind a colon its owners.
+
+    Raises:
+        KeyError: there is no such role.
+
+    Example:
+        >>> found = client_of("grafana", "viewer:ada,bob")
+        >>> found.role.name, found.owners, client_of("root", "admin").owners
+        ('VIEWER', ('ada', 'bob'), None)
+    """
+    role, _, owners = word.partition(":")
+    chosen = tuple(owners.split(",")) if owners else None
+    return Identity(name=name, role=Role[role.upper()], owners=chosen)
 
 
 def require_role(identity: Identity, least: Role) -> None:
@@ -52,3 +82,13 @@ def require_role(identity: Identity, least: Role) -> None:
         raise ROLE_TOO_LOW(
             name=identity.name, found=identity.role.name.lower(), least=least.name.lower()
         )
+
+
+def require_all_owners(identity: Identity) -> None:
+    """See that a role counts for all owners: what is asked for has no owner.
+
+    Raises:
+        OWNER_FOREIGN: it does not.
+    """
+    if identity.owners is not None:
+        raise OWNER_FOREIGN(name=identity.name, owners_text=", ".join(identity.owners))

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import re
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,11 +30,15 @@ from bicycle_runtime.service.store.schema import CONTROL
 from bicycle_runtime.service.users.errors import (
     TOKEN_LIFETIME_INVALID,
     TOKEN_NAME_INVALID,
+    TOKEN_OWNER_INVALID,
     TOKEN_UNKNOWN,
 )
 from bicycle_runtime.service.users.roles import Identity, Role
 
-__all__ = ["LIFETIME_MS_MAX", "LIFETIME_MS_MIN", "TokenEntry", "Tokens", "tokens_of"]
+__all__ = [
+    "LIFETIME_MS_MAX", "LIFETIME_MS_MIN", "TokenEntry", "Tokens", "checked_owners", "owners_in",
+    "tokens_of",
+]  # fmt: skip
 
 LIFETIME_MS_MIN = 60_000
 LIFETIME_MS_MAX = 3_650 * 86_400_000
@@ -44,11 +49,12 @@ _NO_HASH = bytes(32)
 
 
 class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A token as it may be shown; times are ms since 1970."""
+    """A token as it may be shown; times are ms since 1970, ``owners`` is None for all."""
 
     id: str
     name: str
     role: str
+    owners: tuple[str, ...] | None
     made_ms: int
     expires_ms: int
     revoked_ms: int | None
@@ -60,7 +66,9 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def identity(self) -> Identity:
         """Who has it."""
-        return Identity(name=self.name, role=Role[self.role.upper()], token=self.id)
+        return Identity(
+            name=self.name, role=Role[self.role.upper()], owners=self.owners, token=self.id
+        )
 
 
 class Tokens:
@@ -75,7 +83,10 @@ class Tokens:
         self._control = control
         self._clock = clock
 
-    def create(self, name: str, *, role: Role, lifetime_ms: int, by: str) -> tuple[TokenEntry, str]:
+    def create(
+        self, name: str, *, role: Role, lifetime_ms: int, by: str,
+        owners: Sequence[str] | None = None,
+    ) -> tuple[TokenEntry, str]:  # fmt: skip
         """Make a token; the second value is the token itself, which nothing can tell again.
 
         Args:
@@ -83,10 +94,13 @@ class Tokens:
             role: What they may do.
             lifetime_ms: How long it is taken, a minute to ten years.
             by: Who makes it, for the audit log.
+            owners: Whose jobs it counts for; those that it starts are of its own name if that is
+                among them, else of the first. None for all.
 
         Raises:
             TOKEN_NAME_INVALID: the name cannot be shown.
             TOKEN_LIFETIME_INVALID: it would live too long, or not at all.
+            TOKEN_OWNER_INVALID: an owner is none that there can be.
         """
         if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
             problem = "it has other letters" if len(name) <= _NAME_LENGTH_MAX else "it is too long"
@@ -95,21 +109,25 @@ class Tokens:
             raise TOKEN_LIFETIME_INVALID(
                 lifetime_ms=lifetime_ms, low_ms=LIFETIME_MS_MIN, high_ms=LIFETIME_MS_MAX
             )
+        chosen = None if owners is None else checked_owners(owners)
         now_ms = self._clock.now_ms()
         entry = TokenEntry(
-            id=secrets.token_hex(6), name=name, role=role.name.lower(), made_ms=now_ms,
-            expires_ms=now_ms + lifetime_ms, revoked_ms=None,
+            id=secrets.token_hex(6), name=name, role=role.name.lower(), owners=chosen,
+            made_ms=now_ms, expires_ms=now_ms + lifetime_ms, revoked_ms=None,
         )  # fmt: skip
         secret = secrets.token_urlsafe(32)
-        values = (entry.id, name, _hash(secret), entry.role, now_ms, entry.expires_ms)
+        kept = None if chosen is None else json.dumps(chosen)
+        values = (entry.id, name, _hash(secret), entry.role, now_ms, entry.expires_ms, kept)
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(
-                "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms)"
-                " VALUES (?, ?, ?, ?, ?, ?)",
+                "INSERT INTO tokens (id, name, hash, role, made_ms, expires_ms, owners)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
                 values,
             )
-            facts = {"name": name, "role": entry.role, "expires_ms": entry.expires_ms}
+            facts = {
+                "name": name, "role": entry.role, "owners": chosen, "expires_ms": entry.expires_ms
+            }  # fmt: skip
             _note(connection, "token create", entry.id, facts, by=by, at_ms=now_ms)
 
         self._control.write(work).result()
@@ -189,8 +207,26 @@ def _hash(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
+def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
+    """Return owners, each once; those that nobody can be are refused.
+
+    Raises:
+        TOKEN_OWNER_INVALID: one of them is no name, or there is none.
+    """
+    for owner in owners or ("",):
+        if not _NAME.fullmatch(owner) or len(owner) > _NAME_LENGTH_MAX:
+            raise TOKEN_OWNER_INVALID(owner=owner, length_max=_NAME_LENGTH_MAX)
+    return tuple(dict.fromkeys(owners))
+
+
+def owners_in(text: str | None) -> tuple[str, ...] | None:
+    """Return the owners in a column of the table; None for all."""
+    return None if text is None else tuple(json.loads(text))
+
+
 def _entry(row: Any) -> TokenEntry:
-    return TokenEntry(**{name: row[name] for name in TokenEntry.__struct_fields__})
+    plain = {name: row[name] for name in TokenEntry.__struct_fields__}
+    return TokenEntry(**{**plain, "owners": owners_in(row["owners"])})
 
 
 def _note(

@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from bicycle_runtime.jobs.savepoints.commands import savepoint_of
-from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -82,7 +81,7 @@ _TABS = {REPLAY.kind: "/dead-letters", REMOVE_SAVEPOINT.kind: "/savepoints"}
 async def action_page(site: Site, request: Request) -> Response:
     """Return the page that asks once more."""
     require_role(request.state.identity, Role.OPERATOR)
-    job = site.service.fleet.view.get(request.path_params["job"])
+    job = site.scope(request).view.get(request.path_params["job"])
     action = _BY_KIND.get(request.path_params["kind"])
     if job is None or action is None or not action.fits(job):
         return RedirectResponse(f"/jobs/{request.path_params['job']}", status_code=303)
@@ -108,7 +107,7 @@ async def action_do(site: Site, request: Request) -> Response:
     try:
         if kind == RESTORE.kind:
             return await _restore(site, request, name, facts)
-        await _ask(site, request, kind, job=name, facts=facts)
+        await site.scope(request).ask(kind, name, facts)
     except BicycleError as error:
         return site.refusal(request, error, status=409)
     return RedirectResponse(f"/jobs/{name}{_TABS.get(kind, '')}", status_code=303)
@@ -121,14 +120,14 @@ async def _restore(
     service = site.service
     place = await service.slow(savepoint_of, service.home, job, facts["savepoint"])
     wanted = {"url": place.url, "checkpoint_dir": facts["checkpoint_dir"], "name": facts["name"]}
-    asked = await _ask(site, request, RESTORE.kind, job=None, facts=wanted)
+    asked = await site.scope(request).ask(RESTORE.kind, None, wanted)
     return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
 
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:
     """Return the page that asks whether all chosen jobs are to be stopped."""
     require_role(request.state.identity, Role.OPERATOR)
-    view = site.service.fleet.view
+    view = site.scope(request).view
     names = request.query_params.getlist("job")[:_BULK_MAX]
     jobs = [job.summary for name in names if (job := view.get(name)) and _can_stop(job)]
     return site.page(request, "bulk_stop.html", {"jobs": jobs})
@@ -139,23 +138,15 @@ async def bulk_stop_do(site: Site, request: Request) -> Response:
     require_role(request.state.identity, Role.OPERATOR)
     async with request.form() as form:
         names = [str(name) for name in form.getlist("job")][:_BULK_MAX]
+    scope = site.scope(request)
     for name in names:
-        job = site.service.fleet.view.get(name)
+        job = scope.view.get(name)
         if job is not None and _can_stop(job):
             try:
-                await _ask(site, request, "stop", job=name, facts={})
+                await scope.ask("stop", name, {})
             except BicycleError as error:
                 return site.refusal(request, error, status=409)
     return RedirectResponse("/jobs", status_code=303)
-
-
-async def _ask(
-    site: Site, request: Request, kind: str, *, job: str | None, facts: Mapping[str, Any]
-) -> Operation:
-    operations, state = site.service.operations, request.state
-    return await site.service.slow(
-        lambda: operations.ask(kind, job, facts, identity=state.identity, address=state.address)
-    )
 
 
 def _can_stop(job: KnownJob) -> bool:

@@ -22,8 +22,7 @@ async def audit_page(site: Site, request: Request) -> Response:
     text = request.query_params.get("before", "")
     is_number = text.isascii() and text.isdecimal() and len(text) <= _NUMBER_LENGTH_MAX
     before = int(text) if is_number else None
-    history = site.service.history
-    found = await site.service.slow(lambda: history.latest_audit(before=before, limit=_LINES))
+    found = await site.scope(request).latest_audit(before, _LINES)
     lines = [(entry, json.dumps(entry.facts) if entry.facts else "") for entry in found]
     older = found[-1].id if len(found) == _LINES else None
     return site.page(request, "audit.html", {"lines": lines, "older": older, "before": before})

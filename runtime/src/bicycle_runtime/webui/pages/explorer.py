@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.workers import JobWorkers, processes, workers_of
 from bicycle_runtime.webui.live import Message, live_answer, paced_answer
@@ -41,7 +42,7 @@ _OPERATOR_CHARTS = (
 async def metrics_page(site: Site, request: Request) -> Response:
     """Return charts of one job, or of the sums of all."""
     job, operator, tier = _asked(request)
-    view = site.service.fleet.view
+    view = site.scope(request).view
     known = view.get(job) if job is not None else None
     if job is not None and known is None:
         request.path_params["job"] = job
@@ -62,43 +63,48 @@ async def metrics_page(site: Site, request: Request) -> Response:
 async def metrics_live(site: Site, request: Request) -> Response:
     """Return the stream of samples; a new one comes every five seconds."""
     job, operator, tier = _asked(request)
-    history = site.service.history
+    scope, history = site.scope(request), site.service.history
     sampled: list[int] | None = None
+    if job is not None:
+        await scope.require(job)
 
-    def read() -> dict[str, Any]:
-        if job is None or operator is None:
-            return history.samples(job, tier=tier)
-        return history.operator_samples(job, operator, tier=tier)
+    async def read() -> dict[str, Any]:
+        if job is None:
+            return await scope.samples_of_all(tier)
+        if operator is None:
+            return await site.service.slow(history.samples, job, tier=tier)
+        return await site.service.slow(history.operator_samples, job, operator, tier=tier)
 
     async def render(_change: Change | None) -> Iterable[Message]:
         nonlocal sampled
-        samples = await site.service.slow(read)
+        samples = await read()
         if samples["at_s"][-1:] == sampled:
             return []
         sampled = samples["at_s"][-1:]
         return [Message.of("samples", samples)]
 
-    return live_answer(site, render)
+    return live_answer(scope, render)
 
 
 async def workers_page(site: Site, request: Request) -> Response:
     """Return the processes of all jobs that have not ended."""
-    return site.page(request, "workers.html", await _workers(site))
+    return site.page(request, "workers.html", await _workers(site.scope(request)))
 
 
-async def workers_live(site: Site, _request: Request) -> Response:
+async def workers_live(site: Site, request: Request) -> Response:
     """Return the stream of the page, renewed every five seconds at most."""
+    scope = site.scope(request)
 
     async def make() -> Iterable[Message]:
-        return [Message(data=site.text("live/workers.html", await _workers(site)))]
+        return [Message(data=site.text("live/workers.html", await _workers(scope)))]
 
-    return paced_answer(site, make)
+    return paced_answer(scope, make)
 
 
-async def _workers(site: Site) -> dict[str, Any]:
-    jobs = site.service.fleet.view.jobs
-    found: list[JobWorkers] = await site.service.slow(lambda: workers_of(jobs, processes()))
-    return {"workers": found, "masters": await site.service.slow(site.service.slots)}
+async def _workers(scope: Scope) -> dict[str, Any]:
+    jobs = scope.view.jobs
+    found: list[JobWorkers] = await scope.service.slow(lambda: workers_of(jobs, processes()))
+    return {"workers": found, "masters": await scope.slots()}
 
 
 def _asked(request: Request) -> tuple[str | None, str | None, str]:

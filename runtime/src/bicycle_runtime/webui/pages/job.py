@@ -188,7 +188,7 @@ TABS = (
 
 async def job_page(site: Site, request: Request, tab: Tab) -> Response:
     """Return one page of a job."""
-    job = site.service.fleet.view.get(request.path_params["job"])
+    job = site.scope(request).view.get(request.path_params["job"])
     if job is None:
         return missing_job(site, request)
     section = await _section(site, job, request, tab)
@@ -207,10 +207,11 @@ async def job_page(site: Site, request: Request, tab: Tab) -> Response:
 
 async def job_live(site: Site, request: Request, tab: Tab) -> Response:
     """Return the stream of one page of a job."""
-    if site.service.fleet.view.get(request.path_params["job"]) is None:
+    scope = site.scope(request)
+    if scope.view.get(request.path_params["job"]) is None:
         return missing_job(site, request)
     live = _Live(site, request, tab)
-    return live_answer(site, live.render, beat_s=_LOG_BEAT_S if tab.name == "logs" else BEAT_S)
+    return live_answer(scope, live.render, beat_s=_LOG_BEAT_S if tab.name == "logs" else BEAT_S)
 
 
 class _Live:
@@ -218,6 +219,7 @@ class _Live:
 
     def __init__(self, site: Site, request: Request, tab: Tab) -> None:
         self._site, self._request, self._tab = site, request, tab
+        self._scope = site.scope(request)
         self._name = request.path_params["job"]
         self._mark: Hashable = None
         self._sampled: list[int] | None = None
@@ -226,7 +228,7 @@ class _Live:
 
     async def render(self, change: Change | None) -> list[Message]:
         """Return the messages of a change, or of a while without one."""
-        job = self._site.service.fleet.view.get(self._name)
+        job = self._scope.view.get(self._name)
         if job is None:
             return [Message(data=self._site.text("live/gone.html", {}))]
         lines = await self._log_lines() if self._tab.name == "logs" else []
@@ -270,7 +272,7 @@ def _tier(request: Request) -> str:
 
 def missing_job(site: Site, request: Request) -> Response:
     """Return the page for a job that is not there."""
-    known = [job.summary.job_id for job in site.service.fleet.view.jobs[:5]]
+    known = [job.summary.job_id for job in site.scope(request).view.jobs[:5]]
     error = JOB_NOT_FOUND(
         job=request.path_params["job"],
         known=known,
@@ -282,9 +284,7 @@ def missing_job(site: Site, request: Request) -> Response:
 
 
 async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
-    operations = site.service.operations
-    name = job.summary.job_id
-    recent = await site.service.slow(lambda: operations.recent(name, limit=5))
+    recent = await site.scope(request).operations(job.summary.job_id, limit=5)
     may_operate = request.state.identity.may(Role.OPERATOR)
     return {
         "job": job.summary,

@@ -49,7 +49,8 @@ async def jobs_page(site: Site, request: Request) -> Response:
             limit=_LIMIT,
             after=words.get("after") or None,
         )
-        found = list_page(site.service.fleet.view, query)
+        scope = site.scope(request)
+        found = list_page(scope.view, query)
     except ListQueryError as error:
         return site.refusal(request, error, status=400)
     shown = [job.summary for job in found.items]
@@ -58,7 +59,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
         "total": found.total,
         "query": query,
         "states": [state.value for state in State],
-        "queued": site.service.operations.queued(),
+        "queued": scope.queued(),
         "columns": [_column(query, *column) for column in _COLUMNS],
         "next_url": None if found.next is None else _url(query, after=found.next),
         "first_url": _url(query) if query.after else None,
@@ -71,6 +72,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
 
 async def jobs_live(site: Site, request: Request) -> Response:
     """Return the stream of the rows that a page shows: those that ``job`` names."""
+    scope = site.scope(request)
     shown = request.query_params.getlist("job")[:_LIMIT]
     wanted = set(request.query_params.getlist("state"))
     facts = {"may_operate": request.state.identity.may(Role.OPERATOR), "wanted": wanted}
@@ -78,19 +80,19 @@ async def jobs_live(site: Site, request: Request) -> Response:
     async def render(change: Change | None) -> Iterable[Message]:
         if change is None:
             return []
-        view = site.service.fleet.view
+        view = scope.view
         rows = [found.summary for job in shown if job in change.jobs and (found := view.get(job))]
         gone = [job for job in shown if job in change.removed]
         known = {
             **facts,
-            "queued": site.service.operations.queued(),
+            "queued": scope.queued(),
             "jobs": rows,
             "gone": gone,
-            "totals": site.service.fleet.totals(),
+            "totals": view.totals(),
         }
         return [Message(data=site.text("live/jobs.html", known))]
 
-    return live_answer(site, render)
+    return live_answer(scope, render)
 
 
 def _column(query: JobQuery, heading: str, order: str, classes: str) -> dict[str, str]:

@@ -32,8 +32,7 @@ _FILES_MAX = 2
 
 async def plugins_page(site: Site, request: Request) -> Response:
     """Return the list, with the form for another one."""
-    found = await site.service.slow(site.service.plugins.all)
-    return site.page(request, "plugins.html", {"plugins": found})
+    return site.page(request, "plugins.html", {"plugins": await site.scope(request).plugins()})
 
 
 async def upload_do(site: Site, request: Request) -> Response:
@@ -53,7 +52,7 @@ async def upload_do(site: Site, request: Request) -> Response:
 async def operation_page(site: Site, request: Request) -> Response:
     """Return how an operation goes; the page is asked for again until it is over."""
     try:
-        found = await site.service.operations.wait(int(request.path_params["number"]), 0)
+        found = await site.scope(request).operation(int(request.path_params["number"]))
     except BicycleError as error:
         return site.refusal(request, error, status=404)
     return site.page(request, "operation.html", {"operation": found})
@@ -63,7 +62,7 @@ async def withdraw_page(site: Site, request: Request) -> Response:
     """Return the page that asks once more before a job is taken out of the queue."""
     require_role(request.state.identity, Role.OPERATOR)
     try:
-        found = await site.service.operations.wait(int(request.path_params["number"]), 0)
+        found = await site.scope(request).operation(int(request.path_params["number"]))
     except BicycleError as error:
         return site.refusal(request, error, status=404)
     return site.page(request, "withdraw.html", {"operation": found})
@@ -73,10 +72,7 @@ async def withdraw_do(site: Site, request: Request) -> Response:
     """Take a job out of the queue, and go back to the list."""
     require_role(request.state.identity, Role.OPERATOR)
     try:
-        await site.service.slow(
-            site.service.operations.withdraw, int(request.path_params["number"]),
-            identity=request.state.identity, address=str(request.state.address),
-        )  # fmt: skip
+        await site.scope(request).withdraw(int(request.path_params["number"]))
     except BicycleError as error:
         return site.refusal(request, error, status=409)
     return RedirectResponse("/jobs", status_code=303)
@@ -121,9 +117,7 @@ async def remove_do(site: Site, request: Request) -> Response:
 
 async def _about(site: Site, request: Request, template: str) -> Response:
     try:
-        found = await site.service.slow(
-            site.service.plugins.get, str(request.path_params["digest"])
-        )
+        found = await site.scope(request).plugin(str(request.path_params["digest"]))
     except BicycleError as error:
         return site.refusal(request, error, status=404)
     return site.page(request, template, {"plugin": found})
@@ -134,10 +128,8 @@ async def _received(site: Site, request: Request, form: FormData) -> dict[str, A
     if not isinstance(wheel, UploadFile) or not wheel.filename:
         raise _unreadable("no wheel was chosen")
     data = await lock.read() if isinstance(lock, UploadFile) else None
-    facts = await asyncio.to_thread(
-        site.service.plugins.receive, wheel.filename, wheel.file, data or None,
-        owner=request.state.identity.name,
-    )  # fmt: skip
+    receive = site.scope(request).receive
+    facts = await asyncio.to_thread(receive, wheel.filename, wheel.file, data or None)
     plain: dict[str, Any] = msgspec.to_builtins(facts)
     return plain
 
@@ -163,10 +155,7 @@ def _job_facts(given: Mapping[str, str]) -> dict[str, Any]:
 
 
 async def _ask(site: Site, request: Request, kind: str, facts: Mapping[str, Any]) -> Operation:
-    return await site.service.slow(
-        site.service.operations.ask, kind, None, facts, identity=request.state.identity,
-        address=str(request.state.address),
-    )  # fmt: skip
+    return await site.scope(request).ask(kind, None, facts)
 
 
 def _to(asked: Operation) -> Response:

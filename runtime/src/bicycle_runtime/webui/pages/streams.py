@@ -8,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.webui.drawing import topology_drawing
 from bicycle_runtime.webui.live import Message, paced_answer
 from bicycle_runtime.webui.rendering import Site
@@ -17,19 +18,20 @@ __all__ = ["streams_live", "streams_page"]
 
 async def streams_page(site: Site, request: Request) -> Response:
     """Return the page."""
-    return site.page(request, "streams.html", await _facts(site))
+    return site.page(request, "streams.html", await _facts(site.scope(request)))
 
 
-async def streams_live(site: Site, _request: Request) -> Response:
+async def streams_live(site: Site, request: Request) -> Response:
     """Return the stream of the page, renewed every five seconds at most."""
+    scope = site.scope(request)
 
     async def make() -> Iterable[Message]:
-        facts = await _facts(site)
+        facts = await _facts(scope)
         drawing = Message.of("graph", topology_drawing(facts["topology"]))
         return [Message(data=site.text("live/streams.html", facts)), drawing]
 
-    return paced_answer(site, make)
+    return paced_answer(scope, make)
 
 
-async def _facts(site: Site) -> dict[str, Any]:
-    return {"topology": await site.service.slow(site.service.readings.topology)}
+async def _facts(scope: Scope) -> dict[str, Any]:
+    return {"topology": await scope.topology()}

@@ -1,0 +1,286 @@
+"""The service as one who asks may see it: jobs of their owners, and what belongs to these.
+
+Doors ask a scope, never the service itself, for whatever is about more than one job; and they let
+it check the job that a request names before anything is read about that.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import msgspec
+
+from bicycle_runtime.jobs.control.job_queries import list_jobs
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
+from bicycle_runtime.jobs.savepoints.commands import known_savepoints
+from bicycle_runtime.recovery.errors import SavepointMissingError
+from bicycle_runtime.service.errors import OPERATION_UNKNOWN
+from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
+from bicycle_runtime.service.users.roles import Identity, require_all_owners
+
+if TYPE_CHECKING:
+    from bicycle_runtime.jobs.control.topology import Topology
+    from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
+    from bicycle_runtime.jobs.status import JobStatus
+    from bicycle_runtime.service.plugins.store import InstallFacts
+    from bicycle_runtime.service.plugins.wheels import UploadedPlugin
+    from bicycle_runtime.service.service import Service
+    from bicycle_runtime.service.store.history import AuditEntry, Event, Operation
+    from bicycle_runtime.service.users.owners import Quota
+    from bicycle_runtime.service.watching.fleet import Change, FleetView
+    from bicycle_runtime.service.watching.summaries import KnownJob
+
+__all__ = ["Scope"]
+
+_NAMES_MAX = 5
+
+
+class Scope:
+    """What is there for one who asks.
+
+    Args:
+        service: The whole of it.
+        identity: Who asks.
+        address: From where, for the audit log.
+
+    Attributes:
+        service: For what is read about one job that was checked, and what is no secret.
+        identity: Who asks.
+    """
+
+    def __init__(self, service: Service, identity: Identity, *, address: str = "") -> None:
+        self.service = service
+        self.identity = identity
+        self._address = address
+
+    @property
+    def _owners(self) -> Sequence[str] | None:
+        return self.identity.owners
+
+    def has(self, job: str) -> bool:
+        """Tell whether a job is theirs to see, if there is one."""
+        return self.identity.sees(self.service.owners.of(job))
+
+    @property
+    def view(self) -> FleetView:
+        """The newest snapshot of their jobs."""
+        whole = self.service.fleet.view
+        if self._owners is None:
+            return whole
+        return replace(whole, jobs=tuple(j for j in whole.jobs if self.has(j.summary.job_id)))
+
+    def visible(self, change: Change) -> Change:
+        """Return what a change means for them."""
+        if self._owners is None:
+            return change
+        jobs = frozenset(filter(self.has, change.jobs))
+        return replace(change, jobs=jobs, removed=frozenset(filter(self.has, change.removed)))
+
+    async def require(self, job: str) -> None:
+        """See that a job is there for them.
+
+        Raises:
+            JOB_NOT_FOUND: it is not; only their own jobs are named.
+        """
+        if self._owners is None:
+            return
+        folder = self.service.home.folder(job)
+        if not self.has(job) or not await self.service.slow(folder.status_path.exists):
+            names = [known.summary.job_id for known in self.view.jobs[:_NAMES_MAX]]
+            raise JOB_NOT_FOUND(
+                job=job, known=names, known_text=", ".join(names) or "none", suggestion="",
+                home="of the service",
+            )  # fmt: skip
+
+    async def known(self, job: str) -> KnownJob:
+        """Return a job of the snapshot; of one that was started just now the next look is awaited.
+
+        Raises:
+            JOB_NOT_FOUND: there is no such job for them.
+            READING_TIMED_OUT: it is there, and no look comes.
+        """
+        await self.require(job)
+        return await self.service.known(job)
+
+    async def statuses(self) -> list[JobStatus]:
+        """Return the statuses of their jobs, as their files say it now."""
+        found = await self.service.slow(list_jobs, self.service.home)
+        return [status for status in found if self.has(status.id)]
+
+    async def savepoints(self) -> list[SavepointEntry]:
+        """Return the savepoints of their jobs."""
+        home, slow = self.service.home, self.service.slow
+        if self._owners is None:
+            return await slow(known_savepoints, home, None)
+        names = [known.summary.job_id for known in self.view.jobs]
+        return await slow(
+            lambda: [each for name in names for each in known_savepoints(home, name)]
+        )  # fmt: skip
+
+    async def topology(self) -> Topology:
+        """Return which of their jobs read and write which streams."""
+        jobs = self.view.jobs
+        return await self.service.slow(self.service.readings.topology, jobs)
+
+    async def metrics_text(self) -> str:
+        """Return the figures of their jobs as text for Prometheus."""
+        now_ms, text = self.service.clock.now_ms(), self.service.metrics.text
+        return await self.service.slow(text, self.view, now_ms=now_ms)
+
+    async def samples_of_all(self, tier: str) -> dict[str, Any]:
+        """Return the sums of their jobs over time."""
+        names = None
+        if self._owners is not None:
+            names = [known.summary.job_id for known in self.view.jobs]
+        return await self.service.slow(self.service.history.samples_of_all, tier=tier, jobs=names)
+
+    async def slots(self) -> list[dict[str, Any]]:
+        """Return the slots of the masters that were declared, or that jobs of theirs use."""
+        return await self.service.slow(self.service.slots, self.identity)
+
+    async def events(self, job: str | None, after: int) -> list[Event]:
+        """Return events behind a number, the oldest first, of one job or of all of theirs."""
+        read = self.service.history.events
+        return await self.service.slow(read, job, after=after, owners=self._owners)
+
+    async def latest_events(self, limit: int) -> list[Event]:
+        """Return the latest events of all their jobs, the newest first."""
+        read = self.service.history.latest_events
+        return await self.service.slow(read, limit=limit, owners=self._owners)
+
+    async def audit(self, after: int, limit: int) -> list[AuditEntry]:
+        """Return lines of the audit log about what is theirs, the oldest first."""
+        read = self.service.history.audit
+        return await self.service.slow(read, after=after, limit=limit, owners=self._owners)
+
+    async def latest_audit(self, before: int | None, limit: int) -> list[AuditEntry]:
+        """Return the same, the newest first, of the lines before a number."""
+        read = self.service.history.latest_audit
+        return await self.service.slow(read, before=before, limit=limit, owners=self._owners)
+
+    async def ask(
+        self, kind: str, job: str | None, facts: Mapping[str, Any], *, key: str | None = None
+    ) -> Operation:
+        """Begin an operation: see ``Operations.ask``.
+
+        Raises:
+            JOB_NOT_FOUND: there is no such job for them.
+            PLUGIN_UNKNOWN: nor such a plugin.
+            SavepointMissingError: nor such a savepoint.
+            BicycleError: whatever refuses it.
+        """
+        if job is not None:
+            await self.require(job)
+        if kind != "install":  # What was just received is theirs.
+            await self.service.slow(self._require_named, facts)
+        return await self.service.slow(
+            self.service.operations.ask, kind, job, facts, identity=self.identity, key=key,
+            address=self._address,
+        )  # fmt: skip
+
+    def _require_named(self, facts: Mapping[str, Any]) -> None:
+        """See that a plugin and a savepoint that a request names are there for them."""
+        if self._owners is None:
+            return
+        plugins, named = self.service.plugins, {**(facts.get("options") or {}), **facts}
+        environment = str(named.get("plugin_env") or "")
+        digest = str(named.get("digest") or plugins.digest_of(environment))
+        if digest and not self.identity.sees(plugins.owner_of(digest)):
+            raise PLUGIN_UNKNOWN(digest=digest)
+        url = str(named.get("url") or named.get("from_") or "")
+        for known in self.service.fleet.view.jobs if url else ():
+            place = known.status.checkpoint
+            if place and _is_below(url, place) and not self.has(known.summary.job_id):
+                raise SavepointMissingError(url=url)
+
+    async def operation(self, number: int, wait_s: float = 0.0) -> Operation:
+        """Return an operation of theirs, when it is over or after so long.
+
+        Raises:
+            OPERATION_UNKNOWN: there is none of this number for them.
+        """
+        found = await self.service.operations.wait(number, 0)
+        if not self.identity.sees(found.owner):
+            raise OPERATION_UNKNOWN(operation=number)
+        if found.is_over or not wait_s:
+            return found
+        return await self.service.operations.wait(number, wait_s)
+
+    async def operations(self, job: str | None = None, *, limit: int) -> list[Operation]:
+        """Return operations of theirs, the newest first, of one job or of all."""
+        read = self.service.operations.recent
+        return await self.service.slow(read, job, limit=limit, owners=self._owners)
+
+    def queued(self) -> list[Operation]:
+        """Return the starts of their jobs that wait in the queue, who waits longest first."""
+        found = self.service.operations.queued()
+        return [each for each in found if self.identity.sees(each.owner)]
+
+    async def withdraw(self, number: int) -> Operation:
+        """Take the start of a job of theirs out of the queue: see ``Operations.withdraw``."""
+        await self.operation(number)
+        return await self.service.slow(
+            self.service.operations.withdraw, number, identity=self.identity,
+            address=self._address,
+        )  # fmt: skip
+
+    async def plugins(self) -> list[UploadedPlugin]:
+        """Return the plugins of theirs, with the jobs of theirs that need them."""
+        found = await self.service.slow(self.service.plugins.all)
+        return [self._shown(each) for each in found if self.identity.sees(each.owner)]
+
+    async def plugin(self, digest: str) -> UploadedPlugin:
+        """Return one plugin of theirs.
+
+        Raises:
+            PLUGIN_UNKNOWN: there is none of this digest for them.
+        """
+        found = await self.service.slow(self.service.plugins.get, digest)
+        if not self.identity.sees(found.owner):
+            raise PLUGIN_UNKNOWN(digest=digest[:100])
+        return self._shown(found)
+
+    def _shown(self, plugin: UploadedPlugin) -> UploadedPlugin:
+        return msgspec.structs.replace(plugin, jobs=[job for job in plugin.jobs if self.has(job)])
+
+    def receive(self, name: str, wheel: BinaryIO, lock: bytes | None) -> InstallFacts:
+        """Take the files of an upload: see ``Plugins.receive``."""
+        owner, is_shared = self.identity.owner, self._owners is None
+        return self.service.plugins.receive(name, wheel, lock, owner=owner, is_shared=is_shared)
+
+    async def quota(self, owner: str) -> dict[str, Any]:
+        """Return what an owner may use, and uses.
+
+        Raises:
+            OWNERS_LIMITED: it is none of theirs.
+        """
+        if not self.identity.sees(owner):
+            require_all_owners(self.identity)
+        return await self.service.slow(self.service.quota_of, owner)
+
+    async def set_quota(self, owner: str, quota: Quota) -> None:
+        """Set what an owner may use; no owner bounds itself.
+
+        Raises:
+            OWNERS_LIMITED: they see some owners only.
+        """
+        require_all_owners(self.identity)
+        await self.service.slow(
+            self.service.set_quota, owner, quota, identity=self.identity, address=self._address
+        )
+
+    async def note(self, action: str, target: str, facts: Mapping[str, Any]) -> None:
+        """Write into the audit log what was done to a job, before it is answered."""
+        entry = {
+            "actor": self.identity.name, "address": self._address, "action": action,
+            "target": target, "outcome": "accepted", "owner": self.service.owners.of(target),
+        }  # fmt: skip
+        now_ms, note = self.service.clock.now_ms(), self.service.history.note_audit
+        await self.service.slow(lambda: note(entry, facts, at_ms=now_ms).result())
+
+
+def _is_below(url: str, place: str) -> bool:
+    return f"{os.path.normpath(url)}/".startswith(f"{os.path.normpath(place)}/")
