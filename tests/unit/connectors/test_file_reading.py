@@ -300,6 +300,24 @@ def test_files_are_read_side_by_side_and_a_short_one_leaves_its_share(tmp_path):
     run.stop()
 
 
+@pytest.mark.parametrize("lengths", [[80], [5, 5, 5, 300], [1]])
+def test_an_epoch_whose_records_are_a_rough_guess_takes_about_as_many(tmp_path, lengths):
+    lines = [f"{number:06}".ljust(lengths[number % len(lengths)], ".") for number in range(200_000)]
+    path = tmp_path / "x.txt"
+    path.write_text("\n".join(lines))
+    spec = ConnectorSpec(vertex_id="v", connector_type="text", properties={"path": str(path)})
+    run = SourceRun(spec, services_in(tmp_path)).start()
+
+    budget = Budget(record_count=60_000, byte_count=1 << 30, parallelism=2, is_approximate=True)
+    epochs = run.drain(budget)
+
+    assert [value for epoch in epochs for value in epoch.values] == lines
+    assert len(epochs) in (4, 5)
+    for epoch in epochs[:-1]:
+        assert 54_000 < len(epoch.values) < 66_000
+    run.stop()
+
+
 def test_an_epoch_too_small_to_be_divided_reads_the_file_that_waited_longest(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.txt").write_text(f"{name}\n" * 1_000)

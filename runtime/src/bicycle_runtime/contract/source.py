@@ -54,11 +54,16 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The most that one epoch may take from one source, and among how many subtasks it is split."""
+    """The most that one epoch may take from one source, and among how many subtasks it is split.
+
+    Where it ``is_approximate`` a few more records do no harm: their number only makes epochs take
+    the time that they should. A source need not count then what it can estimate.
+    """
 
     record_count: int
     byte_count: int
     parallelism: int
+    is_approximate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,6 +30,7 @@ class Driver:
     def __init__(self, folder):
         self.storage = LocalStorage(str(folder), is_synced=False)
         self.stats, self.collected, self.clock, self.told = [], {}, ManualClock(1_000), []
+        self.executor = LocalExecutor()
 
     @contextlib.contextmanager
     def loop(self, build, *, parallelism=None, change=lambda setup: setup, **options):
@@ -45,7 +46,7 @@ class Driver:
         setup = change(setup)
         engine = EngineOptions(**options)
         with EpochLoop(
-            setup, LocalExecutor(), options=engine, run_id="run", services=services
+            setup, self.executor, options=engine, run_id="run", services=services
         ) as loop:
             yield loop
 
@@ -75,6 +76,28 @@ def test_a_backlog_is_read_in_epochs_of_bounded_size(tmp_path):
     assert [stats.record_count for stats in driver.stats] == [10, 10, 5, 0]
     assert [stats.event_count for stats in driver.stats] == [10, 20, 25, 25]
     assert len(driver.collected["out"]) == 25
+
+
+class SlowToStart(LocalExecutor):
+    """Takes a minute for the first tasks, as workers do that come up, and none for others."""
+
+    def __init__(self, clock):
+        super().__init__()
+        self._clock, self._start_ms = clock, 60_000
+
+    def run(self, orders):
+        self._clock.advance(self._start_ms)
+        self._start_ms = 0
+        return super().run(orders)
+
+
+def test_workers_that_take_long_to_come_up_make_no_epoch_smaller(tmp_path):
+    driver = Driver(tmp_path)
+    driver.executor = SlowToStart(driver.clock)
+    driver.run(counting(list(range(30_000))), epoch_target_ms=10_000)
+
+    first, second, *_ = [stats.record_count for stats in driver.stats]
+    assert second > first
 
 
 def test_a_finished_job_that_is_run_again_reads_and_writes_nothing(tmp_path):

@@ -94,6 +94,16 @@ def test_a_slow_epoch_of_few_records_says_that_few_are_enough():
     assert pacer.record_count == 5
 
 
+def test_the_number_of_records_is_a_limit_only_where_somebody_has_set_it():
+    pacer = Pacer(EngineOptions(max_records_per_epoch=50_000))
+    guessed = pacer.is_approximate
+    pacer.learn(duration_ms=1, record_count=pacer.record_count, has_backlog=True)
+
+    assert guessed
+    assert pacer.record_count == 50_000
+    assert not pacer.is_approximate
+
+
 def test_an_epoch_without_input_teaches_nothing():
     pacer = Pacer(EngineOptions())
     first = pacer.record_count

@@ -60,7 +60,9 @@ _COMPRESSION_RATIO_GUESS = 8
 _COMPRESSED_BYTES_MIN = 64 << 10
 _SCAN_BYTES = 1 << 20
 _SAMPLE_BYTES = 64 << 10
+_SAMPLES = 8
 _LOOSE_FACTOR = 8
+_ESTIMATE_RECORDS_MIN = 50_000
 _SHARE_RECORDS_MIN = 1_000
 
 _logger = logging.getLogger(__name__)
@@ -103,7 +105,8 @@ def plan_slices(
             continue
         start = file.offset
         share = max(bytes_left // sharer_count, 1)
-        end, record_count = _fitting(file, min(file.readable_end, start + share), records)
+        end = min(file.readable_end, start + share)
+        end, record_count = _fitting(file, end, records, is_approximate=budget.is_approximate)
         count = _slice_count(end - start, budget.parallelism) if is_splittable else 1
         slices += _plain_slices(file, start, end, count, is_complete=not is_followed)
         bytes_left -= end - start
@@ -178,13 +181,16 @@ def _details(
     }
 
 
-def _fitting(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
+def _fitting(
+    file: TrackedFile, end: int, records_left: int, *, is_approximate: bool
+) -> tuple[int, int]:
     """Return what ``_cut`` does, and all bytes of a file that is not at its place any more.
 
     Its reader finds it under another name, or says that it is gone.
     """
     try:
-        return _cut(file, end, records_left)
+        is_approximate = is_approximate and records_left >= _ESTIMATE_RECORDS_MIN
+        return (_cut_by_estimate if is_approximate else _cut)(file, end, records_left)
     except OSError:
         return end, records_left
 
@@ -216,6 +222,24 @@ def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
             count += found
             position += len(data)
     return end, count + 1
+
+
+def _cut_by_estimate(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
+    """Return an end with about ``records_left`` lines before it, and about their count.
+
+    Lines are counted in samples all over the bytes.
+    """
+    byte_count = end - file.offset
+    with Path(file.path).open("rb") as stream:
+        found = size = 0
+        for number in range(_SAMPLES):
+            stream.seek(file.offset + byte_count * number // _SAMPLES)
+            sample = stream.read(min(_SAMPLE_BYTES, byte_count))
+            found, size = found + sample.count(b"\n"), size + len(sample)
+    expected = byte_count * found // max(size, 1) + 1
+    if expected <= records_left:
+        return end, expected
+    return file.offset + byte_count * records_left // expected, records_left
 
 
 def _nth_newline_end(data: bytes, number: int) -> int:

@@ -127,6 +127,14 @@ def state_bytes(states: Mapping[str, OperatorState]) -> int:
     )
 
 
+def tasks_ms(reports: Iterable[TaskReport]) -> float:
+    """Return how long the tasks of an epoch took, level after level, by the slowest of each."""
+    slowest: dict[int, float] = {}
+    for report in reports:
+        slowest[report.level] = max(slowest.get(report.level, 0.0), report.busy_ms)
+    return sum(slowest.values())
+
+
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
     """Add up the counts of all subtasks, per operator; the user's metrics are added up too."""
     totals: dict[str, OperatorCounts] = {}

@@ -42,6 +42,7 @@ from bicycle_runtime.engine.epoch.stats import (
     read_counts,
     state_bytes,
     stats_of,
+    tasks_ms,
     unread_of,
 )
 from bicycle_runtime.engine.epoch.watermarks import Timeline
@@ -111,6 +112,7 @@ class EpochLoop:
         self._folded_at = self._clock.monotonic()
         self._started_at = -math.inf
         self._has_read = False
+        self._is_warm = False  # whether workers had tasks in this run
         timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
         self._intake = Intake(setup, timeline, options)
         self.sealed_at: float | None = None  # of the last epoch; None once there was nothing to do
@@ -379,8 +381,11 @@ class EpochLoop:
     ) -> None:
         duration_ms = watch.elapsed_ms
         has_backlog = self._intake.has_more(statuses)
+        # Before the first tasks of a run, workers come up: that says nothing about the next.
+        paced_ms = duration_ms if self._is_warm else min(duration_ms, tasks_ms(reports))
+        self._is_warm |= bool(reports)
         self._intake.pacer.learn(
-            duration_ms=duration_ms,
+            duration_ms=paced_ms,
             record_count=max(read_counts(reports).values(), default=0),
             has_backlog=has_backlog,
         )

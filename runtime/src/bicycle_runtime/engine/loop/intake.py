@@ -68,6 +68,7 @@ class Intake:
                     record_count=self.pacer.record_count,
                     byte_count=self.pacer.byte_count,
                     parallelism=parallelism[uid],
+                    is_approximate=self.pacer.is_approximate,
                 )
             )
             for uid, status in statuses.items()
@@ -156,6 +157,11 @@ class Pacer:
         self._known: tuple[int, float] | None = None
         self._overhead_ms = 0.0
         self._shortest_ms = math.inf
+
+    @property
+    def is_approximate(self) -> bool:
+        """Whether the number of records is a guess, and no limit that somebody has set."""
+        return self.record_count < self._options.max_records_per_epoch
 
     def learn(self, *, duration_ms: float, record_count: int, has_backlog: bool) -> None:
         """Take note of an epoch that has just run.
