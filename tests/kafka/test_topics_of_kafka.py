@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from bicycle_runtime.cli import main
 from bicycle_runtime.streams import connect
+from tests.topic_calls import call, refused, told
 
 _numbers = itertools.count()
 
@@ -21,23 +22,6 @@ def uri(kafka_broker):
 @pytest.fixture
 def key():
     return f"topics-{next(_numbers)}"
-
-
-def call(*words):
-    return CliRunner().invoke(main, ["stream", "topics", *words], prog_name="bicycle")
-
-
-def told(*words):
-    """Return the JSON of a command that must succeed."""
-    done = call(*words, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["streams"]
-
-
-def refused(*words):
-    done = call(*words, "--json")
-    error = json.loads(done.stdout)
-    return done.exit_code, error["code"], error["facts"]
 
 
 def test_a_topic_is_made_listed_altered_and_deleted(uri, key):

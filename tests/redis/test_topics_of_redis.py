@@ -3,26 +3,8 @@
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from bicycle_runtime.cli import main
-
-
-def call(*words):
-    return CliRunner().invoke(main, ["stream", "topics", *words], prog_name="bicycle")
-
-
-def told(*words):
-    """Return the JSON of a command that must succeed."""
-    done = call(*words, "--json")
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["streams"]
-
-
-def refused(*words):
-    done = call(*words, "--json")
-    error = json.loads(done.stdout)
-    return done.exit_code, error["code"], error["facts"]
+from tests.topic_calls import call, refused, told
 
 
 def test_a_stream_is_made_listed_altered_and_deleted_with_its_shards(server):

@@ -14,9 +14,13 @@ from typing import NamedTuple
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.connectors.streams.addressing import url_of
-from bicycle_runtime.connectors.streams.inputs import (
+from bicycle_runtime.connectors.streams.backends import (
+    AwayError,
+    ChangedError,
     Cut,
+    RefusedError,
     StreamInput,
+    StreamOutput,
     cut_of,
     shard_name,
     stream_in,
@@ -24,12 +28,6 @@ from bicycle_runtime.connectors.streams.inputs import (
 from bicycle_runtime.connectors.streams.options import StreamSinkOptions, StreamSourceOptions
 from bicycle_runtime.connectors.streams.sink import StreamSink
 from bicycle_runtime.connectors.streams.source import StreamSource
-from bicycle_runtime.connectors.streams.targets import (
-    ChangedError,
-    Target,
-    TargetAwayError,
-    TargetRefusesError,
-)
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import StreamConnectError, StreamError
 from bicycle_runtime.streams.file.creating import create_file
@@ -64,10 +62,10 @@ class StreamFileSink(StreamSink):
 
     options_class = StreamSinkOptions
 
-    def make_target(self, options: StreamSinkOptions) -> Target:
+    def make_output(self, options: StreamSinkOptions) -> StreamOutput:
         """Return what is written."""
         url = url_of(self.spec, options.address, ("file",), is_one=True)
-        return FileTarget(Path(url.streamer.node), url.stream_key)
+        return FileOutput(Path(url.streamer.node), url.stream_key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +160,7 @@ class _Marker(NamedTuple):
     end: int
 
 
-class FileTarget:
+class FileOutput:
     """A stream of a file.
 
     A message of a stream of the run's own stands before an epoch, and one behind it. An epoch that
@@ -183,9 +181,9 @@ class FileTarget:
             if self._path.exists():
                 FileView.open(self._path).close()
             elif not self._path.parent.is_dir():
-                raise TargetRefusesError(f"there is no folder {self._path.parent}")
+                raise RefusedError(f"there is no folder {self._path.parent}")
         except StreamError as error:
-            raise TargetRefusesError(error.summary) from None
+            raise RefusedError(error.summary) from None
 
     def open(self, now_ms: int) -> None:
         """Make the file where it is missing."""
@@ -194,7 +192,7 @@ class FileTarget:
             header = FileHeader(self._path.name, now_ms, _INTERVAL)
             create_file(self._path, header, must_be_new=False)
         except StreamError as error:
-            raise TargetRefusesError(error.summary) from None
+            raise RefusedError(error.summary) from None
 
     def written(self, run: str) -> int | None:
         """Return the last epoch of a run that is written whole."""
@@ -262,11 +260,11 @@ class FileTarget:
             writer = FileWriter(self._path, limit_bytes=1 << 62, buffer_bytes=_BUFFER)
             yield writer
         except StreamConnectError as error:  # Another process writes just now.
-            raise TargetAwayError(error.summary) from None
+            raise AwayError(error.summary) from None
         except StreamError as error:
-            raise TargetRefusesError(error.summary) from None
+            raise RefusedError(error.summary) from None
         except OSError as error:
-            raise TargetRefusesError(error.strerror) from None
+            raise RefusedError(error.strerror) from None
         finally:
             if writer is not None:
                 writer.abandon()

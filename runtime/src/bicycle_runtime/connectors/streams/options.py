@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.settings import codec_for
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.formats.contract import Codec
 
 __all__ = [
     "ReceivedOptions",
@@ -14,6 +17,7 @@ __all__ = [
     "StreamSinkOptions",
     "StreamSourceOptions",
     "WebSocketSourceOptions",
+    "codec_of",
 ]
 
 
@@ -123,3 +127,17 @@ class WebSocketSourceOptions(ReceivedOptions):
         20_000, low=10, high=3_600_000, doc="After how long without an answer it is dead."
     )
     frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="The largest frame.")
+
+
+def codec_of(
+    spec: ConnectorSpec, options: StreamSourceOptions | StreamSinkOptions | ReceivedOptions
+) -> Codec:
+    """Return the codec of payloads.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: there is no such format, or it cannot be used so.
+    """
+    return codec_for(
+        spec, "value", options.value_format, record_type=spec.record_type,
+        options=options.value_format_options,
+    )  # fmt: skip

@@ -19,9 +19,13 @@ from typing import Any
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
-from bicycle_runtime.connectors.settings import codec_for, read_options
+from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.streams.addressing import url_of
-from bicycle_runtime.connectors.streams.options import ReceivedOptions, WebSocketSourceOptions
+from bicycle_runtime.connectors.streams.options import (
+    ReceivedOptions,
+    WebSocketSourceOptions,
+    codec_of,
+)
 from bicycle_runtime.connectors.streams.source import decoded_batch
 from bicycle_runtime.contract import (
     ConnectorSpec,
@@ -250,13 +254,7 @@ class ReceivedSource(SnapshotsState, JournalSource):
         )
         self._url = url_of(spec, options.address, self.protocols)
         backend_of(self._url.streamer)  # Its library must be there before anything begins.
-        self._codec = codec_for(
-            spec,
-            "value",
-            options.value_format,
-            record_type=spec.record_type,
-            options=options.value_format_options,
-        )
+        self._codec = codec_of(spec, options)
         self._sequence: int | None = None
 
     def words(self, last_sequence: int | None) -> dict[str, object]:

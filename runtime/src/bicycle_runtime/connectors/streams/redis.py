@@ -21,7 +21,14 @@ from redis.retry import Retry
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.connectors.streams.addressing import address_error, url_of
-from bicycle_runtime.connectors.streams.inputs import AwayError, Cut, StreamInput, cut_of
+from bicycle_runtime.connectors.streams.backends import (
+    AwayError,
+    Cut,
+    RefusedError,
+    StreamInput,
+    StreamOutput,
+    cut_of,
+)
 from bicycle_runtime.connectors.streams.options import (
     RedisSinkOptions,
     RedisSourceOptions,
@@ -30,7 +37,6 @@ from bicycle_runtime.connectors.streams.options import (
 )
 from bicycle_runtime.connectors.streams.sink import StreamSink
 from bicycle_runtime.connectors.streams.source import StreamSource
-from bicycle_runtime.connectors.streams.targets import Target, TargetAwayError, TargetRefusesError
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.errors import StreamError, StreamUrlError
@@ -82,11 +88,11 @@ class RedisStreamSink(StreamSink):
 
     options_class = RedisSinkOptions
 
-    def make_target(self, options: StreamSinkOptions) -> Target:
+    def make_output(self, options: StreamSinkOptions) -> StreamOutput:
         """Return what is written."""
         assert isinstance(options, RedisSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
-        return RedisTarget(
+        return RedisOutput(
             _place_of(self.spec, url, options),
             url.stream_key,
             message_field=options.message_field,
@@ -245,7 +251,7 @@ class RedisInput:
         return self._client.execute_command(*words)
 
 
-class RedisTarget:
+class RedisOutput:
     """A stream of Redis; an epoch is one transaction that also sets its number.
 
     Args:
@@ -272,7 +278,7 @@ class RedisTarget:
         """Look whether the server answers, and the key is a stream if it exists."""
         kind = self._asked("TYPE", self._key)
         if kind not in (b"stream", b"none"):
-            raise TargetRefusesError(f"the key {self._key!r} is a {kind.decode()}")
+            raise RefusedError(f"the key {self._key!r} is a {kind.decode()}")
 
     def written(self, run: str) -> int | None:
         found = self._asked("GET", _marker_name(run))
@@ -316,10 +322,10 @@ class RedisTarget:
             yield
         except (*LOST, WatchError) as error:
             self.close()
-            raise TargetAwayError(str(error)) from None
+            raise AwayError(str(error)) from None
         except RedisError as error:
             self.close()
-            raise TargetRefusesError(str(error)) from None
+            raise RefusedError(str(error)) from None
 
     def _opened(self) -> Any:
         if self._client is None:

@@ -21,15 +21,15 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of
-from bicycle_runtime.connectors.settings import codec_for, read_options
+from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import StagedWriter, staged_blocks
-from bicycle_runtime.connectors.streams.options import StreamSinkOptions
-from bicycle_runtime.connectors.streams.targets import (
+from bicycle_runtime.connectors.streams.backends import (
+    AwayError,
     ChangedError,
-    Target,
-    TargetAwayError,
-    TargetRefusesError,
+    RefusedError,
+    StreamOutput,
 )
+from bicycle_runtime.connectors.streams.options import StreamSinkOptions, codec_of
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -57,24 +57,18 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(self.options_class, spec)
-        self._codec = codec_for(
-            spec,
-            "value",
-            options.value_format,
-            record_type=spec.record_type,
-            options=options.value_format_options,
-        )
-        self._target = self.make_target(options)
+        self._codec = codec_of(spec, options)
+        self._output = self.make_output(options)
         self._patience = Patience(
             vertex=spec.vertex_id,
             timeout_ms=options.publish_timeout_ms,
-            is_away=lambda error: isinstance(error, TargetAwayError),
+            is_away=lambda error: isinstance(error, AwayError),
             given_up=self._unreachable,
         )
         self._run = ""
 
     @abstractmethod
-    def make_target(self, options: StreamSinkOptions) -> Target:
+    def make_output(self, options: StreamSinkOptions) -> StreamOutput:
         """Return what is written, without opening it."""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -85,9 +79,9 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
             STREAMS_AHEAD: the job begins behind what was written.
         """
         try:
-            self._target.check()
+            self._output.check()
             self._check_history(state)
-        except (TargetAwayError, TargetRefusesError) as error:
+        except (AwayError, RefusedError) as error:
             raise self._unreachable(0, error) from None
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -100,9 +94,9 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         self._services = services
         self._place = place_of(services)
         try:
-            self._target.open(services.clock.now_ms())
+            self._output.open(services.clock.now_ms())
             is_again = self._check_history(state)
-        except (TargetAwayError, TargetRefusesError) as error:
+        except (AwayError, RefusedError) as error:
             raise self._unreachable(0, error) from None
         self._run = run_of(state, self._place, is_again=is_again)
 
@@ -141,13 +135,13 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
         vertex, address = self.spec.vertex_id, self._options.address
         try:
-            self._target.write(state["run"], epoch, self._payloads(files))
-        except TargetRefusesError as error:
+            self._output.write(state["run"], epoch, self._payloads(files))
+        except RefusedError as error:
             raise STREAMS_REFUSED(
                 vertex=vertex, address=address, epoch=epoch, reason=str(error)
             ) from None
         except ChangedError:
-            written = self._target.written(state["run"])
+            written = self._output.written(state["run"])
             raise STREAM_FILE_CHANGED(
                 vertex=vertex, path=address, written=written, epoch=epoch
             ) from None
@@ -170,7 +164,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     def stop(self) -> None:
         """Close the backend."""
         self.interrupt()
-        self._target.close()
+        self._output.close()
 
     def _check_history(self, state: Mapping[str, Any]) -> bool:
         """Return whether epochs are to be written again, as an older one was restored.
@@ -180,7 +174,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         """
         if state.get("address") != self._options.address:
             return False
-        written = self._target.written(state["run"])
+        written = self._output.written(state["run"])
         if written is None or written <= state["epoch"]:
             return False
         if self._options.on_rewind == "publish_again":

@@ -14,9 +14,9 @@ from typing import Any
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import STREAMS_LOST, STREAMS_UNREACHABLE
-from bicycle_runtime.connectors.settings import codec_for, read_options
-from bicycle_runtime.connectors.streams.inputs import AwayError, StreamInput
-from bicycle_runtime.connectors.streams.options import StreamSourceOptions
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.streams.backends import AwayError, StreamInput
+from bicycle_runtime.connectors.streams.options import StreamSourceOptions, codec_of
 from bicycle_runtime.contract import (
     BadRecord,
     Budget,
@@ -51,13 +51,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = options = read_options(self.options_class, spec)
-        self._codec = codec_for(
-            spec,
-            "value",
-            options.value_format,
-            record_type=spec.record_type,
-            options=options.value_format_options,
-        )
+        self._codec = codec_of(spec, options)
         self._input = self.make_input(options)
         self._ends: Mapping[str, int] = {}
         self._turn = 0

@@ -1,4 +1,4 @@
-"""What a source asks of a backend: how far each shard has come, and a range of its messages.
+"""The backends of streams in jobs: what sources read from them, and sinks write to them.
 
 Shards are named as keys of Redis are: ``orders``, and ``orders:1`` for shard 1. Positions are
 sequences. A server that is away raises ``AwayError``: at once on the driver, later on workers.
@@ -14,11 +14,21 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.messages import Message
 
-__all__ = ["AwayError", "Cut", "StreamInput", "cut_of", "shard_name", "stream_in"]
+__all__ = [
+    "AwayError",
+    "ChangedError",
+    "Cut",
+    "RefusedError",
+    "StreamInput",
+    "StreamOutput",
+    "cut_of",
+    "shard_name",
+    "stream_in",
+]
 
 
 class AwayError(Exception):
-    """The backend cannot be asked now; never leaves this package."""
+    """The backend cannot be asked now, and may be later; never leaves this package."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +40,7 @@ class Cut:
 
 
 class StreamInput(Protocol):
-    """One backend; picklable, and opened when it is first asked."""
+    """What a source reads; picklable, and opened when it is first asked."""
 
     def ends(self) -> Mapping[str, int]:
         """Return for each shard the sequence behind its last message; raise AwayError."""
@@ -70,3 +80,30 @@ def cut_of(found: list[int], parts: int) -> Cut:
     ends = tuple(found[place - 1] + 1 for place in places)
     counts = tuple(after - before for before, after in zip([0, *places], places, strict=False))
     return Cut(ends, counts)
+
+
+class RefusedError(Exception):
+    """The backend does not take an epoch; never leaves this package."""
+
+
+class ChangedError(Exception):
+    """Somebody else wrote where an epoch was to be gone on with; never leaves this package."""
+
+
+class StreamOutput(Protocol):
+    """What a sink writes. Every call may raise AwayError or RefusedError."""
+
+    def open(self, now_ms: int) -> None:
+        """Make what is missing, and keep others out where that can be."""
+
+    def check(self) -> None:
+        """Raise what ``open`` would, and make nothing."""
+
+    def written(self, run: str) -> int | None:
+        """Return the last epoch that a run has written; None: it has written none."""
+
+    def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
+        """Write an epoch and its number at once, unless it is written."""
+
+    def close(self) -> None:
+        """Close what was opened."""
