@@ -1,6 +1,8 @@
 """The HTTP sink: bodies and keys, a server that fails, records that it refuses."""
 
+import base64
 import json
+import pickle
 from dataclasses import dataclass
 
 import pytest
@@ -45,8 +47,12 @@ def sink(server, tmp_path):
 
 
 def refused(run):
-    names = run.services.storage.list(f"{run.services.prefix}/refused")
-    return [json.loads(line) for n in names for line in run.services.storage.read(n).splitlines()]
+    letters = run.services.letters.storage
+    return [json.loads(line) for n in letters.list("") for line in letters.read(n).splitlines()]
+
+
+def record_of(letter):
+    return pickle.loads(base64.b64decode(letter["value"]))
 
 
 def test_records_go_in_arrays_with_a_key_for_each_request(server, sink):
@@ -93,8 +99,9 @@ def test_refused_records_are_kept_with_what_the_server_said(server, sink):
     run.restart()
 
     found = refused(run)
-    assert [letter["record"]["id"] for letter in found] == [3, 7]
-    assert {letter["status"] for letter in found} == {422}
+    assert [record_of(letter)["id"] for letter in found] == [3, 7]
+    assert {letter["operator"] for letter in found} == {"out"}
+    assert all(f"{server.url} answered 422: " in letter["message"] for letter in found)
     assert len({letter["key"] for letter in found}) == 2
     assert sorted(record["id"] for record in server.records) == [0, 1, 2, 4, 5, 6, 8, 9]
 

@@ -46,7 +46,13 @@ from bicycle_runtime.contract.source import (
     even_slices,
     total_lag,
 )
-from bicycle_runtime.contract.vertex import ConnectorSpec, DriverServices, Guarantee
+from bicycle_runtime.contract.vertex import (
+    ConnectorSpec,
+    DriverServices,
+    Guarantee,
+    LetterFolder,
+    Refusal,
+)
 
 __all__ = [
     "BadRecord",
@@ -62,9 +68,11 @@ __all__ = [
     "HoldsBackOutput",
     "InterruptiblePublication",
     "Lag",
+    "LetterFolder",
     "MakesTargets",
     "PreparingWriter",
     "Raw",
+    "Refusal",
     "RereadsEarlierSlices",
     "RowWriter",
     "Sink",

@@ -86,13 +86,15 @@ class Sink(Connector, ABC):
 
     ``guarantee`` is what this vertex promises; ``takes_times`` tells that its writers are
     ``PreparingWriter``s which want the event times of records, ``takes_rows`` that they are
-    ``RowWriter``s which take rows. Where options decide them, the constructor sets them; ask
+    ``RowWriter``s which take rows, ``refuses_records`` that what it publishes may be refused record
+    by record, and leave dead letters. Where options decide them, the constructor sets them; ask
     instances only.
     """
 
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     takes_times: bool = False
     takes_rows: bool = False
+    refuses_records: bool = False
 
     @abstractmethod
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:

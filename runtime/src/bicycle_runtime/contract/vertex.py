@@ -6,7 +6,10 @@ without the mixin: the engine asks only those that say so, and would never call 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import base64
+import json
+import pickle
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -16,7 +19,7 @@ from bicycle_runtime.base.clock import Clock
 if TYPE_CHECKING:
     from bicycle_runtime.base.storage import Storage
 
-__all__ = ["Connector", "ConnectorSpec", "DriverServices", "Guarantee"]
+__all__ = ["Connector", "ConnectorSpec", "DriverServices", "Guarantee", "LetterFolder", "Refusal"]
 
 
 class Guarantee(Enum):
@@ -43,6 +46,48 @@ class ConnectorSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A record of a sealed epoch that a server refused; ``key`` is what the server knows it by."""
+
+    key: str
+    exception: str
+    message: str
+    record: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LetterFolder:
+    """Where dead letters of a job lie, and what each of them says of the job's code."""
+
+    storage: Storage
+    plugin: str = ""
+    plugin_version: str = ""
+
+    def keep(self, sink: str, epoch: int, name: str, refused: Sequence[Refusal]) -> str:
+        """Write letters of a sink; again is harmless. Return where they are.
+
+        Args:
+            sink: Uid of the sink, which gets the records where somebody replays the letters.
+            epoch: In which they were sealed.
+            name: Tells these from all others of the epoch; letters, digits and hyphens.
+            refused: At least one.
+        """
+        path = f"part-{epoch:010d}-{name}.jsonl"
+        lines = (
+            {
+                "operator": sink, "operator_name": sink, "plugin": self.plugin,
+                "plugin_version": self.plugin_version, "key": each.key,
+                "exception": each.exception, "message": each.message, "location": "",
+                "traceback": "", "attempt": 1, "encoding": "pickle",
+                "value": base64.b64encode(pickle.dumps(each.record)).decode("ascii"), "input": 0,
+            }
+            for each in refused
+        )  # fmt: skip
+        self.storage.write(path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        return f"{self.storage.url}/{path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DriverServices:
     """What the driver lends a connector.
 
@@ -50,7 +95,7 @@ class DriverServices:
     (journals, open parts). ``collected`` gets the records of collect sinks by name. ``console``
     writes one line for people, or several with newlines between them. ``job`` is the job's name,
     for connectors that leave a name in another system; ``epoch_interval_ms`` is the least time
-    between two epochs.
+    between two epochs. ``letters`` takes records that a server refuses when they are published.
     """
 
     storage: Storage
@@ -60,6 +105,7 @@ class DriverServices:
     console: Any  # Callable[[str], None]
     job: str = "job"
     epoch_interval_ms: int = 0
+    letters: LetterFolder | None = None
 
 
 class Connector:

@@ -31,6 +31,7 @@ from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
+    Refusal,
     Sink,
     StagedFile,
     StagedPublication,
@@ -78,8 +79,8 @@ class HttpSinkOptions:
     )
     on_refused: Literal["keep", "fail"] = option(
         "keep",
-        doc="A record that the server refuses (400, 413, 422): keep it in a file beside the "
-        "checkpoint, or end the job.",
+        doc="A record that the server refuses (400, 413, 422): keep it as a dead letter, or end "
+        "the job.",
     )
     request_timeout_ms: int = option(
         10_000, low=100, high=3_600_000, doc="How long an answer may take."
@@ -108,7 +109,7 @@ class _Sending:
     epoch: int
     begin: str
     body: str
-    refused: list[dict[str, Any]] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
 
     def key(self, number: int) -> str:
         """Return the key of a record."""
@@ -138,6 +139,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         self._headers = _headers(spec, options.headers)
         _check_options(options, spec)
         self.guarantee = Guarantee.EXACTLY_ONCE if options.idempotent else Guarantee.AT_LEAST_ONCE
+        self.refuses_records = options.on_refused == "keep"
         self._patience = Patience(
             vertex=spec.vertex_id,
             timeout_ms=options.publish_timeout_ms,
@@ -252,13 +254,14 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             return
         if options.on_refused == "fail":
             raise self._refused(sending, answer)
+        text = answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
         sending.refused.append(
-            {
-                "key": sending.key(first),
-                "status": answer.status_code,
-                "answer": answer.text[:_ANSWER_LETTERS_MAX],
-                "record": json.loads(lines[0]),
-            }
+            Refusal(
+                key=sending.key(first),
+                exception="RefusedByServer",
+                message=f"{options.url} answered {answer.status_code}: {text}",
+                record=json.loads(lines[0]),
+            )
         )
 
     def _ask(
@@ -285,9 +288,11 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         answers.append(answer)
 
     def _keep(self, sending: _Sending) -> None:
-        """Write refused records beside the checkpoint; again is harmless."""
-        path = f"{self._services.prefix}/refused/{sending.begin}.jsonl"
-        self._services.storage.write(path, json_lines(sending.refused))
+        """Write refused records as dead letters; again is harmless."""
+        assert self._services.letters is not None
+        path = self._services.letters.keep(
+            self.spec.vertex_id, sending.epoch, f"refused-{sending.begin}", sending.refused
+        )
         log_event(
             _LOG, "records_refused", level=logging.WARNING, operator=self.spec.vertex_id,
             epoch=sending.epoch, record_count=len(sending.refused), path=path,

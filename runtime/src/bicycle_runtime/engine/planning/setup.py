@@ -11,11 +11,12 @@ from typing import Any
 import cloudpickle
 
 from bicycle_runtime.base.clock import Clock
-from bicycle_runtime.base.storage import Storage
+from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.connectors.registry import ConnectorRegistry, default_registry
 from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
+    LetterFolder,
     Sink,
     Source,
     SourceReader,
@@ -59,6 +60,7 @@ class JobSetup:
     sources: Mapping[str, Source]
     sinks: Mapping[str, Sink]
     storage: Storage
+    dead_letters_dir: str
     allows_dropped_state: bool = False
 
     def image(
@@ -105,9 +107,13 @@ class JobSetup:
         epoch_interval_ms: int,
     ) -> DriverServices:  # fmt: skip
         """Return what the driver lends the connector of a vertex."""
+        letters = LetterFolder(
+            storage=LocalStorage(self.dead_letters_dir), plugin=self.bundle.plugin,
+            plugin_version=self.bundle.plugin_version,
+        )  # fmt: skip
         return DriverServices(
             storage=self.storage, prefix=f"connectors/{uid}", clock=clock, collected=collected,
-            console=console, job=self.job_id, epoch_interval_ms=epoch_interval_ms,
+            console=console, job=self.job_id, epoch_interval_ms=epoch_interval_ms, letters=letters,
         )  # fmt: skip
 
 
@@ -161,13 +167,14 @@ def prepare_job(
     makes_letters = any(each.on_error.action is ErrorAction.DEAD_LETTER for each in graph.vertices)
     if makes_letters:
         sinks[DEAD_LETTERS] = registry.create_sink(_letters_spec(DEAD_LETTERS, folder, 1_000))
+    makes_letters = makes_letters or any(sink.refuses_records for sink in sinks.values())
     if makes_letters or Path(folder).is_dir():  # Letters of former code can be replayed, too.
         marks = _letters_spec(REPLAYED_LETTERS, f"{folder}/replayed", 0)
         sinks[REPLAYED_LETTERS] = registry.create_sink(marks)
     return JobSetup(
         job_id=job_id, bundle=bundle, graph=graph,
         plan=plan_stages(graph, sinks=sinks),
-        sources=sources, sinks=sinks, storage=storage,
+        sources=sources, sinks=sinks, storage=storage, dead_letters_dir=folder,
     )  # fmt: skip
 
 

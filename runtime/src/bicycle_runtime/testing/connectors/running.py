@@ -26,6 +26,7 @@ from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
     FollowsPublication,
+    LetterFolder,
     PreparingWriter,
     Sink,
     SinkWriter,
@@ -72,8 +73,10 @@ def services_in(
         collected: Takes records of collect sinks.
         clock: None for one that is moved by hand.
     """
+    letters = LocalStorage(str(folder / "checkpoints" / "dead_letters"), is_synced=False)
     return DriverServices(
         storage=LocalStorage(str(folder / "checkpoints"), is_synced=False),
+        letters=LetterFolder(storage=letters),
         prefix="connectors/v",
         clock=clock or ManualClock(start_ms=1_000_000),
         collected={} if collected is None else collected,
