@@ -1,7 +1,7 @@
 """The service with many jobs: how long pages and lists take while the machine is full, and memory.
 
 200 jobs replace their status files twice a second; each has a process. Two jobs without Java keep
-both cores busy, and a plugin whose graph loops for ever is being extracted. A process of its own
+both cores busy, and a plugin whose graph loops forever is being extracted. A process of its own
 asks at fixed times and holds ten pages open. Then an hour is played with a clock that is set.
 """
 

@@ -53,7 +53,7 @@ def broker_in(folder: Path, **options) -> KafkaBroker:
 
 def end(broker: KafkaBroker) -> None:
     """Stop a broker whatever a test did to it; one that hangs is killed."""
-    gc.collect()  # Errors that a test caught keep its clients, which would cry on stderr for ever.
+    gc.collect()  # Errors that a test caught keep its clients, which would cry on stderr forever.
     if broker.is_running():
         broker.stop()
     with raises(BROKER_MISSING):

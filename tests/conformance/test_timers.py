@@ -176,7 +176,7 @@ def test_an_error_of_a_timer_follows_on_error_and_names_key_and_timer(runner, fu
 
 
 class Restless(KeyedProcessFunction[str, str, int]):
-    """Sets a timer for each minute, for ever, or until the input has ended."""
+    """Sets a timer for each minute, forever, or until the input has ended."""
 
     def __init__(self, *, stops):
         self.stops = stops

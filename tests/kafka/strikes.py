@@ -50,7 +50,7 @@ class Strikes:
         """Let the next passage of a point strike; what was let go there has gone on by then."""
         strike = self.life.folder / self._entries[point]
         release = strike.with_name(f"{strike.name}.release")
-        # A process that missed its release would hold for ever: nothing would pass the point again.
+        # A process that missed its release would hold forever: nothing would pass the point again.
         until(
             lambda: not (release.exists() and is_alive(int(strike.read_text()), 0)),
             f"whatever held at {point} to go on",

@@ -1,4 +1,4 @@
-"""Keys come and expire for ever: the local disk, the checkpoints and the files stay bounded.
+"""Keys come and expire forever: the local disk, the checkpoints and the files stay bounded.
 
 An epoch is a second of the job's time. In the short form, keys live for a minute and 300 epochs
 pass; ``nox -s soak`` runs many more, with more keys.

@@ -40,6 +40,9 @@ _SUPPRESSION = re.compile(
     r"#\s*(noqa|type:\s*ignore)\b(?P<codes>:?\s*[A-Z]+\d+(,\s*[A-Z]+\d+)*|\[[^]]*\])?"
 )
 _TODO = re.compile(r"\b(TODO|FIXME|XXX)\b(?!\(#\d+\))")
+_NO_NOUN = re.compile(
+    r"(What|Which|How|Where|When|Whether|Who|Whose|Why|Can|Does|Is|Are|From|Let|Inside|Before)\b"
+)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -227,9 +230,11 @@ def unexplained_local_import(source: Source) -> Iterator[Finding]:
 
 
 def module_docstring(source: Source) -> Iterator[Finding]:
-    """A shipped module says what it is for."""
-    if source.is_product and source.text.strip() and not ast.get_docstring(source.tree):
-        yield Finding(1, source.path.stem)
+    """A shipped module says what it is: its docstring begins with a noun phrase."""
+    if source.is_product and source.text.strip():
+        text = ast.get_docstring(source.tree)
+        if not text or _NO_NOUN.match(text):
+            yield Finding(1, source.path.stem)
 
 
 def undocumented_method(source: Source) -> Iterator[Finding]:

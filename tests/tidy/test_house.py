@@ -201,9 +201,10 @@ def test_an_explained_block_of_local_imports_passes(code):
     assert broken("unexplained_local_import", code) == []
 
 
-def test_module_docstring_fires_on_a_shipped_module_without():
+def test_module_docstring_fires_on_a_shipped_module_without_one_or_with_a_question():
     assert broken("module_docstring", "x = 1") == ["sample"]
-    assert broken("module_docstring", '"""What for."""\nx = 1') == []
+    assert broken("module_docstring", '"""What it is."""\nx = 1') == ["sample"]
+    assert broken("module_docstring", '"""Samples."""\nx = 1') == []
     assert broken("module_docstring", "x = 1", "tests/x.py") == []
 
 

@@ -53,7 +53,7 @@ STAND_ALONE = frozenset(
         "service.metrics.names",
         "service.plugins.builder_child",
         "service.state_lookups",
-        "service.watching.deaths",
+        "service.watching.process_ends",
         "serving.rpc",
         "streams.file.consuming",
         "streams.redis.sending",

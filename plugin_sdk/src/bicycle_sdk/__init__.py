@@ -1,4 +1,4 @@
-"""What the author of a Bicycle job imports.
+"""The API for authors of Bicycle jobs.
 
 A job is a function that gets a ``StreamEnvironment`` and builds streams on it; ``@bicycle_plugin``
 marks it. This package starts nothing and needs nothing but the standard library. Sources and sinks

@@ -118,7 +118,7 @@ def generator_source(*, rate_ms: int = 100, count: int | None = None) -> SourceD
 
     Args:
         rate_ms: Pause between two words; 0 for as fast as they are read.
-        count: Words in all; None for ever.
+        count: Words in all; None forever.
     """
     _check(rate_ms >= 0, "generator_source", f"rate_ms is {rate_ms}, expected 0 or more")
     _check(count is None or count >= 0, "generator_source", f"count is {count}, expected 0 or more")

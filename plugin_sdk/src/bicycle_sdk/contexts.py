@@ -1,4 +1,4 @@
-"""What a function may ask while it runs: who it is, what time it is, its metrics and its state.
+"""The context of a function while it runs: its identity, the time, its metrics and its state.
 
 The runtime makes the contexts of a job and subclasses them; the classes here work on their own too,
 so that a function can be called in a test or a notebook with ``Context.standalone()``. Nothing here

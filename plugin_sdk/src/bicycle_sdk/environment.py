@@ -121,7 +121,7 @@ class StreamEnvironment(GraphDraft):
         return self.add_source(connectors.collection_source(items))
 
     def generator_source(self, rate_ms: int = 100, *, count: int | None = None) -> DataStream[str]:
-        """Read words in a circle, one every ``rate_ms``, ``count`` in all or for ever."""
+        """Read words in a circle, one every ``rate_ms``, ``count`` in all or forever."""
         return self.add_source(connectors.generator_source(rate_ms=rate_ms, count=count))
 
     def socket_source(

@@ -1,4 +1,4 @@
-"""What happens to a record whose function raised: the values that ``on_error`` takes.
+"""Policies for records whose function raised: the values that ``on_error`` takes.
 
 Example:
     >>> error_policy(retry(3, backoff=timedelta(seconds=1)).then(dead_letter())).retries

@@ -1,4 +1,4 @@
-"""What is installed beside the SDK, found by entry points: function classes, a runner of previews.
+"""Installed packages beside the SDK, found by entry points: functions, a runner of previews.
 
 A wheel may bring a function class in the place of a job: marked with ``@bicycle_plugin`` and named
 in the entry-point group, it can be used by the jobs of other wheels. The class is imported where

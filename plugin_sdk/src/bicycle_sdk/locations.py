@@ -1,4 +1,4 @@
-"""Where in a user's code a call stands, for errors of the graph.
+"""The place of a call in a user's code, for errors of the graph.
 
 Knows frames of the running thread only: the nearest one that is not of this package.
 """

@@ -131,7 +131,7 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, timestamps=function)
 
     def with_idle_timeout(self, timeout: timedelta | int | None) -> WatermarkStrategy[T]:
-        """Set how long a shard may be silent before it stops holding others back; None: for ever.
+        """Set how long a shard may be silent before it stops holding others back; None: forever.
 
         10 s otherwise. When all shards are silent, event time goes on with the clock.
         """

@@ -14,7 +14,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits, Rate
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.site import page_routes
@@ -50,11 +50,11 @@ class Asked:
         self.runner = runner
         limits = Limits(options.pop("limits", MANY))
         pages = options.pop("pages", None) or page_routes(service)
-        entrance = Entrance(
+        authenticator = Authenticator(
             service.tokens, service.sessions, **{"needs_login": False, "clients": {}, **options}
         )
         self.app = build_application(
-            service, hosts=[HOST], pages=pages, entrance=entrance, limits=limits
+            service, hosts=[HOST], pages=pages, authenticator=authenticator, limits=limits
         )
 
     def token(self, role: Role = Role.VIEWER, *, name: str = "ada", days: float = 1) -> str:

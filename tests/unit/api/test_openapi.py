@@ -17,7 +17,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from tests.unit.jobs.job_samples import put_job
 
@@ -38,9 +38,13 @@ class Site:
     """The application with a service behind it, asked without a socket."""
 
     def __init__(self, service):
-        entrance = Entrance(service.tokens, service.sessions, needs_login=False, clients={})
+        authenticator = Authenticator(
+            service.tokens, service.sessions, needs_login=False, clients={}
+        )
         limits = Limits(LimitOptions())
-        self.app = build_application(service, hosts=[HOST], entrance=entrance, limits=limits)
+        self.app = build_application(
+            service, hosts=[HOST], authenticator=authenticator, limits=limits
+        )
 
     async def ask(self, method, path, query="", body=b"", **headers):
         sent = {"host": HOST, "content-type": "application/json", **headers}

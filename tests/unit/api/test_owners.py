@@ -27,7 +27,7 @@ from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.history import SAMPLED
-from bicycle_runtime.service.users.entrance import Entrance, is_open
+from bicycle_runtime.service.users.authentication import Authenticator, is_open
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.users.roles import LOCAL, Identity, Role
@@ -389,10 +389,10 @@ METHODS = list(shapes.DESCRIPTOR.services_by_name["JobManager"].methods)
 
 async def call(ask, token, method, **fields):
     """Return the bytes of an answer of gRPC, or the status that refuses it."""
-    entrance = Entrance(ask.service.tokens, None, needs_login=True, clients={})
+    authenticator = Authenticator(ask.service.tokens, None, needs_login=True, clients={})
     doors = Doors(grpc_port=0)
     async with serve_rpc(
-        ask.service, "127.0.0.1", doors=doors, entrance=entrance, limits=Limits(MANY)
+        ask.service, "127.0.0.1", doors=doors, authenticator=authenticator, limits=Limits(MANY)
     ) as place, grpc.aio.insecure_channel(place) as channel:  # fmt: skip
         known = {field.name for field in method.input_type.fields}
         given = {name: value for name, value in fields.items() if name in known}

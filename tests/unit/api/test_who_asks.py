@@ -10,7 +10,7 @@ import pytest
 
 from bicycle_runtime.api.openapi import document, paths_of
 from bicycle_runtime.api.routes import ROUTES
-from bicycle_runtime.service.users.entrance import is_open
+from bicycle_runtime.service.users.authentication import is_open
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.webui.site import page_routes
 from tests.unit.api.asking import HOST, asked_of

@@ -74,7 +74,7 @@ class RestartStrategy:
 
 
 class RuntimeMode(Enum):
-    """Whether a job follows its input for ever, or reads input that ends in one pass."""
+    """Whether a job follows its input forever, or reads input that ends in one pass."""
 
     STREAMING = "streaming"
     BATCH = "batch"

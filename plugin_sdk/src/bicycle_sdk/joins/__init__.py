@@ -1,4 +1,4 @@
-"""What happens where two or more streams meet, as functions over keyed state and timers.
+"""Joins of two or more streams, as functions over keyed state and timers.
 
 A join is a function with several inputs and nothing more: rows wait in map states sorted by time,
 and a timer lets each go once the watermark proves that no match can come. So joins get crashes,

@@ -1,4 +1,4 @@
-"""What all joins share: rows that wait by time, pairs on their way to a result, late rows.
+"""The base of all joins: rows that wait by time, pairs on their way to a result, late rows.
 
 A user's function is called before anything is stored, so that a call which is repeated finds the
 state as it was, and one which is left out leaves no row behind.

@@ -1,4 +1,4 @@
-"""What the builders of sources and sinks share: brokers, properties, security, formats."""
+"""The base of the builders of sources and sinks: brokers, properties, security, formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function keeps between records: states by key, and timers.
+"""The state of functions: values, lists and maps by key, and timers.
 
 Handles come from a context: ``ctx.get_value_state("count", int, default=0)``. Everything here works
 in plain memory; a runtime adds what makes it durable.

@@ -1,4 +1,4 @@
-"""How a context hands out state: ``get_value_state`` and its kin, by name or by descriptor.
+"""Access to state through a context: ``get_value_state`` and its kin, by name or descriptor.
 
 ``StateAccess`` makes handles and remembers them. Where the entries lie is decided by who derives
 from it: ``LocalEntries`` keeps them in memory, for functions that run without a runtime.
@@ -199,7 +199,7 @@ class StateAccess(ABC):
             name: Name of the state in this operator, or a descriptor instead of all arguments.
             type: Type of the value; without it values are pickled, which is slow.
             default: What ``value()`` returns where there is none.
-            ttl: How long a value lives; None is for ever.
+            ttl: How long a value lives; None is forever.
 
         Raises:
             StateDefinitionError: the state was declared otherwise before.
@@ -332,7 +332,7 @@ class StateAccess(ABC):
             name: Name of the state in this operator, or a descriptor.
             aggregate: An object of an ``AggregateFunction``.
             type: Type of its accumulators; without it they are pickled.
-            ttl: How long an accumulator lives; None is for ever.
+            ttl: How long an accumulator lives; None is forever.
         """
         if isinstance(name, AggregatingStateDescriptor):
             return cast("AggregatingState[Any, Any]", self._by_descriptor(name))

@@ -1,4 +1,4 @@
-"""What a function says about a state before it uses it: name, kind, types, how long entries live.
+"""Descriptors of state, made before it is used: name, kind, types, how long entries live.
 
 A descriptor is plain data that holds nothing. Kept as a field of the function's class it also tells
 ``bicycle plan`` about the state without running anything::
@@ -133,7 +133,7 @@ class StateDescriptor(ABC):
 
     @property
     def time_to_live(self) -> StateTtl | None:
-        """How long entries live; None is for ever."""
+        """How long entries live; None is forever."""
         return StateTtl(self.ttl) if isinstance(self.ttl, timedelta) else self.ttl
 
     @property

@@ -28,7 +28,7 @@ _SIMPLE = frozenset({str, int, float, bytes, bool, type(None)})
 
 
 class ValueEntries:
-    """One value per key, of a type whose values never change, and living for ever."""
+    """One value per key, of a type whose values never change, and living forever."""
 
     __slots__ = ("entries", "expiry", "touched")
 

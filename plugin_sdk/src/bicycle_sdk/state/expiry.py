@@ -1,4 +1,4 @@
-"""When the entries of one state expire: the time of each, and which are due.
+"""The expiry of the entries of one state: the time of each, and those that are due.
 
 Entries (``entries``) ask here before they hand an entry out. Nothing here holds an entry or removes
 it.

@@ -1,4 +1,4 @@
-"""Which types have values that cannot be changed in place, as far as the type itself tells."""
+"""Types whose values cannot be changed in place, as far as the type itself tells."""
 
 from __future__ import annotations
 

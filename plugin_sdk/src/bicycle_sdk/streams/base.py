@@ -1,4 +1,4 @@
-"""What all streams have in common: a point in the graph, and how vertices are added behind it.
+"""The base of all streams: a point in the graph, and how vertices are added behind it.
 
 The classes of streams return each other: any stream makes a keyed one, and a keyed one is a stream.
 So they register here by name, and only type checkers see the whole circle.

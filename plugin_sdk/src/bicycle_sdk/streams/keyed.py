@@ -97,7 +97,7 @@ class KeyedStream(KeyedJoins[K, T]):
         Args:
             function: An object of an ``AggregateFunction`` without ``async`` methods: your own, or
                 one of ``bicycle_sdk.windows``.
-            ttl: How long an accumulator lives; None is for ever.
+            ttl: How long an accumulator lives; None is forever.
         """
         # Slow on the start path: only jobs with aggregate functions need it.
         from bicycle_sdk.windows.running import RunningAggregate

@@ -1,4 +1,4 @@
-"""What takes records one by one: map, filter, functions, calls to other systems, event times."""
+"""Transformations of records one by one: map, filter, functions, async calls, event times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which windows a record belongs to, by its time.
+"""Window assigners: the windows of a record, by its time.
 
 *Aligned* windows (tumbling, sliding) begin at multiples of a step, the same for all keys. *Session*
 windows grow with the records of a key. *Global* and *count* windows do not look at time.

@@ -1,4 +1,4 @@
-"""Which records leave a window before or after it fires. A window with an evictor keeps records."""
+"""Evictors: records that leave a window before or after it fires. A window then keeps records."""
 
 from __future__ import annotations
 

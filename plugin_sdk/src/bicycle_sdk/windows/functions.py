@@ -1,4 +1,4 @@
-"""What is computed over a window: aggregates record by record, or all its records at once."""
+"""Window functions: aggregates record by record, or all records of a window at once."""
 
 from __future__ import annotations
 

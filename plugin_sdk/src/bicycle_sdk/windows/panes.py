@@ -1,4 +1,4 @@
-"""What leaves a window: the interval itself, a result with its key, and a record that came late."""
+"""Values that leave a window: the interval itself, a result with its key, and a late record."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class RunningAggregate(KeyedProcessFunction[Any, Any, tuple[Any, Any]]):
 
     Args:
         function: An object of an ``AggregateFunction``.
-        ttl: How long an accumulator lives; None is for ever.
+        ttl: How long an accumulator lives; None is forever.
 
     Raises:
         StreamDefinitionError: the function is something else, or needs a window.

@@ -1,4 +1,4 @@
-"""When a window fires. Without a trigger it fires once no record of it is expected any more.
+"""Triggers of windows. Without one, a window fires once no record of it is expected any more.
 
 A trigger is asked at each record and at each timer that it registered, and answers with a
 ``TriggerResult``. What it must remember it keeps in the context, per key and window: a trigger

@@ -19,7 +19,7 @@ from bicycle_runtime.api.openapi import document
 from bicycle_runtime.api.routes import ALIASES, ROUTES
 from bicycle_runtime.api.routing import Route, endpoint
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_sdk.errors import BicycleError
@@ -28,7 +28,7 @@ __all__ = ["build_application"]
 
 
 def build_application(
-    service: Service, *, hosts: Collection[str], entrance: Entrance, limits: Limits,
+    service: Service, *, hosts: Collection[str], authenticator: Authenticator, limits: Limits,
     pages: Sequence[BaseRoute] = (),
 ) -> ASGIApp:  # fmt: skip
     """Return the application.
@@ -36,7 +36,7 @@ def build_application(
     Args:
         service: What it is a door of; open while requests come.
         hosts: What it may be called: host and port, as in the header ``Host``.
-        entrance: Tells who asks.
+        authenticator: Tells who asks.
         limits: Counts what one token or address asks for.
         pages: Further routes, for paths that the API does not have.
     """
@@ -58,7 +58,7 @@ def build_application(
             Exception: _broken,
         },
     )
-    return Guard(app, service, hosts, entrance=entrance, limits=limits)
+    return Guard(app, service, hosts, authenticator=authenticator, limits=limits)
 
 
 def _paths(route: Route) -> list[str]:

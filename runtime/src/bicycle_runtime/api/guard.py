@@ -1,4 +1,4 @@
-"""What stands before every request: host, origin, size, who asks; and what every answer carries.
+"""The guard before every request: host, origin, size, identity; and headers of every answer.
 
 A browser can be led to send requests here by any page that its user looks at. So the host must be
 ours (a foreign name may lead to this address), a change must come from a page of ours or from no
@@ -36,7 +36,7 @@ from bicycle_runtime.api.routing import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.entrance import Entrance, require_somebody
+from bicycle_runtime.service.users.authentication import Authenticator, require_somebody
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity
@@ -87,17 +87,17 @@ class Exchange:
         self._began = time.monotonic()
         self._byte_count = 0
         self._is_read = False
-        self._watched: tuple[Entrance, Identity] | None = None
+        self._watched: tuple[Authenticator, Identity] | None = None
         self._is_tls = is_tls
         self._bytes_max = bytes_max
         self._body_s = _BODY_S + (bytes_max >> 20)
         self.has_begun = False
         self.is_over = False
 
-    def watch(self, entrance: Entrance, identity: Identity) -> None:
+    def watch(self, authenticator: Authenticator, identity: Identity) -> None:
         """End the answer once who asked would be let in no more."""
         if identity.token:
-            self._watched = entrance, identity
+            self._watched = authenticator, identity
 
     async def receive(self) -> Message:
         """Give the next piece of the request.
@@ -122,11 +122,11 @@ class Exchange:
         except TimeoutError:
             raise BODY_TOO_SLOW(waited_s=int(self._body_s)) from None
 
-    async def _gone(self, entrance: Entrance, identity: Identity) -> Message:
+    async def _gone(self, authenticator: Authenticator, identity: Identity) -> Message:
         """Wait until the reader is gone, or is to go."""
         going = asyncio.ensure_future(self._receive())
         try:
-            while entrance.is_still(identity):
+            while authenticator.is_still(identity):
                 await asyncio.wait({going}, timeout=_WATCH_S)
                 if going.done():
                     return going.result()
@@ -169,16 +169,16 @@ class Guard:
         app: The other one.
         service: Gets the figures, and the refused changes into its audit log.
         hosts: What this service may be called, with the port.
-        entrance: Tells who asks.
+        authenticator: Tells who asks.
         limits: Counts what they ask.
     """
 
     def __init__(
-        self, app: ASGIApp, service: Service, hosts: Collection[str], *, entrance: Entrance,
-        limits: Limits,
+        self, app: ASGIApp, service: Service, hosts: Collection[str],
+        *, authenticator: Authenticator, limits: Limits,
     ) -> None:  # fmt: skip
         self._app = app
-        self._entrance = entrance
+        self._authenticator = authenticator
         self._limits = limits
         self._service = service
         self._hosts = frozenset(host.lower() for host in hosts)
@@ -196,7 +196,7 @@ class Guard:
         state["identity"], state["address"] = NOBODY, client[0] if client else ""
         try:
             self._check(scope)
-            exchange.watch(self._entrance, state["identity"])
+            exchange.watch(self._authenticator, state["identity"])
             send_answer = functools.partial(self._send, scope, exchange)
             await self._app(scope, exchange.receive, send_answer)
             await exchange.finish()
@@ -240,7 +240,7 @@ class Guard:
         state = scope["state"]
         client = str(state.get("client_name", ""))
         try:
-            return self._entrance.identity(headers, scheme=scope["scheme"], client=client)
+            return self._authenticator.identity(headers, scheme=scope["scheme"], client=client)
         except BicycleError:
             self._limits.fail(state["address"])
             raise

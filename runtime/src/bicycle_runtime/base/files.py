@@ -1,4 +1,4 @@
-"""Local files: replaced as one step, kept through a power cut, and when they were born."""
+"""Local files: replaced in one step, durable over a power cut, and their time of creation."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def birth_time_ns(descriptor: int) -> int | None:
-    """Return when an open file was born, in ns since 1970; None where the file system has no such.
+    """Return when an open file was created, in ns since 1970; None where nobody knows.
 
     Source: statx(2), which Python does not offer before 3.15; macOS tells it with ``fstat``.
     """

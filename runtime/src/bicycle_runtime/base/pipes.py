@@ -23,7 +23,7 @@ def is_readable(source: int | IO[bytes] | socket.socket, timeout_s: float | None
 
     Args:
         source: What the kernel can watch: a pipe, a socket, the handle of a process.
-        timeout_s: How long to wait; None waits for ever.
+        timeout_s: How long to wait; None waits forever.
     """
     with selectors.PollSelector() as selector:  # `select.select` knows no handle above 1,023.
         selector.register(source, selectors.EVENT_READ)
@@ -43,7 +43,7 @@ def read_frame(stream: IO[bytes], *, timeout_s: float | None = None) -> Any:
 
     Args:
         stream: A stream without a buffer.
-        timeout_s: Within which all of it must come; None waits for ever.
+        timeout_s: Within which all of it must come; None waits forever.
 
     Raises:
         EOFError: the stream ends before, or holds what is no frame.

@@ -1,4 +1,4 @@
-"""Which process this is, in words that a process of another machine may read, too.
+"""The identity of this process, in words that a process of another machine may read, too.
 
 The idea a reader needs: "that process is gone" may only be said by somebody who sees the same
 process ids. A *space* names where ids count: this boot of this machine and the namespace of process

@@ -1,4 +1,4 @@
-"""How commands reach jobs: through a service where there is one, else by the files of the home.
+"""Access of commands to jobs: through a service where there is one, else by files of the home.
 
 ``reached_jobs`` decides, the same for all commands: ``--service`` wins over ``BICYCLE_SERVICE``,
 and that over the service of this home. The latter is asked only where it lets the command in:

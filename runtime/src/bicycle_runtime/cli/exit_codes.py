@@ -1,4 +1,4 @@
-"""What the exit code of a command means, and which error gives which: one table.
+"""Exit codes of commands: the meaning of each, and the code of each error, in one table.
 
 Errors are told apart by code. Ranges are read from top to bottom, and the first one that holds a
 code counts; the docs and the help show ``MEANINGS``.

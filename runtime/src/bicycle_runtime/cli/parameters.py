@@ -1,4 +1,4 @@
-"""What commands share on their command line: ``--json``, ``--debug``, ``--set``, declared options.
+"""Parameters that commands share: ``--json``, ``--debug``, ``--set``, declared options.
 
 Options are declared where they belong (``base.options``) and only get a flag here.
 """

@@ -72,13 +72,13 @@ def new_command(*, file: str, as_json: bool) -> None:
     The notation follows the name: FILE.toml, FILE.yaml or FILE.yml. A file that is there stays.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.pipelines.beginning import beginning
     from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
+    from bicycle_runtime.pipelines.template import pipeline_template
 
     path, notation = Path(file), _notation(file)
     try:
         with path.open("x", encoding="utf-8") as stream:
-            stream.write(beginning(path.stem, notation))
+            stream.write(pipeline_template(path.stem, notation))
     except OSError as error:
         reason = error.strerror or str(error)
         raise PIPELINE_UNREADABLE(
@@ -148,7 +148,7 @@ def convert_command(
     Comments are not kept.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.pipelines.writing import form_of, pipeline_data, written
+    from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, written
 
     pipeline = _checked(file)
     data = pipeline_data(pipeline, form or form_of(pipeline))

@@ -204,7 +204,7 @@ def _state_lines(state: StateReport) -> list[str]:
         ),
         *(
             f"    {item.name}: {item.kind} of {item.type}, {item.codec}, "
-            f"{'lives for ever' if item.ttl_ms is None else f'lives {duration_text(item.ttl_ms)}'}"
+            f"{'lives forever' if item.ttl_ms is None else f'lives {duration_text(item.ttl_ms)}'}"
             for item in state.keyed
         ),
     ]

@@ -1,4 +1,4 @@
-"""The page of ``bicycle stream top``: a table of streams that moves, and one stream from near."""
+"""The page of ``bicycle stream top``: a live table of streams, and one stream in detail."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class StreamPage(App[None]):
         self.show_figures()
 
     def on_data_table_row_selected(self, event: DataTable.RowSelected) -> None:
-        """Show one stream from near."""
+        """Show one stream in detail."""
         name = event.row_key.value
         if name is not None:
             self.push_screen(_OneStream(name, self.figures_of))

@@ -1,4 +1,4 @@
-"""What commands of streams share on their command line: addresses, and options of backends."""
+"""Parameters that commands of streams share: addresses, and options of backends."""
 
 from __future__ import annotations
 

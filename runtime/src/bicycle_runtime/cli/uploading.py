@@ -1,4 +1,4 @@
-"""A wheel on its way to a service, and the job that is started of it there."""
+"""Upload of a wheel to a service, and the start of a job from it."""
 
 from __future__ import annotations
 

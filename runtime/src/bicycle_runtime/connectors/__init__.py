@@ -1,1 +1,1 @@
-"""Where records come from and go to: connectors, strangers to each other, all over ``contract``."""
+"""Sources and sinks of records: connectors, strangers to each other, all over ``contract``."""

@@ -1,4 +1,4 @@
-"""What extensions offer: words to classes, gathered once, imported only when used.
+"""The registry of extensions: words to classes, gathered once, imported only when used.
 
 An extension that cannot be loaded, or that claims a word twice, is a *refusal* in the list: it
 never stops the others. Our own connectors come through the same hooks (``builtin``); a stranger can

@@ -1,4 +1,4 @@
-"""What a broker of this room can be told, and the files that tell it to Kafka.
+"""Options of a broker of this room, and the files that pass them to Kafka.
 
 One node is broker and controller (KRaft), on the loopback only. The settings that differ from
 Kafka's own are those without which one node cannot hold its internal topics, and those that make a

@@ -1,4 +1,4 @@
-"""What is known of a cluster: ``cluster.json`` in its folder names master and workers."""
+"""The record of a cluster: ``cluster.json`` in its folder names master and workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What executes the tasks of an epoch. The epoch loop knows this contract and nothing of Spark."""
+"""The contract of executors, which run the tasks of an epoch. It knows nothing of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Executes stages in this process, one task after another: for tests, previews and the harness.
+"""The executor in this process, one task after another: for tests, previews and the harness.
 
 It runs the same programs, operators, exchange and state files as Spark does; only the shuffle is a
 list.

@@ -1,4 +1,4 @@
-"""The program of the child process: load one plugin, build its graph, send it home, die.
+"""The program of the child process: load one plugin, build its graph, send it back, exit.
 
 Run as ``python -m bicycle_runtime.extraction.child RESULT_FD DUMP_FD WORK_DIR`` with the request as
 JSON on standard input. Everything is imported before user code runs, and nothing here relies on

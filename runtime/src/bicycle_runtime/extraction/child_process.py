@@ -1,7 +1,7 @@
 """One child process: run it, keep the end of its output, read its answer, kill what is left.
 
 The child is the leader of a session of its own, so that whatever it forks dies with it. Nothing
-here waits for the end of a pipe, since a grandchild may hold it open for ever: the answer, the end
+here waits for the end of a pipe, since a grandchild may hold it open forever: the answer, the end
 of the child or the deadline ends the wait. This module knows nothing of plugins.
 """
 

@@ -1,4 +1,4 @@
-"""Which plugins are installed? Answered from the metadata of distributions alone.
+"""The installed plugins, found by the metadata of distributions alone.
 
 Nothing of a plugin is imported, so a broken one costs nothing here: it is listed like any other,
 and ``check`` says what is wrong with it. What is refused already here (one name twice, an entry

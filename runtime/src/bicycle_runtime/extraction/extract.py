@@ -1,4 +1,4 @@
-"""Extract one plugin's job: a child process, its answer as a bundle, or its end as an error.
+"""The extraction of one plugin's job: a child process, its answer as a bundle, or an error.
 
 The plugin is never imported here. The answer is read as data: the graph is parsed and validated
 again, the payloads stay bytes. This module starts nothing but the child.

@@ -1,4 +1,4 @@
-"""Inside the child: load a plugin, build its graph, write its payloads; all failures become errors.
+"""The child's half of extraction: load a plugin, build its graph, write its payloads.
 
 This is the one boundary at which user code is called while a graph is extracted. Whatever it
 raises, ``SystemExit`` included, ends as an error that carries the user's ``file:line`` and a

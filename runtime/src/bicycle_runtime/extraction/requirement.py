@@ -1,4 +1,4 @@
-"""Does an installed SDK version satisfy what a plugin's metadata asks for?
+"""A check that the installed SDK version satisfies the metadata of a plugin.
 
 Checked by the child process before it imports the plugin. What counts as a version, and which
 versions a specifier allows, is PEP 440's; this module only finds the specifier.

@@ -1,4 +1,4 @@
-"""What a user needs of a traceback: their own frames, and the line to look at first.
+"""The user's part of a traceback: their own frames, and the line to look at first.
 
 Knows two sources of frames: exceptions, and the dumps of ``faulthandler``, which a crashed or
 hanging process leaves behind. Works on file names alone, because such a process is gone and may

@@ -1,4 +1,4 @@
-"""Why can this object not travel? Walks from a function to the one thing in it that refuses.
+"""The search for what cannot be pickled: from a function to the one thing in it that refuses.
 
 The walk goes down into whatever part cannot be pickled alone (captured variables, globals,
 defaults, attributes, items) until no part of the part refuses: that one is the culprit. It runs

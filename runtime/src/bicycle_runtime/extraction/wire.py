@@ -1,4 +1,4 @@
-"""The one message that a child sends home: a greeting, then a length-prefixed, checksummed frame.
+"""The one message that a child sends back: a greeting, then a checksummed frame with its length.
 
 The greeting says that the child has started; what follows must be exactly one frame, so that a
 plugin which writes to the pipe is noticed instead of believed. A frame's body is a JSON header and

@@ -1,4 +1,4 @@
-"""What somebody asks for when they run or submit a job, declared once."""
+"""The request for a job: options of ``bicycle run`` and ``submit``, declared once."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class JobOptions:
         low=0,
         high=86_400_000,
         doc="A start or a recovery that makes no progress for so long is given up, and the restart "
-        "strategy decides; 0 waits for ever.",
+        "strategy decides; 0 waits forever.",
     )
     epoch_stall_timeout_ms: int = option(
         1_800_000,
@@ -146,7 +146,7 @@ class JobOptions:
         high=604_800_000,
         doc="An epoch that takes so long, without what it waits on purpose (rate_limit, pauses "
         "before retries), is given up in the same way; functions may be slow, so the default is "
-        "long. 0 waits for ever.",
+        "long. 0 waits forever.",
     )
     log_format: Literal["text", "json"] = option(
         "text",

@@ -1,4 +1,4 @@
-"""What a job's folder says of a version in its shadow: which, where, how far, and what went wrong.
+"""The note on a version in a job's shadow: which, where, how far, and what went wrong.
 
 Three processes share the file. Who upgrades the job writes it before the shadow is started, and
 removes it at the end; the shadow says how far it has come; the job keeps the epochs that are not

@@ -1,4 +1,4 @@
-"""How a job is doing: one small file that its driver replaces and everybody else reads.
+"""The status of a job: one small file that its driver replaces and everybody else reads.
 
 The file is replaced as one step, so a reader never sees a part. States are the words that the
 shared job API uses; ``STOPPED`` is a clean end in the middle of the input.

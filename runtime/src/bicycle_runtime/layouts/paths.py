@@ -1,4 +1,4 @@
-"""Where things lie in a checkpoint directory: folders, names of files, and how numbers are written.
+"""Paths in a checkpoint directory: folders, names of files, and how numbers are written.
 
 A savepoint has the same folders, and two files more.
 """

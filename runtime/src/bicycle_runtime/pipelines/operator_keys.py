@@ -98,7 +98,7 @@ class Time(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         str | None, describe("Field with the event time; else that of the source counts.")
     ] = None
     idle_timeout: Annotated[
-        Duration, describe("A shard that is silent for so long holds nobody back; 0: for ever.")
+        Duration, describe("A shard that is silent for so long holds nobody back; 0: forever.")
     ] = "10s"
 
 
@@ -204,7 +204,7 @@ class Dedup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Keeps the first of records that are alike."""
 
     fields: Annotated[list[Text], Meta(min_length=1, description="Fields that tell them apart.")]
-    within: Annotated[Duration | None, describe("So long is it known; else for ever.")] = None
+    within: Annotated[Duration | None, describe("So long is it known; else forever.")] = None
 
 
 class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

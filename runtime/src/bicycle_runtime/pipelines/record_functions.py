@@ -371,7 +371,7 @@ def _typed(name: str, word: FieldType) -> Expression:
 
 
 class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):
-    """The first record of each key; a key is known for ``ttl_ms``, or for ever."""
+    """The first record of each key; a key is known for ``ttl_ms``, or forever."""
 
     def __init__(self, ttl_ms: int | None) -> None:
         ttl = None if ttl_ms is None else timedelta(milliseconds=ttl_ms)

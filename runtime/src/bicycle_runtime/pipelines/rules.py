@@ -1,4 +1,4 @@
-"""What must hold between the keys of one operator, which no type says."""
+"""Rules between the keys of one operator, which no type says."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ class GeneratorSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_on
     """Seven words in a circle, to try things out."""
 
     rate_ms: Annotated[int, Meta(ge=0, description="Pause between two words.")] = 100
-    count: Annotated[int | None, Meta(description="Words in all; else for ever.")] = None
+    count: Annotated[int | None, Meta(description="Words in all; else forever.")] = None
 
     def source(self) -> SourceDescriptor[Any]:
         return connectors.generator_source(rate_ms=self.rate_ms, count=self.count)

@@ -1,4 +1,4 @@
-"""Where the keys and values of a TOML text stand: what ``tomllib`` knows and does not tell.
+"""The positions of keys and values in a TOML text: ``tomllib`` knows and does not tell them.
 
 The text is known to be TOML, so this is no parser: it only follows headers, keys, and the brackets
 and quotes of values.

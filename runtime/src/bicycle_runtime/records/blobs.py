@@ -1,4 +1,4 @@
-"""What travels between stages: a few large blobs per pair of tasks, never one row per record.
+"""Blobs of an exchange: a few large ones per pair of tasks, never one row per record.
 
 A *shuffle block* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed
 envelope that says for which level and task it is meant, so that a task in between carries it on

@@ -1,7 +1,7 @@
 """Keys as bytes, and the key group of a key.
 
 Both mappings are part of the checkpoint format: they must give the same answer in every process,
-on every platform, for ever. Equal keys (``1 == True == 1.0 == Decimal(1)``) have equal bytes, and
+on every platform, forever. Equal keys (``1 == True == 1.0 == Decimal(1)``) have equal bytes, and
 the bytes of strings, of bytes, of ints, and of tuples of one of these sort as the keys do. This
 module knows nothing of tasks or state.
 """

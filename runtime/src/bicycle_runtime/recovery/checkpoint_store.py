@@ -1,4 +1,4 @@
-"""Where checkpoints of streams are kept: the contract, and a store in memory.
+"""The store of checkpoints of streams: the contract, and a store in memory.
 
 A store keeps the newest checkpoints of each stream, up to a maximum; streams do not touch each
 other. What is saved under a sequence that is there already takes its place. The store that survives

@@ -1,4 +1,4 @@
-r"""What an epoch was: the one object whose creation makes it final, with all that a restart needs.
+r"""The manifest of an epoch: its creation makes the epoch final, and it has all for a restart.
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, states of connectors, the plan) are operator-state entries,

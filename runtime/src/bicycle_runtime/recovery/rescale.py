@@ -1,4 +1,4 @@
-"""Which sealed files the subtasks of a run start from: arithmetic over key groups.
+"""The sealed files that the subtasks of a run start from: arithmetic over key groups.
 
 ``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written
 or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads

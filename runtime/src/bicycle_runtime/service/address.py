@@ -1,4 +1,4 @@
-"""Where the service of a home is, for commands: they need none of its libraries to find it."""
+"""The address of a home's service, for commands: they need none of its libraries to find it."""
 
 from __future__ import annotations
 

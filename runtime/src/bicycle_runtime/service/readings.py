@@ -1,4 +1,4 @@
-"""What is read about one job when somebody asks: files of its folder and its checkpoint storage.
+"""Readings about one job on demand: files of its folder and its checkpoint storage.
 
 These calls may take as long as a storage takes to answer. They run in threads (``Service.slow``),
 and the list of jobs never needs one.

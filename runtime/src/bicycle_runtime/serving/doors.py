@@ -1,4 +1,4 @@
-"""What the doors of the service ask for: given by ``bicycle up``, passed on to its process."""
+"""Settings of the service's doors: given by ``bicycle up``, passed on to its process."""
 
 from __future__ import annotations
 

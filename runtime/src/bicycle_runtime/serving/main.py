@@ -27,7 +27,7 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.serving.doors import Doors, missing_of
@@ -78,16 +78,18 @@ async def _serve(
 
     with Service(home, clock=SystemClock(), slots=doors.slots) as service:
         service.fleet.attach(asyncio.get_running_loop())
-        entrance = Entrance(
+        authenticator = Authenticator(
             service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.clients
         )
         limits = Limits(LimitOptions())
         pages = page_routes(service)
         app = build_application(
-            service, hosts=hosts, entrance=entrance, limits=limits, pages=pages
+            service, hosts=hosts, authenticator=authenticator, limits=limits, pages=pages
         )  # fmt: skip
         try:
-            async with _rpc(service, host, doors=doors, entrance=entrance, limits=limits) as grpc:
+            async with _rpc(
+                service, host, doors=doors, authenticator=authenticator, limits=limits
+            ) as grpc:
                 ready = functools.partial(tell, grpc)
                 await serve(app, listener, closing=service.closing, on_ready=ready, context=context)
         finally:
@@ -98,7 +100,7 @@ async def _serve(
 
 @asynccontextmanager
 async def _rpc(
-    service: Service, host: str, *, doors: Doors, entrance: Entrance, limits: Limits
+    service: Service, host: str, *, doors: Doors, authenticator: Authenticator, limits: Limits
 ) -> AsyncIterator[str | None]:
     """Serve gRPC meanwhile, where it is asked for; give its address."""
     if doors.grpc_port is None:
@@ -107,7 +109,9 @@ async def _rpc(
     # 16 MB of memory, and needed where gRPC is asked for.
     from bicycle_runtime.serving.rpc import serve_rpc
 
-    async with serve_rpc(service, host, doors=doors, entrance=entrance, limits=limits) as address:
+    async with serve_rpc(
+        service, host, doors=doors, authenticator=authenticator, limits=limits
+    ) as address:
         yield address
 
 

@@ -14,7 +14,7 @@ from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import add_JobManager
 from bicycle_runtime.api.rpc.guard import CallGuard
 from bicycle_runtime.api.rpc.jobmanager import ROLES, SERVICE, WRITES, JobManager
 from bicycle_runtime.service.service import Service
-from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.serving.addresses import require_safe
 from bicycle_runtime.serving.doors import Doors
@@ -34,7 +34,7 @@ _OPTIONS = (
 
 @asynccontextmanager
 async def serve_rpc(
-    service: Service, host: str, *, doors: Doors, entrance: Entrance, limits: Limits
+    service: Service, host: str, *, doors: Doors, authenticator: Authenticator, limits: Limits
 ) -> AsyncIterator[str]:
     """Serve while the block runs, and give the address; the caller has checked the loopback rule.
 
@@ -42,7 +42,7 @@ async def serve_rpc(
         service: What is served.
         host: Where to listen, as for REST.
         doors: The port, and what TLS is spoken with.
-        entrance: Tells who asks.
+        authenticator: Tells who asks.
         limits: Counts what they ask.
 
     Raises:
@@ -53,7 +53,7 @@ async def serve_rpc(
     address = str(require_safe(host, port, missing=None)[3][0])
     literal = f"[{address}]" if ":" in address else address
     keeper = CallGuard(
-        service, entrance=entrance, limits=limits, roles=ROLES, writes=WRITES,
+        service, authenticator=authenticator, limits=limits, roles=ROLES, writes=WRITES,
         is_tls=doors.tls_cert is not None,
     )  # fmt: skip
     server = grpc.aio.server(

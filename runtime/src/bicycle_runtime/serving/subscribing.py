@@ -30,7 +30,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.service.users.entrance import Entrance, require_somebody
+from bicycle_runtime.service.users.authentication import Authenticator, require_somebody
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, require_all_owners
@@ -133,9 +133,13 @@ def serve_subscribers(
         listen(host, port, missing=missing_of(home, what.doors)) as listener,
         tokens_of(home, SystemClock()) as tokens,
     ):
-        entrance = Entrance(tokens, None, needs_login=needs_login, clients=what.doors.clients)
+        authenticator = Authenticator(
+            tokens, None, needs_login=needs_login, clients=what.doors.clients
+        )
         hosts = hosts_of(listener, host, names=what.doors.names, is_tls=context is not None)
-        server = _SubscriberServer(feeds, figures, what=what, entrance=entrance, hosts=hosts)
+        server = _SubscriberServer(
+            feeds, figures, what=what, authenticator=authenticator, hosts=hosts
+        )
         asyncio.run(server.run(listener, on_ready=on_ready))
 
 
@@ -157,13 +161,13 @@ class _SubscriberServer:
 
     def __init__(
         self, feeds: Mapping[str, Feed], figures: SubscriberFigures, *, what: Subscribing,
-        entrance: Entrance, hosts: Collection[str],
+        authenticator: Authenticator, hosts: Collection[str],
     ) -> None:  # fmt: skip
         self._feeds = feeds
         self._figures = figures
         self._what = what
         self._options = what.options
-        self._entrance = entrance
+        self._authenticator = authenticator
         self._limits = Limits(LimitOptions())
         self._context = what.doors.context()
         self._scheme = "http" if self._context is None else "https"
@@ -284,7 +288,7 @@ class _SubscriberServer:
         self, connection: ServerConnection, headers: Mapping[str, str], client: str
     ) -> Identity:
         try:
-            identity = self._entrance.identity(headers, scheme=self._scheme, client=client)
+            identity = self._authenticator.identity(headers, scheme=self._scheme, client=client)
         except BicycleError:
             self._limits.fail(str((connection.remote_address or ("",))[0]))
             raise
@@ -397,7 +401,7 @@ class _SubscriberServer:
                 reason = client.drop_reason
                 if since_s is not None and loop.time() - since_s > timeout_s:
                     reason = "stalled"
-                elif number % _CHECK_EVERY == 0 and not self._entrance.is_still(
+                elif number % _CHECK_EVERY == 0 and not self._authenticator.is_still(
                     self._known.get(connection, NOBODY)
                 ):
                     reason = "token"

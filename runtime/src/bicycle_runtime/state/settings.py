@@ -1,4 +1,4 @@
-"""Where the state of a job lies while it runs, as plain data that travels to workers.
+"""Settings of the state of a running job, as plain data that travels to workers.
 
 The engine's options say it; ``rocksdb`` carries it out. Nothing here opens a folder.
 """

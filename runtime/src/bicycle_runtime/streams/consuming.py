@@ -1,4 +1,4 @@
-"""What reads messages: positions, batches and acknowledgments, the same for every backend.
+"""Consumers of messages: positions, batches and acknowledgments, the same for every backend.
 
 A backend subclasses ``Consumer`` and fills in the methods whose names begin with an underscore. A
 cancelled call loses nothing: the message is given to the next call.

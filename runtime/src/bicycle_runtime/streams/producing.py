@@ -1,4 +1,4 @@
-"""What sends messages: the producer that a program holds, and the sender of a backend below it.
+"""Producers of messages, which programs hold, and the senders of backends below them.
 
 A backend implements ``Sender``; ``Producer`` is the same for all of them. Nothing here waits for
 the other side but ``flush``, ``end`` and a receipt that is awaited.

@@ -1,4 +1,4 @@
-"""Lines of a stream of the operating system that may wait for ever, such as standard input.
+"""Lines of a stream of the operating system that may wait forever, such as standard input.
 
 A thread reads it, since an event loop cannot wait for a terminal or a file everywhere. It is a
 daemon: nothing ends a read of a terminal but the terminal. It reads on only when its lines were

@@ -24,6 +24,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
+from bicycle_runtime.streams.backoff import Backoff
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.delivering import Hub, HubConsumer
@@ -37,7 +38,6 @@ from bicycle_runtime.streams.errors import (
 from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions, TlsOptions
-from bicycle_runtime.streams.pausing import Pauses
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.queued_sending import LineSender, Pending
 
@@ -190,13 +190,13 @@ class WebSocketStreamer(Streamer):
         return peer
 
     async def _keep(self, peer: Connection, limits: dict[str, Any]) -> None:
-        """Read for ever, and connect again after pauses that grow and differ."""
+        """Read forever, and connect again after pauses that grow and differ."""
         loop = asyncio.get_running_loop()
         while True:
             await self._read(peer)
             if self._is_closing:
                 return
-            pauses = Pauses(
+            pauses = Backoff(
                 first_ms=self.options.pause_ms,
                 longest_ms=self.options.pause_max_ms,
                 source=self._random,

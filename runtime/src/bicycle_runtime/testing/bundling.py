@@ -1,4 +1,4 @@
-"""From an environment to a job bundle, in this process.
+"""A job bundle made of an environment, in this process.
 
 Functions are checked as extraction checks them, so that what could not be submitted fails in a test
 too, with the same error. Two things differ, because harness and test share a process: code of the

@@ -1,4 +1,4 @@
-"""The harness: one job, scripted input, a clock moved by hand, and every way a job can be hurt.
+"""The harness: one job, scripted input, a manual clock, and every fault that a job can meet.
 
 It drives the real epoch loop on the real operators, on storage in a temporary directory. A *crash*
 forgets all that a process holds and starts again from what is sealed; what was pushed and what was

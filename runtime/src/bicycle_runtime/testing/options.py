@@ -1,4 +1,4 @@
-"""What a test may change about a run of the harness, declared once."""
+"""Options of a run of the harness, declared once."""
 
 from __future__ import annotations
 

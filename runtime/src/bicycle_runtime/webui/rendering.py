@@ -2,7 +2,7 @@
 
 Every template escapes what it is given: names of jobs, messages of errors and lines of logs are
 the text of others. Files that pages link to lie below an address that changes when any of them
-does, so browsers may keep them for ever: ``/static/<digest>/…`` holds the digest of all together.
+does, so browsers may keep them forever: ``/static/<digest>/…`` holds the digest of all together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Maps that all subtasks hold alike, when their entries do not live for ever."""
+"""Maps that all subtasks hold alike, when their entries do not live forever."""
 
 import pytest
 

@@ -1,1 +1,1 @@
-"""What is called for each route, by subject."""
+"""The handlers of the API's routes, by subject."""

@@ -1,4 +1,4 @@
-"""What each owner may use: shown, and set."""
+"""Quotas of owners: shown, and set."""
 
 from __future__ import annotations
 

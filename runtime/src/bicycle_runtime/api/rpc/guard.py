@@ -1,4 +1,4 @@
-"""What stands before every gRPC call: who asks, how often, and how an error is answered.
+"""The guard before every gRPC call: identity, rate limits, and the status of an error.
 
 It is to gRPC what ``api.guard`` is to HTTP: the same tokens, roles, limits and audit log. Browsers
 cannot speak this protocol to a foreign host, so nothing is asked about origins.
@@ -19,7 +19,7 @@ from bicycle_runtime.api.errors import REQUEST_BROKE, answer_code, plain_answer
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.scope import Scope
-from bicycle_runtime.service.users.entrance import Entrance
+from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, Role, require_role
@@ -49,16 +49,16 @@ class Asking:
     """Who asks in the call that goes on, from where, and the service as they see it."""
 
     def __init__(
-        self, service: Service, entrance: Entrance, identity: Identity, address: str
+        self, service: Service, authenticator: Authenticator, identity: Identity, address: str
     ) -> None:  # fmt: skip
-        self._entrance = entrance
+        self._authenticator = authenticator
         self.identity = identity
         self.address = address
         self.scope = Scope(service, identity, address=address)
 
     def is_still(self) -> bool:
         """Tell whether who asked would be let in now."""
-        return self._entrance.is_still(self.identity)
+        return self._authenticator.is_still(self.identity)
 
 
 _ASKING: ContextVar[Asking] = ContextVar("asking")
@@ -74,7 +74,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
 
     Args:
         service: Gets refused changes into its audit log.
-        entrance: Tells who asks.
+        authenticator: Tells who asks.
         limits: Counts what they ask.
         roles: The least role of each call by its full name; an unknown one is for viewers.
         writes: The calls that may change something.
@@ -82,11 +82,11 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
     """
 
     def __init__(
-        self, service: Service, *, entrance: Entrance, limits: Limits, roles: Mapping[str, Role],
-        writes: frozenset[str], is_tls: bool,
+        self, service: Service, *, authenticator: Authenticator, limits: Limits,
+        roles: Mapping[str, Role], writes: frozenset[str], is_tls: bool,
     ) -> None:  # fmt: skip
         self._service = service
-        self._entrance = entrance
+        self._authenticator = authenticator
         self._limits = limits
         self._roles = roles
         self._writes = writes
@@ -138,17 +138,17 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
             BicycleError: they may not, or not so often.
         """
         address = _address(context.peer())
-        _ASKING.set(Asking(self._service, self._entrance, NOBODY, address))
+        _ASKING.set(Asking(self._service, self._authenticator, NOBODY, address))
         given = dict(context.invocation_metadata() or ())
         headers = {"authorization": given["authorization"]} if "authorization" in given else {}
         names = context.auth_context().get(_CLIENT_NAME, ())
         client = next((name.decode("utf-8", "replace") for name in names), "")
         try:
-            identity = self._entrance.identity(headers, scheme=self._scheme, client=client)
+            identity = self._authenticator.identity(headers, scheme=self._scheme, client=client)
         except BicycleError:
             self._limits.fail(address)
             raise
-        _ASKING.set(Asking(self._service, self._entrance, identity, address))
+        _ASKING.set(Asking(self._service, self._authenticator, identity, address))
         self._limits.take(identity, address, is_write=method in self._writes)
         least = self._roles.get(method, Role.VIEWER)
         if identity == NOBODY and least > Role.NOBODY:

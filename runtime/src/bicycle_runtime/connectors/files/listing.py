@@ -1,4 +1,4 @@
-"""Which files a path means: a file, a directory, or a glob, without hidden and temporary names."""
+"""The files of a path: a file, a directory, or a glob, without hidden and temporary names."""
 
 from __future__ import annotations
 

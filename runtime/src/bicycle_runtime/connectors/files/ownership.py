@@ -1,4 +1,4 @@
-"""Whose the parts of a run are: a mark in the output directory while a job goes on with them.
+"""Ownership of the parts of a run: a mark in the output directory while a job writes them.
 
 Parts carry the token of a run, and jobs that began with one savepoint share that token: two of them
 at once would take back each other's parts. So a run that starts leaves ``.owner-<run>`` in the

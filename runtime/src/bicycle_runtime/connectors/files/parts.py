@@ -1,4 +1,4 @@
-"""Parts: how staged output becomes files in the output directory, exactly once, whatever dies when.
+"""Parts: how staged output becomes files in the output directory, exactly once over any crash.
 
 A *part plan* is sealed in the manifest and says: append these staged files to this open part, from
 this length to that, and (when ``name`` is set) give it its final name. Carrying a plan out again

@@ -1,4 +1,4 @@
-"""Which right a refused request lacked: resource and operation, in the words of Kafka's ACLs.
+"""The missing right of a refused request: resource and operation, in the words of Kafka's ACLs.
 
 Brokers only tell the kind of resource (a topic, a transactional id); what it was, and what was to
 be done with it, knows who asked. This module asks nobody.

@@ -1,4 +1,4 @@
-"""Which partitions are read: found at the start and while running, and missed when they are gone.
+"""Discovery of partitions: at the start and while running, and of those that are gone.
 
 Policy for where a partition begins: a job that never ran, and a topic that a later version of the
 job adds by name, begin at ``starting_offsets``; whatever appears by itself later (partitions,

@@ -1,4 +1,4 @@
-"""From records to Kafka messages: key, value, headers, timestamp, partition, checked before use.
+"""Kafka messages of records: key, value, headers, timestamp, partition, checked before use.
 
 A message is a dict with ``value`` and, where there are such, ``key``, ``headers``, ``timestamp``
 and ``partition``. Whatever a broker would refuse (too large, no such partition, no key in a

@@ -1,4 +1,4 @@
-"""What follows from the options of the Kafka source: topics, and where reading starts."""
+"""Derived options of the Kafka source: topics, and the offsets where reading starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether brokers know a partition, asked past what the client remembers of it.
+"""A check that brokers know a partition, past what the client remembers of it.
 
 A partition that nobody leads is unknown to the client, as one that is gone; it would believe so for
 minutes. Asking for the topic by name makes it look again.

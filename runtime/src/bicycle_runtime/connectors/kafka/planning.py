@@ -1,4 +1,4 @@
-"""Which offsets of which partitions one epoch reads: a pure function of positions and budget."""
+"""The offsets that one epoch reads of each partition: a pure function of positions and budget."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far each partition is read, and what of it only the state of the next epoch will know.
+"""Progress in each partition, and the part of it that only the next epoch's state will know.
 
 The engine seals the offsets of what was read. Where reading *begins* (a starting offset, a jump
 over lost messages) was decided here, so it goes into the state until the partition is read: a

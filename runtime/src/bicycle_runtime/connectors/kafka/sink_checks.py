@@ -1,4 +1,4 @@
-"""What is checked before a Kafka sink writes: timeouts, copies, topics, and the job's own history.
+"""Checks before a Kafka sink writes: timeouts, replicas, topics, and the job's own history.
 
 Each check raises with the numbers it compared, or does nothing.
 """

@@ -1,4 +1,4 @@
-"""What follows from the options and payloads of the Kafka sink: its topic, its messages."""
+"""Derived options of the Kafka sink: its topic, its messages."""
 
 from __future__ import annotations
 

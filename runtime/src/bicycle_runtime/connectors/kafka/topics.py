@@ -1,4 +1,4 @@
-"""What the sink must know of topics and brokers before it writes, and topics that it makes.
+"""Facts of topics and brokers that the sink needs before it writes, and topics that it creates.
 
 All questions go through the admin client, with short timeouts: each to one broker, and none for
 offsets, since librdkafka ends the process when a broker goes away under such a request. A question

@@ -5,7 +5,7 @@ and a new one opened, which fences the old one and ends its transaction; then th
 whether the epoch is there. A producer that works is kept from epoch to epoch. Every call to the
 client has a short timeout, so that a stop is noticed.
 
-``send_offsets_to_transaction`` is not used: it can hang for ever after a broker's restart, and
+``send_offsets_to_transaction`` is not used: it can hang forever after a broker's restart, and
 offsets of a group expire.
 """
 

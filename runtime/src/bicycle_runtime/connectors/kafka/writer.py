@@ -1,4 +1,4 @@
-"""What a task does with the records of a Kafka sink: send them at once, or stage them.
+"""The writer of a Kafka sink in a task: it sends records at once, or stages them.
 
 *At least once*: messages go straight to the brokers, by an idempotent producer that the worker
 keeps between epochs; the task ends when every one of them is acknowledged. *Exactly once*: messages

@@ -1,4 +1,4 @@
-"""What sinks of lakes share: one commit for all rows that become visible with an epoch.
+"""The base of sinks of lakes: one commit for all rows that become visible with an epoch.
 
 Rows are held over epochs (``tables.held``), so that small epochs make neither small files nor many
 commits. A commit names the *run* of the job and the epoch, and the table keeps the last epoch of

@@ -1,4 +1,4 @@
-"""From the reports of all tasks to what a manifest holds. Pure functions."""
+"""The contents of a manifest, from the reports of all tasks. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From planned slices and sealed state to what each task of each level is told. Pure functions."""
+"""Orders for each task of each level, from planned slices and sealed state. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay of an epoch needs beside the manifest before it: its input, its time, its sizes.
+"""The record for a replay: input, time and sizes of an epoch, beside the manifest before it.
 
 The record is small: slices name input, they do not hold it. That of a sealed epoch is an entry of
 its manifest. That of the last epoch which was begun lies beside the manifests, as ``epochs/begun``,

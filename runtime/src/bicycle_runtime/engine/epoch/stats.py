@@ -1,4 +1,4 @@
-"""What an epoch was like, in numbers: for the status line, the log and the summary."""
+"""Statistics of an epoch: for the status line, the log and the summary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which host a task with state runs on: a pure function, sticky and even.
+"""The host of each task with state: a pure function, sticky and even.
 
 State lies on a host's disk and in its workers' memory, so a task should come back to where it was.
 When hosts come or go, or the parallelism changes, as little moves as an even share allows.

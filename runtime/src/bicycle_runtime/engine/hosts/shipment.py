@@ -1,4 +1,4 @@
-"""What goes to workers beside a job's image: the plugin's environment, and its versions."""
+"""The shipment to workers beside a job's image: the plugin's environment, and its versions."""
 
 from __future__ import annotations
 

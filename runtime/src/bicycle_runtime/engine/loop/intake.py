@@ -1,4 +1,4 @@
-"""What a job reads next: sources are asked what they have, and fast ones wait for slow ones.
+"""The intake of an epoch: sources say what they have, and fast ones wait for slow ones.
 
 Nothing is read here. A source plans slices, which tasks read; how much an epoch may take is the
 pacer's to say, and how far event time has come is the timeline's.

@@ -1,4 +1,4 @@
-"""What the epoch loop is given and what one of its steps answers, as plain values."""
+"""The services of the epoch loop, and the answer of one of its steps, as plain values."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""From a job bundle to what runs: chains, levels, sources, sinks. Before there is any state."""
+"""The plan of a job bundle: chains, levels, sources, sinks. Before there is any state."""

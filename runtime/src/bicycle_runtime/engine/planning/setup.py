@@ -1,4 +1,4 @@
-"""From a job bundle to what the epoch loop drives: plan, sources, sinks, image for workers."""
+"""The setup of the epoch loop from a job bundle: plan, sources, sinks, image for workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the job graph to the stage plan: chains, levels, routes. A pure function of the graph.
+"""The stage plan of a job graph: chains, levels, routes. A pure function of the graph.
 
 A chain behind an exchange is one level below its deepest input; forward edges of equal parallelism
 cross no level when both ends can stand in one. So an epoch is one linear Spark job, whatever the

@@ -32,7 +32,7 @@ from bicycle_runtime.engine.epoch.watermarks import Timeline
 from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_runtime.engine.replay.noting import NotingFactory, SinkInput
+from bicycle_runtime.engine.replay.recording import RecordingFactory, SinkInput
 from bicycle_runtime.engine.replay.rereading import rereaders, within
 from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import restored_states
@@ -158,7 +158,7 @@ def _image(
         state_metadata=state_metadata,
         readers=rereaders(setup),
         writers={
-            uid: NotingFactory(sink.writer(), sinks[uid], settings.shown_count)
+            uid: RecordingFactory(sink.writer(), sinks[uid], settings.shown_count)
             for uid, sink in setup.sinks.items()
         },
     )

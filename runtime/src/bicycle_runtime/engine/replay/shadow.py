@@ -41,7 +41,7 @@ from bicycle_runtime.engine.errors import (
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators
-from bicycle_runtime.engine.replay.noting import NotingFactory, SinkInput
+from bicycle_runtime.engine.replay.recording import RecordingFactory, SinkInput
 from bicycle_runtime.engine.replay.rereading import within
 from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of, renumbered_loops
 from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
@@ -143,7 +143,7 @@ class ShadowLoop:
             state_metadata=self._last.state_metadata,
             readers=readers,
             writers={
-                uid: NotingFactory(sink.writer(), SinkInput(), 0)
+                uid: RecordingFactory(sink.writer(), SinkInput(), 0)
                 for uid, sink in setup.sinks.items()
             },
         )

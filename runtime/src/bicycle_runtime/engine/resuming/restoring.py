@@ -1,4 +1,4 @@
-"""From a sealed manifest to the state that the operators of a graph begin with. Pure functions."""
+"""The state that operators of a graph begin with, from a sealed manifest. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver knows of a cluster: is its master there, which hosts serve the job, who is gone.
+"""The driver's view of a cluster: its master, the hosts that serve the job, those that are gone.
 
 Spark itself waits without end, for a master, for the first executor and for one after the last is
 lost. Here each of these waits has a bound and an error. Nothing here decides where tasks run.

@@ -379,7 +379,7 @@ class SparkExecutor:
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
 
     def _worker_python(self) -> str:
-        """Return the interpreter of workers: else it were the first python3 on their PATH."""
+        """Return the interpreter of workers; Spark would take the first python3 on their PATH."""
         named = {} if is_embedded(self._master) else chosen_variables([_PYTHON_VARIABLE])
         return self._settings.get(_PYTHON_SETTING) or named.get(_PYTHON_VARIABLE) or sys.executable
 

@@ -1,4 +1,4 @@
-"""How a Python worker ended and at what, where Spark says no more than that it is gone."""
+"""The end of a Python worker and its last place, where Spark only says that it is gone."""
 
 from __future__ import annotations
 

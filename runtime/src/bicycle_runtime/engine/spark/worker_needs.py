@@ -1,4 +1,4 @@
-"""What a worker process needs before it can read a job image: its environment, equal versions."""
+"""The needs of a worker before it can read a job image: its environment, equal versions."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What lies in a checkpoint directory, for those who look into it: epochs, and sealed state."""
+"""The contents of a checkpoint directory, for those who look into it: epochs, and sealed state."""

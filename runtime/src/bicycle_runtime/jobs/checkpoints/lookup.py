@@ -1,4 +1,4 @@
-"""Where the checkpoint of a job lies, for commands that only look into it.
+"""The checkpoint storage of a job, for commands that only look into it.
 
 A job is known by its name on this machine, or a directory or URL is given: that of the job itself,
 or one above it, as ``--checkpoint-dir`` of a run is. Nothing is made.

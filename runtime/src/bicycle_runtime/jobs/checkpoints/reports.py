@@ -1,4 +1,4 @@
-"""What lies in a checkpoint directory, epoch by epoch, as plain data for a door to show."""
+"""The epochs of a checkpoint directory as plain data for a door to show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ending a job from any process of this machine: by signals, and by a last word if it has none.
+"""Ending a job from any process of this machine: by signals, or by a final status.
 
 What an ended job has sealed and not shown is published by a driver of its own, in a process that is
 started here.

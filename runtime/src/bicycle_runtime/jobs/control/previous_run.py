@@ -1,4 +1,4 @@
-"""What is known of a job before somebody starts it again: a start that is refused changes nothing.
+"""The previous run of a job, as known before another start: a refused start changes nothing.
 
 A start can be refused by a wrong parameter, a graph that does not fit, Java that is missing. The
 job has then not run, and what it did in its former run stays what is told of it.

@@ -1,4 +1,4 @@
-"""Which job reads and writes which streams: what jobs declare, put together into one drawing.
+"""The topology of jobs and streams: what each job reads and writes, put together in one drawing.
 
 A stream is named by its address, so that jobs meet at it without knowing of each other. What only
 the job itself has, such as a generator or the console, is named after the job.

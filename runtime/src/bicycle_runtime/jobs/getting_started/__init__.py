@@ -1,1 +1,1 @@
-"""Before the first job: is this machine able to run one, and a new plugin project to begin with."""
+"""The first steps of a user: a check of this machine, and a new plugin project."""

@@ -1,4 +1,4 @@
-"""Is this machine able to run jobs? A list of checks, each with what was found and what to do.
+"""A check of this machine: can it run jobs, what was found, and what to do.
 
 A check looks and changes nothing. The one with Spark starts a tiny job and takes some seconds, so
 it runs only when asked for.

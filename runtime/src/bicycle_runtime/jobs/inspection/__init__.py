@@ -1,1 +1,1 @@
-"""What a job promises, told before it starts: guarantee, state, what becomes of old state."""
+"""The promises of a job, told before it starts: guarantee, state, what becomes of old state."""

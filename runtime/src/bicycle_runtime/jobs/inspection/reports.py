@@ -1,4 +1,4 @@
-"""What a job promises and how it is carried: guarantee, state, codecs, shipping, warnings.
+"""A report on a job before it starts: guarantee, state, codecs, shipping, warnings.
 
 Types and state attributes are known only to the plugin's own code, which this process does not
 load: a child process does, and sends plain data home. What follows from that data is decided here.
@@ -92,7 +92,7 @@ class AttributeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeyedStateReport:
-    """One state that a descriptor declares. ``codec`` is typed or untyped; no TTL is for ever."""
+    """One state that a descriptor declares. ``codec`` is typed or untyped; no TTL is forever."""
 
     name: str
     kind: str

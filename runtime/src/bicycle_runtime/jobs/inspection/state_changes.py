@@ -1,4 +1,4 @@
-"""What becomes of sealed state when other code goes on with it, told before anything is started.
+"""The fate of sealed state under other code, told before anything is started.
 
 The savepoint, or the checkpoint directory, is only read, and a job that runs on it is not touched.
 What the code declares comes from the child process of ``reports``.

@@ -1,4 +1,4 @@
-"""Where a job's plugin comes from, and what of it goes to workers.
+"""The environment that a job's plugin comes from, and the part of it that goes to workers.
 
 A plugin is installed in the environment of the command, or in one of its own (``--plugin-env``).
 One of its own is packed and put before everything else on the import path, here in the driver, in

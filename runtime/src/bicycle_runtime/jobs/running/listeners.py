@@ -1,4 +1,4 @@
-"""What extensions hear of a running job: its states, and the figures of each epoch.
+"""Listeners of extensions to a running job: its states, and the figures of each epoch.
 
 Listeners and reporters are called in a thread of their own, one call at a time. So what they do,
 however slow, holds up no epoch; what they raise is told with the extension's name and ends nothing.

@@ -110,5 +110,5 @@ class Phases:
 
 
 def _longer(timeout_ms: int, wait_ms: int) -> int:
-    """Return a limit that begins behind a wait which has one of its own; 0 stays for ever."""
+    """Return a limit that begins behind a wait which has one of its own; 0 stays forever."""
     return timeout_ms + wait_ms if timeout_ms else 0

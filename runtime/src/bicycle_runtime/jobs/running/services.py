@@ -1,4 +1,4 @@
-"""What a door, the foreground or a process of its own, lends the driver of a job."""
+"""The services that a door, the foreground or a process of its own, lends the driver of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How unevenly records fall on keys and subtasks, as far as the last epochs tell.
+"""The skew of records over keys and subtasks, as far as the last epochs tell.
 
 Shares of keys come from samples; the older half of what was seen fades, so that they are those of
 now. Both are for people: nothing in the job depends on them.

@@ -1,4 +1,4 @@
-"""What a run came to, when it has ended: for people and as data."""
+"""The summary of a run that has ended: for people and as data."""
 
 from __future__ import annotations
 

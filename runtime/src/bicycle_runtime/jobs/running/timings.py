@@ -1,4 +1,4 @@
-"""How long epochs and records take, who is busy, and how fast the state grows: for the status.
+"""Timings of epochs, records and operators, and the growth of state: for the status.
 
 What is added up once an epoch is made into what people read when the status is written. Shares and
 quantiles of epochs are those of the last epochs, those of records of the whole run.

@@ -1,4 +1,4 @@
-"""Where savepoints lie, what they are called, and what is told of one.
+"""Paths and names of savepoints, and the description of one.
 
 A job's savepoints lie in ``savepoints/<name>`` of its checkpoint directory, or below a directory or
 URL that somebody names. Nothing is made or read here but the list of what is there.

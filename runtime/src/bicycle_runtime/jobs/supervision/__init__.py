@@ -1,1 +1,1 @@
-"""How a job ends and is started again: supervisor, restarts, watchdog, signals, last words."""
+"""The supervision of a job: supervisor, restarts, watchdog, signals, error reports."""

@@ -1,4 +1,4 @@
-"""What a driver says of the error that ends it: as plain data, and with what Spark does not say."""
+"""The driver's report of the error that ends it: plain data, with what Spark does not say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a job that failed is started again: its restart strategy.
+"""The restart strategy of a job: when it is started again after a failure.
 
 Functions that raise, lost workers, Spark and drivers are met by starting again; errors of input and
 of options end the job. Each sealed epoch refills the attempts, so that a job which runs for months

@@ -94,7 +94,7 @@ class Watchdog:
         Args:
             name: The phase, in a word or two.
             target: What it is at: a job, an epoch, a source.
-            timeout_ms: So long it may be without progress; 0 for ever.
+            timeout_ms: So long it may be without progress; 0 forever.
 
         Raises:
             StalledError: it was ended, whatever error that led to.

@@ -1,4 +1,4 @@
-"""A new version in the shadow of its job, as who upgrades the job sees it.
+"""The progress of a new version in the shadow of its job, as an upgrade sees it.
 
 The version follows the job in a process of its own. One that is killed is started again and begins
 with another fork; one that fails has failed.

@@ -1,4 +1,4 @@
-"""Let a job go on with another version; back to the former one when that fails.
+"""The upgrade of a job to another version, and the way back to the former one when that fails.
 
 *Stop-and-go* stops the job and starts the version behind it. *Blue-green* lets the version follow
 the job first, as its shadow: it makes state of its own, and nobody sees its output. It is taken

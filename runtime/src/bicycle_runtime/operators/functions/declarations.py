@@ -1,4 +1,4 @@
-"""Which keyed states a function declares, found without running it.
+"""The keyed states that a function declares, found without running it.
 
 A state is known beforehand when its descriptor is a field of the function or its class. One that is
 only named in a call (``ctx.get_value_state("count", int)``) is known once the call is made; that a

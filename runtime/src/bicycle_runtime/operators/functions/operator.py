@@ -1,4 +1,4 @@
-"""What every operator has: spec, policy for failed records, counters, a few methods."""
+"""The base of operators: spec, policy for failed records, counters, a few methods."""
 
 from __future__ import annotations
 

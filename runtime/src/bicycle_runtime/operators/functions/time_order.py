@@ -252,7 +252,7 @@ class TimeOrder:
         context, timers = self._context, self._context.timers.event
         timers.is_due(previous)  # from here on the queue knows of nothing earlier than it says
         first, held[:] = held[:], []
-        # hot path: a call of the queue for each record were dearer than all of this.
+        # hot path: a call of the queue for each record would cost more than all of this.
         for call in chain(first, rest):
             value, method, time_ms = call
             before = time_ms - 1

@@ -55,7 +55,7 @@ class TimerRound:
         due_ms: Timers of event time up to here are due.
         follows_time: The watermark that ``on_timer`` sees is the time of the timer.
         firings_max: So many timers of one key may fire; a function that sets timers for times that
-            have come would go on for ever.
+            have come would go on forever.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a task tells the driver at the end of an epoch: references, counters, or why it failed."""
+"""The report of a task to the driver at the end of an epoch: references, counters, or a failure."""
 
 from __future__ import annotations
 

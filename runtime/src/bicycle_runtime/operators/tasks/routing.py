@@ -1,4 +1,4 @@
-"""Where the output of a chain goes: along the task, through the exchange, or to the next epoch.
+"""Routes of a chain's output: along the task, through the exchange, or to the next epoch.
 
 A router takes batches and keeps records per target until a blob is worth sending. It decides the
 subtask of each record; it never changes a record.

@@ -1,4 +1,4 @@
-"""What a worker process keeps of a job between tasks: open functions and warm state."""
+"""A worker's cache of a job between tasks: open functions and warm state."""
 
 from __future__ import annotations
 

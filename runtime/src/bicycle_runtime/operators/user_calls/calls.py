@@ -1,4 +1,4 @@
-"""What is called for a batch, how, and what came out of it; and the awaiting of one after another.
+"""The calls for a batch and their outcome; and the awaiting of one after another.
 
 Who decides about a call that failed is a contract here, ``Settle``.
 """

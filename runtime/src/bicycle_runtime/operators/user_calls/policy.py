@@ -1,4 +1,4 @@
-"""What happens to a record whose function failed: retry, then fail, skip or dead letter.
+"""The policy for records whose function failed: retry, then fail, skip or dead letter.
 
 One policy serves one operator in one task. It is the border to user code: what crosses it is
 either a plain result or one of our errors, with the user's file and line first and our own frames

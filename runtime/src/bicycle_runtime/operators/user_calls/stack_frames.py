@@ -1,4 +1,4 @@
-"""Whose code a frame is: ours, the event loop's, or the user's with the libraries below it."""
+"""The owner of a stack frame: ours, the event loop's, or the user's and their libraries'."""
 
 from __future__ import annotations
 

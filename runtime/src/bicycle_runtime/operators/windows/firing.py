@@ -1,4 +1,4 @@
-"""What a firing window gives: the user's function is called, results get key, bounds and time.
+"""The output of a firing window: the user's function is called, results get key, bounds and time.
 
 Windows fire in the order of their ends, within one end by key group and key, so that neither the
 order of arrival nor a restart shows in the order of results.

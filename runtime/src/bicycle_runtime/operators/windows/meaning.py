@@ -1,4 +1,4 @@
-"""What the sealed contents of a window mean: settings whose change would make them mean another.
+"""The settings that give sealed contents of a window their meaning: a change would alter it.
 
 The start of a window is part of where its content lies, and accumulators stand in the order of
 their aggregates. Gaps of sessions, triggers, evictors and lateness may change: what is kept then

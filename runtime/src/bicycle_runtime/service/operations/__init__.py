@@ -1,1 +1,1 @@
-"""What is asked of jobs: operations, met by threads, found again after any end."""
+"""Operations on jobs: asked for, met by threads, found again after any end of the service."""

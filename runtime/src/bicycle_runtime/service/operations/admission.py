@@ -1,8 +1,8 @@
-"""Which waiting jobs may begin: pure functions of slots, quotas, and what runs.
+"""The admission of waiting jobs: pure functions of slots, quotas, and what runs.
 
 A slot is room for one subtask at a time. Next is the owner who uses the least share of what they
 may use, then who has waited longest. Who has waited for ten minutes reserves the slots of the
-master as they become free, so that small jobs do not keep a wide one from beginning for ever.
+master as they become free, so that small jobs do not keep a wide one from beginning forever.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can be asked of a job: the facts that each kind of operation takes, and how it is met.
+"""Kinds of operations: the facts that each takes, and how it is met.
 
 Each is met by the same call as the command of that name uses, in a thread, and may take minutes.
 """

@@ -361,7 +361,7 @@ class Operations:
             result = KINDS[operation.kind].meet(self._where, operation.job, settled)
         except BicycleError as error:
             failure = error.to_json()
-        except Exception as error:  # noqa: BLE001 - A thread that dies would leave it open for ever.
+        except Exception as error:  # noqa: BLE001 - A thread that dies would leave it open forever.
             log_event(_LOG, "operation_broke", level=logging.ERROR, error=error, job=operation.job)
             text = f"{type(error).__name__}: {error}"
             failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}

@@ -1,4 +1,4 @@
-"""What every kind of operation is made of: its facts, how it is met, and how it is found again."""
+"""The parts of a kind of operation: its facts, how it is met, and how it is found again."""
 
 from __future__ import annotations
 

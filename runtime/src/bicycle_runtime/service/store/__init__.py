@@ -1,1 +1,1 @@
-"""What is kept: jobs, their history, operations, audit, samples; SQLite behind one writer."""
+"""The store of the service: jobs, history, operations, audit, samples; SQLite behind one writer."""

@@ -1,4 +1,4 @@
-"""What was: changes of states, events, samples and the audit log, written once."""
+"""The history of jobs: changes of states, events, samples and the audit log, written once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether spans are wanted: told by the variables that OpenTelemetry has for it."""
+"""The configuration of spans: the variables that OpenTelemetry has for it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who asks, what they may do, and what nobody is shown."""
+"""Users of the service: identities, what they may do, and what nobody is shown."""

@@ -1,4 +1,4 @@
-"""Whose jobs there are, and what each owner may use."""
+"""Owners of jobs, and what each of them may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks, and what they may do: three roles, each with all that the ones below it may.
+"""Identities and roles: three roles, each with all that the ones below it may.
 
 A role counts for the jobs of all owners, or of some.
 """

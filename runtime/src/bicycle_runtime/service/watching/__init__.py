@@ -1,1 +1,1 @@
-"""What is so now: status files, ends of processes, shown states, the snapshot of all jobs."""
+"""The present of all jobs: status files, ends of processes, shown states, the snapshot."""

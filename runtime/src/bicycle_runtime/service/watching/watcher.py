@@ -34,9 +34,9 @@ from bicycle_runtime.service.store.history import (
 )
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.users.redaction import JobSecrets
-from bicycle_runtime.service.watching.deaths import Deaths
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.paces import PaceWindow
+from bicycle_runtime.service.watching.process_ends import ProcessEnds
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
 from bicycle_runtime.service.watching.summaries import KnownJob, summary_of
 
@@ -95,7 +95,7 @@ class Watcher:
         self._owners = owners
         self._clock = clock
         self._secrets = secrets
-        self._deaths = Deaths()
+        self._process_ends = ProcessEnds()
         self._seen: dict[str, _Seen] = {}
         self._rows: dict[str, KnownRow] = {}
         self._refused: dict[str, tuple[State, State]] = {}
@@ -106,7 +106,7 @@ class Watcher:
 
     def __enter__(self) -> Watcher:
         """Look once, so that the first request sees all jobs, and go on in a thread."""
-        self._deaths.__enter__()
+        self._process_ends.__enter__()
         self._rows = self._history.known_rows()
         self.look()
         self._thread.start()
@@ -114,13 +114,13 @@ class Watcher:
 
     def __exit__(self, *_: object) -> None:
         self._is_ending.set()
-        self._deaths.wake()
+        self._process_ends.wake()
         self._thread.join()
-        self._deaths.__exit__()
+        self._process_ends.__exit__()
 
     def wake(self) -> None:
         """Look now, from any thread."""
-        self._deaths.wake()
+        self._process_ends.wake()
 
     def note_suspended(self, job: str, run: int) -> None:
         """Show a run as SUSPENDED once it is STOPPED: its savepoint is complete."""
@@ -131,7 +131,7 @@ class Watcher:
 
     def _run(self) -> None:
         while not self._is_ending.is_set():
-            self._deaths.wait(_LOOK_S)
+            self._process_ends.wait(_LOOK_S)
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001 - The snapshot stays; the next look may do.
@@ -191,7 +191,7 @@ class Watcher:
         """Decide the state of a job, and what has led to it since the last look."""
         status, row = seen.status, self._rows.get(job)
         asked = self._intents.intent(job)
-        is_driven = self._deaths.is_alive(status.pid, status.pid_started)
+        is_driven = self._process_ends.is_alive(status.pid, status.pid_started)
         if not is_driven and not status.state.is_final:  # It may have left a word since.
             status = self._read(job) or status
             seen.status = status
@@ -201,7 +201,9 @@ class Watcher:
         state = shown_state(
             status,
             is_driven=is_driven,
-            is_supervised=self._deaths.is_alive(status.supervisor_pid, status.supervisor_started),
+            is_supervised=self._process_ends.is_alive(
+                status.supervisor_pid, status.supervisor_started
+            ),
             intent=None if asked is None else asked[0],
             is_suspended=row is not None and row.suspended_run == status.started_ms,
         )
@@ -293,7 +295,7 @@ class Watcher:
                 (seen.status.supervisor_pid, seen.status.supervisor_started),
             )
         }
-        self._deaths.forget_all_but(alive)
+        self._process_ends.forget_all_but(alive)
 
     def _sample(self, jobs: list[KnownJob], now_s: int) -> None:
         """Keep a sample of each job that runs, once in five seconds."""

@@ -251,7 +251,7 @@ class Client:
             await self._sent.wait()
 
     async def write(self) -> None:
-        """Send what is queued, and what is past, for ever; raise when the client is gone."""
+        """Send what is queued, and what is past, forever; raise when the client is gone."""
         while True:
             await self._send_queue()
             if self._behind:

@@ -30,7 +30,7 @@ from bicycle_runtime.streams import (
     Timestamp,
     connect,
 )
-from bicycle_runtime.streams.pausing import Pauses
+from bicycle_runtime.streams.backoff import Backoff
 from bicycle_runtime.streams.texts import message_json
 
 __all__ = ["Feed", "Item", "Listener", "batches_past_damage"]
@@ -108,7 +108,7 @@ class Feed:
         self._listeners[key].pop(listener, None)
 
     async def run(self, opened: asyncio.Event) -> None:
-        """Read for ever; what breaks is opened again.
+        """Read forever; what breaks is opened again.
 
         Args:
             opened: Set once the streams are read.
@@ -116,7 +116,7 @@ class Feed:
         Raises:
             StreamError: they could not be opened for the first time.
         """
-        pauses = Pauses(first_ms=_PAUSE_MS, longest_ms=_PAUSE_MAX_MS, source=system_random())
+        pauses = Backoff(first_ms=_PAUSE_MS, longest_ms=_PAUSE_MAX_MS, source=system_random())
         while True:
             try:
                 async with connect(self.url.streamer, self._words) as streamer:

@@ -41,9 +41,9 @@ from bicycle_runtime.streams import (
     StreamUrl,
     connect,
 )
+from bicycle_runtime.streams.backoff import Backoff
 from bicycle_runtime.streams.connecting import backend_of
 from bicycle_runtime.streams.options import Start
-from bicycle_runtime.streams.pausing import Pauses
 from bicycle_runtime.streams.texts import message_json
 from bicycle_sdk.secrets import Secret
 
@@ -185,7 +185,7 @@ class Webhook:
         self._key = key_of(Secret.parse(options.secret).reveal())
 
     async def run(self, opened: asyncio.Event) -> None:
-        """Post for ever; streams that break are opened again.
+        """Post forever; streams that break are opened again.
 
         Args:
             opened: Set once the streams are open.
@@ -208,7 +208,7 @@ class Webhook:
                 )  # fmt: skip
             await asyncio.sleep(pauses.next_s())
 
-    async def _post_all(self, opened: asyncio.Event, pauses: Pauses) -> None:
+    async def _post_all(self, opened: asyncio.Event, pauses: Backoff) -> None:
         words: Any = self._options.options or {}
         timeout_s = self._options.request_timeout_ms / 1_000
         letters = self._letters_url
@@ -301,8 +301,8 @@ class Webhook:
         place = f"{self._url}|{message.shard_id}|{message.sequence}|{self._options.name}"
         return f"msg_{hashlib.sha256(place.encode()).hexdigest()[:32]}"
 
-    def _pauses(self) -> Pauses:
-        return Pauses(
+    def _pauses(self) -> Backoff:
+        return Backoff(
             first_ms=self._options.pause_ms,
             longest_ms=self._options.pause_max_ms,
             source=system_random(),

@@ -1,4 +1,4 @@
-"""What all parts on disk of one operator share: the open space, healing, and the bound on memory.
+"""The cache of one operator's state on disk: the open space, repair, and the bound on memory.
 
 An entry is *hot* when it was used since the cache was last aged, *warm* when it was used in the
 span before, and *touched* when the running epoch changed it. Touched entries stay until they are

@@ -1,4 +1,4 @@
-"""Which attributes of a function are state, and how each is stored.
+"""Attributes of a function that are state, and how each is stored.
 
 Read off the instance and its class: a plain ``dict`` is stored entry by entry, anything else as one
 value. Annotations give the types, and with them the schemas by which values can be read later.

@@ -1,4 +1,4 @@
-"""When windows are due: an index by time of what their entries say, made again from them at will.
+"""The due times of windows: an index by time of their entries, which can be built again.
 
 It may name times that a window no longer has: the code that gets one looks the window up.
 """

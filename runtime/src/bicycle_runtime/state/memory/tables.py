@@ -6,7 +6,7 @@ user function but the state hooks of rich functions. Where the space does not ho
 is read when it is first used.
 
 What changed in one dict attribute of one key group is known in two ways, and each is right at its
-own load. *Noting*: the dict is a ``TrackedDict``, which makes each write dearer, and a commit costs
+own load. *Noting*: the dict is a ``TrackedDict``, which makes each write slower, and a commit costs
 what was touched. *Comparing*: the dict is a plain one, and a commit compares it with what was last
 written, value by value. A table that sees more records in an epoch than it has entries compares;
 any other notes, so that a commit never costs more than the records did. A dict of which only a part

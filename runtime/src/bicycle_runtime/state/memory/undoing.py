@@ -1,4 +1,4 @@
-"""State that an attempt can be undone in: what stands before entries, timers, dicts and attributes.
+"""Undo logs in front of entries, timers, dicts and attributes: a failed attempt leaves nothing.
 
 Each of these notes in the log of the attempt (``state.undo``) how to go back, and then does what
 the bare thing does. A value that can be changed in place is copied when it is handed out.
@@ -52,7 +52,7 @@ def undoing_entries(
 
 
 class UndoPlainEntries:
-    """One value per key, of a type whose values never change, in memory and living for ever."""
+    """One value per key, of a type whose values never change, in memory and living forever."""
 
     __slots__ = ("delete", "get", "put")
 

@@ -1,4 +1,4 @@
-"""Which local folder a worker process may use: each holds one, and finds those of the dead.
+"""Claims on local folders: each worker process holds one, and finds those of dead ones.
 
 Several processes of a host may run the same subtask, one after another; each has a *folder* of its
 own. The kernel lets a lock go when its process ends, so the folder of a dead process is taken over

@@ -1,4 +1,4 @@
-"""Where an entry lies: keys of the local space, ordered, and the bytes of its values.
+"""The layout of the local space: keys, in order, and the bytes of values.
 
 A key is *key group · name of the state · key*, each part encoded so that bytes sort as the
 parts do; the key of a map's entry is ``(key, map key)``. So all entries of a group, of a state in

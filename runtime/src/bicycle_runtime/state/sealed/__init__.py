@@ -1,1 +1,1 @@
-"""What is sealed: the changes of an epoch as change sets, their files, and references to them."""
+"""Sealed state: the changes of an epoch as change sets, their files, and references to them."""

@@ -1,4 +1,4 @@
-"""How far loading has come: what is told while state is loaded, or files of it are fetched.
+"""The progress of loading: told while state is loaded, or files of it are fetched.
 
 A worker process has one meter: it runs one task at a time. Stores say which range they load again,
 and the code that reads files, or fetches them, says how many bytes there were.

@@ -1,4 +1,4 @@
-"""Which files make up the state of a subtask: references with sizes and checksums, as plain data.
+"""References to the files of a subtask's state: sizes and checksums, as plain data.
 
 A *range state* lists files oldest first: an optional base, merged deltas, deltas. Applying all of
 them in order gives the state. Files are shared and never changed; a rescaled subtask simply lists
@@ -121,7 +121,7 @@ def fold_start(files: Sequence[StateRef], *, is_interval_over: bool) -> bool:
     bases is proportional to what was written), or when the checkpoint interval is over and the
     deltas are a quarter of the base. Of files that several ranges share since a change of the
     parallelism, the share counts: so none of them is in haste to write a base of its own, and none
-    puts it off for ever.
+    puts it off forever.
     """
     base_bytes = sum(ref.counted_bytes for ref in files if ref.is_base)
     delta_bytes = sum(ref.counted_bytes for ref in files if not ref.is_base)

@@ -1,1 +1,1 @@
-"""Which store keeps a table at the sealed state, and reading what is sealed without a table."""
+"""Stores, which keep a table at the sealed state, and readers of sealed state without a table."""

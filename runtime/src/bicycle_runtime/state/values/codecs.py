@@ -1,4 +1,4 @@
-"""How values of state become bytes: by their declared type where there is one, else as they are.
+"""Codecs of values of state: by their declared type where there is one, else as they are.
 
 Each encoded value tells by itself how it was written, because files of several epochs are merged
 without knowing types: what the declared type cannot hold exactly is written as an extension, like

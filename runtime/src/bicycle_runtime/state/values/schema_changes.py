@@ -1,4 +1,4 @@
-"""From one schema to another: what changed, whether stored values can still be read, and how.
+"""The change from one schema to another: what is new, and how stored values can still be read.
 
 ``compare`` is a pure function of two schemas. A change is *compatible* when every value that the
 old schema could hold has one meaning in the new one: fields added with a default, removed, renamed

@@ -1,4 +1,4 @@
-"""What a declared type looks like when it is stored: a description that needs no class to be read.
+"""Schemas of declared types: a description of stored values that needs no class to be read.
 
 A *schema* is JSON data: a word for a scalar (``"int"``), a mapping for anything with parts. Names
 of classes stand in it for people; reading never needs them. Records are described field by field,

@@ -1,4 +1,4 @@
-"""How the values of each state were written, form by form, as the manifest keeps it.
+"""Metadata of states: in which schema versions their values were written, as manifests keep it.
 
 A *schema version* is the version that the author counts and the schema that follows from the type.
 A state keeps all schema versions that its values may still be written in; a value names the one

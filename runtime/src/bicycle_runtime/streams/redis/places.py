@@ -1,4 +1,4 @@
-"""Where a consumer reads: the Redis streams of its keys, and how far it has come in each."""
+"""The places where a consumer reads: the Redis streams of its keys, and its position in each."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def interval_seconds(text: str) -> float:
 async def clock(
     url: StreamUrl, words: Words, tally: Tally, *, interval_s: float, count: int | None
 ) -> None:
-    """Send ``{"tick": N}`` at each interval, from 0 on, for ever or so many times."""
+    """Send ``{"tick": N}`` at each interval, from 0 on, forever or so many times."""
     loop = asyncio.get_running_loop()
     start = loop.time()
     async with streamer_to_write(url, words) as streamer:

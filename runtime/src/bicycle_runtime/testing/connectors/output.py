@@ -1,4 +1,4 @@
-"""What a sink's output must be, given what was sealed, published and written so far."""
+"""The rules for a sink's output, given what was sealed, published and written so far."""
 
 from __future__ import annotations
 

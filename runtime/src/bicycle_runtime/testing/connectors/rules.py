@@ -1,4 +1,4 @@
-"""What makes a suite binding: its rules can be added to, not taken away.
+"""Rules that bind a suite: they can be added to, not taken away.
 
 A rule is a test method of a suite. A subclass that replaces one is refused when it is defined; a
 rule that is skipped counts as failed (see ``plugin``). A rule of a trait applies to the cases that

@@ -1,4 +1,4 @@
-"""What a person can ask of jobs: each is asked once more before it is done, with what will happen.
+"""Actions on jobs: each is confirmed before it is done, with what will happen.
 
 With scripts the question is a dialog on the page; without, the same form is a page of its own. Both
 send the form here, which asks the service for an operation and goes back to the job.

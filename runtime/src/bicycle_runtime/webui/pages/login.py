@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from bicycle_runtime.service.users.entrance import cookie_name
+from bicycle_runtime.service.users.authentication import cookie_name
 from bicycle_runtime.service.users.errors import TOKEN_REFUSED
 from bicycle_runtime.service.users.logins import SESSION_MS
 from bicycle_runtime.webui.rendering import Site

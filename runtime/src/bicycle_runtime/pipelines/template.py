@@ -1,10 +1,10 @@
-"""The pipeline to begin with: what most files have, and a test that passes."""
+"""The template of a new pipeline: what most files have, and a test that passes."""
 
 from __future__ import annotations
 
 from bicycle_runtime.pipelines.documents import Notation
 
-__all__ = ["beginning"]
+__all__ = ["pipeline_template"]
 
 _TOML = """\
 # A pipeline: `bicycle pipeline test {file}` runs its test, `bicycle run --config {file}` the job.
@@ -77,7 +77,7 @@ test:
 """
 
 
-def beginning(name: str, notation: Notation) -> str:
+def pipeline_template(name: str, notation: Notation) -> str:
     """Return the text of a pipeline to begin with.
 
     Args:

@@ -3,11 +3,11 @@
 import jsonschema_rs
 import pytest
 
-from bicycle_runtime.pipelines.beginning import beginning
 from bicycle_runtime.pipelines.building import build_pipeline
+from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, written
 from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT, PIPELINE_TEST_UNUSABLE
 from bicycle_runtime.pipelines.json_schema import pipeline_schema
-from bicycle_runtime.pipelines.writing import form_of, pipeline_data, written
+from bicycle_runtime.pipelines.template import pipeline_template
 from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
 from bicycle_sdk import StreamEnvironment
 from tests.raising import raises
@@ -77,7 +77,7 @@ def test_texts_that_look_like_something_else_stay_texts():
 def test_the_schema_takes_what_the_check_takes():
     schema = jsonschema_rs.validator_for(pipeline_schema())
 
-    for text, notation in [*TEXTS, (SESSION, "toml"), (beginning("x", "yaml"), "yaml")]:
+    for text, notation in [*TEXTS, (SESSION, "toml"), (pipeline_template("x", "yaml"), "yaml")]:
         assert [
             error.message for error in schema.iter_errors(checked(text, notation).document.data)
         ] == []
@@ -102,14 +102,14 @@ def test_the_schema_refuses_unknown_words(before, after):
 
 @pytest.mark.parametrize("notation", ["toml", "yaml"])
 def test_the_pipeline_to_begin_with_passes_its_test(notation):
-    (outcome,) = run_pipeline_tests(checked(beginning("clicks", notation), notation))
+    (outcome,) = run_pipeline_tests(checked(pipeline_template("clicks", notation), notation))
 
     assert outcome.is_good
     assert outcome.name == "two pages in one minute"
 
 
 def test_a_test_tells_rows_that_are_missing_and_rows_too_many():
-    text = beginning("clicks", "toml").replace("count = 2", "count = 3")
+    text = pipeline_template("clicks", "toml").replace("count = 2", "count = 3")
 
     (outcome,) = run_pipeline_tests(checked(text))
 

@@ -1,4 +1,4 @@
-"""Pipelines written again: in the other notation, or in the other form.
+"""Conversion of pipelines: to the other notation, or to the other form.
 
 Ids stay, so the graph stays, and with it the state of a job that goes on with the new file.
 """

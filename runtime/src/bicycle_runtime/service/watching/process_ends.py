@@ -13,12 +13,12 @@ import threading
 
 from bicycle_runtime.base.processes import is_alive
 
-__all__ = ["Deaths"]
+__all__ = ["ProcessEnds"]
 
 _Process = tuple[int, int]
 
 
-class Deaths:
+class ProcessEnds:
     """A context manager. All but ``wake`` is called from one thread."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Deaths:
         self._poll = select.poll()
         self._lock = threading.Lock()
 
-    def __enter__(self) -> Deaths:
+    def __enter__(self) -> ProcessEnds:
         self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._poll.register(self._waker[0], select.POLLIN)
         return self

@@ -1,13 +1,13 @@
-"""Pauses before something is tried again: each twice the last one, and none like another."""
+"""Backoff before another try: each pause is twice the last one, and no two are alike."""
 
 from __future__ import annotations
 
 import random
 
-__all__ = ["Pauses"]
+__all__ = ["Backoff"]
 
 
-class Pauses:
+class Backoff:
     """How long to wait before the next try.
 
     Args:
@@ -17,7 +17,7 @@ class Pauses:
             not come back at once.
 
     Example:
-        >>> pauses = Pauses(first_ms=100, longest_ms=300, source=random.Random(1))
+        >>> pauses = Backoff(first_ms=100, longest_ms=300, source=random.Random(1))
         >>> [round(pauses.next_s(), 2) for _ in range(4)]
         [0.06, 0.18, 0.26, 0.19]
     """

@@ -1,4 +1,4 @@
-"""Writers that note what they get and write nothing: an epoch that nobody is to see.
+"""Writers that record what they get and write nothing: for an epoch that nobody is to see.
 
 Where the real writer prepares records, it does so: its checks, and user code, may be what fails.
 """
@@ -16,7 +16,7 @@ from bicycle_runtime.contract import (
     WriterTask,
 )
 
-__all__ = ["NotingFactory", "SinkInput"]
+__all__ = ["RecordingFactory", "SinkInput"]
 
 
 @dataclass(slots=True)
@@ -28,22 +28,22 @@ class SinkInput:
 
 
 @dataclass(frozen=True, slots=True)
-class NotingFactory:
+class RecordingFactory:
     """Opens writers that note what they get and write nothing."""
 
     real: WriterFactory
     noted: SinkInput
     shown_count: int
 
-    def open(self, task: WriterTask) -> _NotingWriter:
+    def open(self, task: WriterTask) -> _RecordingWriter:
         """Return a writer; where the real one prepares records, this one lets it do so."""
         real = self.real.open(task)
         if isinstance(real, PreparingWriter):
-            return _PreparingNotingWriter(real, self.noted, self.shown_count)
-        return _NotingWriter(self.noted, self.shown_count)
+            return _PreparingRecordingWriter(real, self.noted, self.shown_count)
+        return _RecordingWriter(self.noted, self.shown_count)
 
 
-class _NotingWriter:
+class _RecordingWriter:
     """Notes what it gets."""
 
     def __init__(self, noted: SinkInput, shown_count: int) -> None:
@@ -64,7 +64,7 @@ class _NotingWriter:
         """Keep what was noted: a failed epoch shows how far it came."""
 
 
-class _PreparingNotingWriter(_NotingWriter):
+class _PreparingRecordingWriter(_RecordingWriter):
     """Lets user code and checks of the real writer run, which may be what fails."""
 
     def __init__(self, real: PreparingWriter, noted: SinkInput, shown_count: int) -> None:

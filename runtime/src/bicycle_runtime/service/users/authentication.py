@@ -1,4 +1,4 @@
-"""Who asks: read from the headers of a request, before anything else is done with it.
+"""Authentication: the identity in the headers of a request, read before anything else.
 
 A bearer token says it to programs, a cookie to pages. On a loopback address nobody has to say it,
 unless the service was told to demand it; a token that is given is checked in any case.
@@ -14,14 +14,14 @@ from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.roles import LOCAL, NOBODY, Identity
 from bicycle_runtime.service.users.tokens import Tokens
 
-__all__ = ["Entrance", "cookie_name", "is_open", "require_somebody"]
+__all__ = ["Authenticator", "cookie_name", "is_open", "require_somebody"]
 
 _OPEN = frozenset({"/health", "/login"})
 _OPEN_BELOW = "/static/"
 _COOKIES_LENGTH_MAX = 4_096
 
 
-class Entrance:
+class Authenticator:
     """Tells who asks.
 
     Args:
