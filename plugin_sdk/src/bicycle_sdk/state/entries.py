@@ -88,6 +88,9 @@ class ValueEntries:
         """Return the keys that have a value."""
         return self.entries
 
+    def key_count(self) -> int:
+        return len(self.entries)
+
     def load(self, entry_keys: Iterable[Any], values: Iterable[Any]) -> None:
         """Put sealed values in; they do not count as changed."""
         self.entries.update(zip(entry_keys, values, strict=True))
@@ -385,6 +388,10 @@ class MapEntries:
     def keys(self) -> Iterable[Any]:
         """Return the keys that have entries."""
         return self.rows
+
+    def key_count(self) -> int:
+        """Return how many keys have entries, as far as that is in memory."""
+        return len(self.rows)
 
     def entry_keys(self) -> Iterable[tuple[Any, Any]]:
         """Return all entries."""

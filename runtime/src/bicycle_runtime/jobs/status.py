@@ -97,7 +97,8 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     ``record_p50_ms`` and ``record_p99_ms`` are bounds that half and 99 % of the records of this run
     did not exceed, each with the mean of its batch. ``state_bytes`` is the size of its sealed
     state, of what was written for it that counts; ``state_growth`` is in bytes per second, over the
-    last minute.
+    last minute. ``state_keys`` counts the keys of all its states, in windows once for each; where
+    the state is on disk it is what the database estimates.
     """
 
     parallelism: int | None = None
@@ -110,6 +111,7 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     record_p99_ms: float | None = None
     state_bytes: int = 0
     state_growth: float | None = None
+    state_keys: int | None = None
 
 
 class GuaranteeStatus(msgspec.Struct, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -59,7 +60,8 @@ class EpochStats:
     reads its side output.
     ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
     of each subtask. ``waiting`` is what sinks have sealed that is not visible yet.
-    ``operator_bytes`` is the size of the state of each operator.
+    ``operator_bytes`` is the size of the state of each operator, ``operator_keys`` how many keys
+    have some.
     """
 
     epoch: int
@@ -80,6 +82,7 @@ class EpochStats:
     subtask_counts: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     operator_bytes: Mapping[str, int] = field(default_factory=dict)
+    operator_keys: Mapping[str, int] = field(default_factory=dict)
 
 
 class Stopwatch:
@@ -133,6 +136,14 @@ def tasks_ms(reports: Iterable[TaskReport]) -> float:
     for report in reports:
         slowest[report.level] = max(slowest.get(report.level, 0.0), report.busy_ms)
     return sum(slowest.values())
+
+
+def state_keys(reports: Iterable[TaskReport]) -> dict[str, int]:
+    """Return how many keys have state, per operator, of all subtasks."""
+    found: Counter[str] = Counter()
+    for report in reports:
+        found.update(report.state_keys)
+    return dict(found)
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
@@ -222,6 +233,7 @@ def stats_of(
         keys=key_samples(reports, graph),
         subtask_counts=subtask_counts(reports),
         operator_bytes={uid: state_bytes({uid: each}) for uid, each in manifest.states.items()},
+        operator_keys=state_keys(reports),
     )
 
 

@@ -55,6 +55,8 @@ class Timings:
         for uid, byte_count in stats.operator_bytes.items():
             status.operators.setdefault(uid, OperatorStatus()).state_bytes = byte_count
             self._sizes.setdefault(uid, _Growth()).take(now_s, byte_count)
+        for uid, count in stats.operator_keys.items():
+            status.operators.setdefault(uid, OperatorStatus()).state_keys = count
         self._size.take(now_s, stats.state_bytes)
 
     def show(self, status: JobStatus) -> None:

@@ -160,6 +160,10 @@ class Stateful(ABC):
         """Write what the epoch changed and return the state that includes it."""
 
     @abstractmethod
+    def key_count(self) -> int:
+        """Return how many keys have state; where it is on disk, about."""
+
+    @abstractmethod
     def release(self) -> None:
         """Let go of what the state holds open on this machine. Called when the process ends."""
 

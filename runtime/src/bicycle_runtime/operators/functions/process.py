@@ -304,6 +304,9 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._table.expect(self.records_in)
         return state
 
+    def key_count(self) -> int:
+        return self._store.key_count()
+
     def release(self) -> None:
         self._store.close()
 

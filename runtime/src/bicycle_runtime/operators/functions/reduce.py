@@ -93,6 +93,9 @@ class ReduceOperator(Operator, Stateful):
             self._state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
         )
 
+    def key_count(self) -> int:
+        return self._store.key_count()
+
     def release(self) -> None:
         self._store.close()
 

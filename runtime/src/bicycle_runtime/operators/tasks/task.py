@@ -356,6 +356,7 @@ class _Task:
                 report.states[operator.uid] = operator.commit(
                     epoch, self._attempt, is_interval_over=self._epoch.is_interval_over
                 )
+                report.state_keys[operator.uid] = operator.key_count()
                 operator.busy_ns += time.perf_counter_ns() - started
                 self._note_states(operator)
             if isinstance(operator, SinkOperator):

@@ -181,6 +181,9 @@ class WindowOperator(Operator, Stateful, Timed):
     def close(self) -> None:
         self.firing.close()
 
+    def key_count(self) -> int:
+        return self._store.key_count()
+
     def release(self) -> None:
         self._store.close()
 

@@ -183,6 +183,8 @@ def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> It
     yield "bicycle_operator_late_total", labels, operator.late
     yield "bicycle_operator_busy_seconds_total", labels, operator.busy_ms / 1_000
     yield "bicycle_operator_state_bytes", labels, operator.state_bytes
+    if operator.state_keys is not None:
+        yield "bicycle_operator_state_keys", labels, operator.state_keys
     if operator.state_growth is not None:
         yield "bicycle_operator_state_growth_bytes_per_second", labels, operator.state_growth
     yield "pulse_state_size", labels, operator.state_bytes

@@ -71,6 +71,8 @@ METRICS: tuple[Metric, ...] = (
            help="Watermark at the input, in seconds since 1970."),
     Metric(name="bicycle_operator_state_bytes", type="gauge", labels=_OPERATOR,
            help="Size of the sealed state of the operator."),
+    Metric(name="bicycle_operator_state_keys", type="gauge", labels=_OPERATOR,
+           help="Keys with state in the operator, in windows once for each; on disk an estimate."),
     Metric(name="bicycle_operator_state_growth_bytes_per_second", type="gauge", labels=_OPERATOR,
            help="Growth of the sealed state of the operator over the last minute."),
     Metric(name="bicycle_source_lag_records", type="gauge", labels=(*_OPERATOR, "partition"),

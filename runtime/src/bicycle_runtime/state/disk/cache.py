@@ -98,6 +98,10 @@ class DiskCache:
         self._space = self._heal = None
         self.get = _nowhere
 
+    def key_count(self) -> int:
+        """Return about how many entries are sealed; 0 while there is no space."""
+        return 0 if self._space is None else self._space.entry_count()
+
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, place: bytes) -> bytes | None:

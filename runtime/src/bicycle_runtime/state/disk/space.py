@@ -22,7 +22,13 @@ from bicycle_runtime.state.disk.windows import (
 )
 from bicycle_runtime.state.memory.attributes import Attribute
 from bicycle_runtime.state.memory.due import DueTimes
-from bicycle_runtime.state.memory.space import KeyedEntries, StateSpace, Store, map_key_order
+from bicycle_runtime.state.memory.space import (
+    KeyedEntries,
+    StateSpace,
+    StateTable,
+    Store,
+    map_key_order,
+)
 from bicycle_runtime.state.memory.tracked import TouchTrackedDict, TrackedDict
 from bicycle_runtime.state.memory.undoing import (
     HandingUndoDict,
@@ -152,6 +158,9 @@ class DiskSpace(StateSpace):
     def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:
         self.cache.keep_index(DueIndex(entries.prefix, entries.decoded, moments, rules))
         return True
+
+    def key_count(self, table: StateTable) -> int:  # noqa: ARG002  # it has a part of them
+        return self.cache.key_count()
 
     # --- epochs ------------------------------------------------------------------------------
 

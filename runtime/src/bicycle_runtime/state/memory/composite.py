@@ -39,6 +39,10 @@ class CompositeTable(Generic[Main]):
             change_sets += table.changes()
         return change_sets
 
+    def key_count(self) -> int:
+        """Return how many keys have state, of all tables together."""
+        return self.main.key_count() + sum(table.key_count() for table in self._others)
+
     def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
         shares: list[list[ChangeSet]] = [[] for _ in range(len(self._others) + 1)]

@@ -144,6 +144,10 @@ class KeyedTable:
                 change_sets += self._times(state, stamped)
         return change_sets
 
+    def key_count(self) -> int:
+        """Return how many keys have state, of all declared states together."""
+        return sum(state.entries.key_count() for state in self._states.values())
+
     def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
         for change_set in change_sets:

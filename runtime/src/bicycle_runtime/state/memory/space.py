@@ -56,6 +56,9 @@ class StateTable(Protocol):
     def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
 
+    def key_count(self) -> int:
+        """Return how many keys have state, of all states together, as far as it is in memory."""
+
 
 class Store(Protocol):
     """What a space needs of the store that keeps a table at the sealed state."""
@@ -151,6 +154,10 @@ class StateSpace(WindowTables):
             groups: The key group of a key, by indexing.
         """
 
+    @abstractmethod
+    def key_count(self, table: StateTable) -> int:
+        """Return how many keys have state in a table of the space; where it lies on disk, about."""
+
     # --- epochs ------------------------------------------------------------------------------
 
     @abstractmethod
@@ -244,6 +251,9 @@ class MemorySpace(StateSpace):
 
     def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:  # noqa: ARG002  # no index is kept
         return False
+
+    def key_count(self, table: StateTable) -> int:
+        return table.key_count()
 
     def stand_at(
         self, store: Store, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]  # noqa: ARG002  # the table has them

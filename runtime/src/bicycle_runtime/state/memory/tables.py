@@ -235,6 +235,11 @@ class FunctionTable:
         )
         self._compares = record_count > entry_count
 
+    def key_count(self) -> int:
+        states = self.groups.values()
+        found = (kept for state in states for kept in (*state.dicts.values(), state.named))
+        return sum(len(kept.entries) for kept in found)
+
     def exported(self, group: int) -> Any:
         """Return a group's state as ``merge_state`` gets it: a snapshot, else its attributes."""
         state = self.groups[group]
@@ -442,6 +447,9 @@ class AccumulatorTable:
         for change_set in change_sets:
             table = self.groups.setdefault(change_set.group, {})
             self._space.load(table, change_set, self._codec)
+
+    def key_count(self) -> int:
+        return sum(map(len, self.groups.values()))
 
     def _change_set(self, group: int, keys: list[Any]) -> ChangeSet:
         table = self.groups[group]

@@ -397,6 +397,11 @@ class WindowTable:
             *self.records.change_sets(),
         ]
 
+    def key_count(self) -> int:
+        """Return how many keys are in windows that are open, each window counted."""
+        kept = (groups for part in self.parts.values() for groups in part.namespaces.values())
+        return sum(len(values) for groups in kept for values in groups.values())
+
     def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         self.generation += 1
         for change_set in change_sets:

@@ -121,6 +121,10 @@ class RocksSpace:
         with _space_errors():
             self._database.close()
 
+    def entry_count(self) -> int:
+        """Return about how many entries there are; one that was put again may count twice."""
+        return self._database.property_int_value("rocksdb.estimate-num-keys") or 0
+
     def write_soon(self) -> None:
         """Let what is in memory be written to the folder, beside everything else.
 

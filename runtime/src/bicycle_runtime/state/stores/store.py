@@ -54,6 +54,7 @@ class StateStore(Generic[Table]):
         self.table = new_table()
         self._checkpoint_id: str | None = "" if self._space.holds_all else None
         self._written: list[ChangeSet] = []
+        self._key_count: int | None = None  # None: nobody has counted what there is now.
         self.bases = Bases(self.files)
 
     def at(self, state: RangeState) -> Table:
@@ -65,6 +66,8 @@ class StateStore(Generic[Table]):
         """
         checkpoint_id, self._checkpoint_id = self._checkpoint_id, None
         written, self._written = self._written, []
+        if checkpoint_id != state.checkpoint_id:
+            self._key_count = None
         self._space.stand_at(self, state, checkpoint_id, written)
         self.bases.begin(state, partial(self._space.prepare_base, self, state))
         self._space.trim()
@@ -87,6 +90,7 @@ class StateStore(Generic[Table]):
         with self._registry.noting_classes():
             changes = self.table.changes()
         if changes:
+            self._key_count = None
             state = self.bases.settled(
                 state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
             )
@@ -97,6 +101,12 @@ class StateStore(Generic[Table]):
         self._checkpoint_id = state.checkpoint_id
         self._written = [] if self._space.holds_all else changes
         return state
+
+    def key_count(self) -> int:
+        """Return how many keys have state now; where the state is on disk, about."""
+        if self._key_count is None or not self._space.holds_all:
+            self._key_count = self._space.key_count(self.table)
+        return self._key_count
 
     def rewrite(self, table: Table) -> None:
         """Put another table in place of what ``at`` returned; its changes are committed next."""

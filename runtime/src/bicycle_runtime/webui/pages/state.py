@@ -31,6 +31,7 @@ async def read_state(site: Site, job: KnownJob, request: Request) -> dict[str, A
     if not facts["may_look"]:
         return facts
     name = job.summary.job_id
+    facts["names"] = await site.service.slow(site.service.readings.operator_names, name)
     facts["outline"] = await site.service.state(name, "outline")
     try:
         facts["found"] = await _found(site, name, ask, words)
