@@ -334,11 +334,8 @@ class MapEntries:
             for part, _ in found:
                 self.delete(key, part)
             return found
-        ordered, limit = self._ordered(key), self._place(end)
-        first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
-        last = first
-        if first < len(ordered) and ordered[first] < limit:
-            last = bisect_left(ordered, limit, first)
+        ordered = self._ordered(key)
+        first, last = self._bounds(ordered, start, end)
         parts = self._parts_at(ordered[first:last])
         del ordered[first:last]
         touched = self.touched
@@ -409,9 +406,18 @@ class MapEntries:
         if prefix is not MISSING:
             parts = self._parts_at(ordered[bisect_left(ordered, self._place(prefix)) :])
             return list(takewhile(lambda part: has_prefix(part, prefix), parts))
-        first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
-        last = len(ordered) if end is MISSING else bisect_left(ordered, self._place(end), first)
+        first, last = self._bounds(ordered, start, end)
         return self._parts_at(ordered[first:last]) if first < last else []
+
+    def _bounds(self, ordered: list[Any], start: Any, end: Any) -> tuple[int, int]:
+        """Return where the first of the places from ``start`` lies, and the one behind the last."""
+        first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
+        if end is MISSING:
+            return first, len(ordered)
+        limit = self._place(end)
+        if first == len(ordered) or not ordered[first] < limit:
+            return first, first
+        return first, bisect_left(ordered, limit, first)
 
     def _ordered(self, key: Hashable) -> list[Any]:
         ordered = self._sorted.get(key)

@@ -15,8 +15,12 @@ from tests.unit.state.disk_workers import BLANK, Worker
 KEYS = st.sampled_from(["", "a", "a\x00", "b\x00c", "é", "\udc80", "zz"])
 STEPS = st.lists(
     st.one_of(
-        st.tuples(st.sampled_from(["put", "default", "pop", "get", "add"]), KEYS, st.integers()),
-        st.tuples(st.sampled_from(["clear", "seal", "seal", "age", "lose", "replace", "last"])),
+        st.tuples(
+            st.sampled_from(["put", "default", "pop", "get", "add", "fresh"]), KEYS, st.integers()
+        ),
+        st.tuples(
+            st.sampled_from(["clear", "seal", "seal", "age", "lose", "replace", "last", "take"])
+        ),
         st.tuples(st.just("update"), st.dictionaries(KEYS, st.integers(), max_size=3)),
     ),
     max_size=40,
@@ -62,6 +66,14 @@ class Play:
     def add(self, key, number):
         self.counts[key] = self.counts.get(key, 0) + number
         self.model[key] = self.model.get(key, 0) + number
+
+    def fresh(self, key, number):
+        assert self.counts.add(key, number) == (key not in self.model)
+        self.model.setdefault(key, number)
+
+    def take(self):
+        keys = list(self.model)[::2]
+        assert self.counts.take_all(keys) == [self.model.pop(key) for key in keys]
 
     def clear(self):
         self.counts.clear()

@@ -19,7 +19,7 @@ KEYS = st.sampled_from(["a", "a\x00", "b", 1, -300, ("x", 2), None])
 TIMES = st.integers(-5, 300)
 STEPS = st.one_of(
     st.tuples(st.sampled_from(["set", "set", "set", "delete"]), KEYS, TIMES),
-    st.tuples(st.just("fire"), TIMES),
+    st.tuples(st.sampled_from(["fire", "fire at once"]), TIMES),
 )
 ENDS = st.sampled_from(["seal", "seal", "seal", "base", "fail", "lose", "move", "follow"])
 
@@ -84,9 +84,12 @@ class Play:
             case "delete":
                 queue.delete(*what)
                 self.model.discard(what)
-            case "fire":
+            case "fire" | "fire at once":
                 due = in_order(timer for timer in self.model if timer[1] <= what[0])
-                fired = iter(lambda: queue.pop_due(*what), None)
+                if word == "fire":
+                    fired = iter(lambda: queue.pop_due(*what), None)
+                else:
+                    fired = queue.take_due(*what)
                 assert [(timer.key, timer.time_ms) for timer in fired] == due
                 self.model -= set(due)
         first = min((time_ms for _, time_ms in self.model), default=None)

@@ -7,7 +7,7 @@ sealed. Iterating goes in key order, with new entries last, and ``len`` counts o
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, ValuesView
+from collections.abc import Callable, ItemsView, Iterable, Iterator, KeysView, Sequence, ValuesView
 from itertools import islice
 from typing import Any, Protocol
 
@@ -234,9 +234,7 @@ class DiskDict(dict[Any, Any]):
 
     def update(self, *others: Any, **named: Any) -> None:
         """Put all entries of another mapping or of pairs."""
-        fresh = dict(*others, **named)
-        dict.update(self, fresh)
-        self.touched.update(dict.fromkeys(fresh))
+        self.put_all(dict(*others, **named))
 
     # --- what the runtime does ---------------------------------------------------------------
 
@@ -246,6 +244,38 @@ class DiskDict(dict[Any, Any]):
         self.clear()
         self.update(fresh)
         return self
+
+    def add(self, key: Any, value: Any) -> bool:
+        """Put an entry unless there is one; tell whether it was put."""
+        if dict.__contains__(self, key):
+            return False
+        # hot path: where all is in memory, nobody need look further.
+        is_new = key in self.touched or (self._is_whole is True and not self._warm)
+        if not is_new and self._fault(key) is not MISSING:
+            return False
+        dict.__setitem__(self, key, value)
+        self.touched[key] = None
+        return True
+
+    def put_all(self, entries: dict[Any, Any]) -> None:
+        """Put entries, as ``update`` does with what is a dict already."""
+        dict.update(self, entries)
+        self.touched.update(dict.fromkeys(entries))
+
+    def take_all(self, keys: Sequence[Any]) -> list[Any]:
+        """Remove keys that are there, and return their values."""
+        hot, fault = dict.pop, self._fault
+        values = []
+        for key in keys:
+            value = hot(self, key, MISSING)
+            if value is MISSING:
+                value = fault(key)
+                hot(self, key, None)
+            values.append(value)
+        for key in keys if self._warm else ():
+            self._warm.pop(key, None)
+        self.touched.update(dict.fromkeys(keys))
+        return values
 
     def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
         """Return what the epoch has put and removed so far, and whether that is all there is."""

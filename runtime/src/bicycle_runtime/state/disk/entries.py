@@ -168,8 +168,20 @@ class DiskMapEntries(MapEntries):
 
     def add_all(self, key: Hashable, parts: Sequence[Any], values: Sequence[Any]) -> list[int]:
         """Set the entries of a key that are not there; return the positions of the others."""
-        add = self.add
-        return [n for n, part in enumerate(parts) if not add(key, part, values[n])]
+        ordered, touched = self._sorted.get(key), self.touched
+        if ordered is None or self.expiry is not None:
+            return [n for n, part in enumerate(parts) if not self.add(key, part, values[n])]
+        there, fresh = [], {}
+        for position, part in enumerate(parts):  # hot path: where all are known, nothing is read.
+            if self._enter(ordered, part):
+                entry_key = (key, part)
+                fresh[entry_key] = values[position]
+                if entry_key not in touched:
+                    touched[entry_key] = True
+            else:
+                there.append(position)
+        self.stored.put_all(fresh)
+        return there
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
@@ -260,10 +272,20 @@ class DiskMapEntries(MapEntries):
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Remove the entries that ``between`` gives, and return them."""
-        found = self.between(key, start, end)
-        for part, _ in found:
-            self.delete(key, part)
-        return found
+        ordered = self._known(key)
+        if ordered is None or not self._is_frozen or self.expiry is not None:
+            found = self.between(key, start, end)
+            for part, _ in found:
+                self.delete(key, part)
+            return found
+        first, last = self._bounds(ordered, start, end)
+        parts, touched = self._parts_at(ordered[first:last]), self.touched
+        del ordered[first:last]
+        entry_keys = [(key, part) for part in parts]
+        for entry_key in entry_keys:  # hot path: as ``_note_gone``, where nothing expires.
+            if not touched.pop(entry_key, False):
+                touched[entry_key] = False
+        return list(zip(parts, self.stored.take_all(entry_keys), strict=True))
 
     def _scan_disk(
         self, key: Hashable, start: Any, end: Any, prefix: Any
