@@ -2,6 +2,8 @@
 
 import json
 import os
+import select
+import socket
 import sys
 import threading
 from types import SimpleNamespace
@@ -116,3 +118,67 @@ class StdioCase(EndlessSourceCase, FeedsBadRecords):
 
     def descriptor(self):
         return source_from_uri("stdio:///numbers?journal=true&format=json", dict)
+
+
+class SocketStreamCase(EndlessSourceCase, FeedsBadRecords):
+    """A TCP server of others sends lines to who connects."""
+
+    word = "socket_stream"
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.lines = []
+        self.sent_count = 0
+        self.news = threading.Condition()
+        self.is_closed = False
+        self.thread = threading.Thread(target=self.serve)
+        self.thread.start()
+
+    def serve(self):
+        """Send each line once, to who is there; who has left is noticed before the next one."""
+        while not self.is_closed:
+            connection, _ = self.listener.accept()
+            with connection:
+                self.send_to(connection)
+
+    def send_to(self, connection):
+        while not self.is_closed and not has_left(connection):
+            with self.news:
+                if self.sent_count < len(self.lines):
+                    connection.sendall(self.lines[self.sent_count])
+                    self.sent_count += 1
+                else:
+                    self.news.wait(0.01)
+
+    def close(self):
+        self.is_closed = True
+        socket.create_connection(("127.0.0.1", self.port)).close()
+        self.thread.join()
+        self.listener.close()
+
+    def record(self, number):
+        return {"n": number, "text": "x" * (number * 7 % 40)}
+
+    def feed(self, numbers):
+        self.say([json.dumps(record).encode() + b"\n" for record in self.records(numbers)])
+
+    def feed_bad(self):
+        self.say([b"{no json\n"])
+        return b"{no json"
+
+    def say(self, lines):
+        with self.news:
+            self.lines += lines
+            self.news.notify_all()
+
+    def descriptor(self):
+        return source_from_uri(
+            f"socket://127.0.0.1:{self.port}/numbers?journal=true&format=json", dict
+        )
+
+
+def has_left(connection):
+    ready, _, _ = select.select([connection], [], [], 0)
+    return bool(ready) and not connection.recv(1)

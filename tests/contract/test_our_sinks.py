@@ -14,6 +14,7 @@ from tests.contract.our_sinks import (
     StagedFileCase,
     TextSinkCase,
 )
+from tests.contract.sent_cases import SocketStreamSinkCase, StdioSinkCase, WebSocketSinkCase
 from tests.contract.stream_file_cases import StreamFileSinkCase
 from tests.contract.table_cases import (
     ParquetFoldersCase,
@@ -63,6 +64,18 @@ class TestSocketSink(SinkSuite):
     case_type = SocketSinkCase
 
 
+class TestWebSocketSink(SinkSuite):
+    case_type = WebSocketSinkCase
+
+
+class TestSocketStreamSink(SinkSuite):
+    case_type = SocketStreamSinkCase
+
+
+class TestStdioSink(SinkSuite):
+    case_type = StdioSinkCase
+
+
 class TestParquetSink(SinkSuite):
     case_type = ParquetSinkCase
 
@@ -99,6 +112,9 @@ class TestExtension(ExtensionSuite):
         TestTextFileSink,
         TestCsvFileSink,
         TestSocketSink,
+        TestWebSocketSink,
+        TestSocketStreamSink,
+        TestStdioSink,
         TestParquetSink,
         TestParquetSinkWithOnePartPerFewRows,
         TestParquetSinkWithFolders,

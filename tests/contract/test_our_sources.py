@@ -14,7 +14,7 @@ from tests.contract.our_sources import (
     TextCase,
     ZstdCase,
 )
-from tests.contract.received_cases import StdioCase, WebSocketCase
+from tests.contract.received_cases import SocketStreamCase, StdioCase, WebSocketCase
 from tests.contract.stream_file_cases import BoundedStreamFileCase, GrowingStreamFileCase
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
@@ -67,6 +67,10 @@ class TestStdio(SourceSuite):
     case_type = StdioCase
 
 
+class TestSocketStream(SourceSuite):
+    case_type = SocketStreamCase
+
+
 class TestSocketSource(SourceSuite):
     case_type = SocketSourceCase
 
@@ -92,6 +96,7 @@ class TestExtension(ExtensionSuite):
         TestCsvFile,
         TestParquetFiles,
         TestWebSocket,
+        TestSocketStream,
         TestStdio,
         TestSocketSource,
         TestGrowingStreamFile,

@@ -254,7 +254,8 @@ class StreamEnvironment(GraphDraft):
         Args:
             uri: ``file:in/*.jsonl?follow=true``, ``kafka://host:9092/topic?group=readers``,
                 ``redis://host:6379/orders?format=json``, ``file://./events.ss/orders``,
-                ``socket://127.0.0.1:9999`` or ``generator:?rate_ms=10&count=100``.
+                ``ws://host:port/key``, ``stdio:///key``, ``socket://127.0.0.1:9999`` or
+                ``generator:?rate_ms=10&count=100``.
             type: Type of the records, where the source has more than texts.
 
         Raises:

@@ -16,6 +16,7 @@ from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.formats import type_given_by
 from bicycle_sdk.kafka import KafkaSourceBuilder
 from bicycle_sdk.sinks.addresses import (
+    NOT_KEPT,
     REDIS,
     Query,
     address_of,
@@ -23,6 +24,7 @@ from bicycle_sdk.sinks.addresses import (
     given_options,
     is_stream_file,
     payload_options,
+    place_of_socket,
     redis_options,
     refused,
 )
@@ -94,9 +96,14 @@ def _received(parts: SplitResult, query: Query, record_type: Any) -> SourceDescr
     properties |= given_options(
         journal=query.flag("journal") or None, journal_bytes_max=query.number("journal_bytes_max")
     )
-    word = "stdio"
-    if parts.scheme != word:
-        word = "websocket"
+    word = NOT_KEPT[parts.scheme]
+    if word == "socket_stream":
+        properties |= given_options(
+            listen=query.flag("listen") or None,
+            heads=query.flag("heads") or None,
+            line_bytes_max=query.number("line_bytes_max"),
+        )
+    if word == "websocket":
         properties |= given_options(
             subscribe=query.text("subscribe"),
             sequence_field=query.text("sequence_field"),
@@ -156,13 +163,16 @@ def _kafka(parts: SplitResult, query: Query, record_type: Any) -> SourceDescript
     return builder.build_connector()
 
 
-def _socket(parts: SplitResult, _query: Query, _record_type: Any) -> SourceDescriptor[Any]:
-    try:
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise refused(str(error), "write socket://127.0.0.1:9999") from error
-    if host is None or port is None or parts.path.strip("/"):
-        raise refused("host or port are missing", "write socket://127.0.0.1:9999")
+def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
+    """Return the source of lines: of who connects to us, or with a stream, of the other side."""
+    if parts.path.strip("/"):
+        return _received(parts, query, record_type)
+    if query.text("journal") not in (None, "true"):
+        hint = (
+            "name a stream: socket://127.0.0.1:9999/KEY connects, and keeps no journal unless asked"
+        )
+        raise refused("what listens always has a journal", hint)
+    host, port = place_of_socket(parts)
     return connectors.socket_source(host=host, port=port)
 
 

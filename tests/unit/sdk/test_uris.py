@@ -32,6 +32,7 @@ class Order:
         ("file:in.csv?timestamp_field=at", csv_file_source("in.csv", timestamp_field="at")),
         ("file:in.parquet", parquet_file_source("in.parquet")),
         ("socket://127.0.0.1:4000", socket_source(host="127.0.0.1", port=4000)),
+        ("socket://127.0.0.1:4000?journal=true", socket_source(host="127.0.0.1", port=4000)),
         ("generator:", generator_source()),
         ("generator:?rate_ms=0&count=5", generator_source(rate_ms=0, count=5)),
         ("kafka://a:1,b:2/lines", KafkaSourceBuilder[str]("a:1,b:2", "lines").build_connector()),
@@ -93,6 +94,8 @@ def test_an_environment_reads_from_a_uri():
         ("kafka://a:1/t?start=yesterday", "yesterday"),
         ("socket://host", "port"),
         ("socket://host:many", "many"),
+        ("socket://host:1?journal=false", "journal"),
+        ("socket://host:1?format=json", "format"),
         ("generator:?count=-1", "count"),
     ],
 )
@@ -120,6 +123,12 @@ def test_lines_cannot_be_read_as_a_type():
             None, "redis",
             {"start": "latest", "bounded": True, "group": "g", "db": 2, "message_field": "m",
              "username": "u"}, str,
+        ),
+        (
+            "socket://h:1/a?journal=true&listen=true&heads=true&line_bytes_max=9", Order,
+            "socket_stream",
+            {"value_format": "json", "journal": True, "listen": True, "heads": True,
+             "line_bytes_max": 9}, Order,
         ),
         (
             "redis://h/a?password_env=SECRET", None, "redis",
@@ -151,9 +160,40 @@ def test_a_sink_is_named_by_the_address_of_its_stream():
 
 
 @pytest.mark.parametrize(
-    "uri", ["file:out.jsonl", "pigeon://roof/a", "redis://h/a?group=g", "redis://h/a?db=two"]
-)
+    ("uri", "word", "properties"),
+    [
+        ("ws://h:1/x/a?listen=true", "websocket", {"address": "ws://h:1/x/a", "listen": True}),
+        (
+            "socket://h:1/a?heads=true&format=json", "socket_stream",
+            {"address": "socket://h:1/a", "heads": True, "value_format": "json"},
+        ),
+        ("socket://127.0.0.1:1", "socket", {"host": "127.0.0.1", "port": 1}),
+        ("stdio:///a", "stdio", {"address": "stdio:///a"}),
+        (
+            "kafka://a:1,b:2/t?guarantee=exactly-once&format=json", "kafka",
+            {"brokers": "a:1,b:2", "topic": "t", "value_format": "json",
+             "guarantee": "exactly-once"},
+        ),
+        (
+            "kafka://a:1/t", "kafka", {"brokers": "a:1", "topic": "t", "value_format": "string"},
+        ),
+    ],
+)  # fmt: skip
+def test_every_backend_is_a_sink(uri, word, properties):
+    sink = sink_from_uri(uri)
+    assert (sink.connector_type, sink.properties) == (word, properties)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:out.jsonl", "pigeon://roof/a", "redis://h/a?group=g", "redis://h/a?db=two",
+        "redis://h/a?db=1&db=2", "redis://h/a?format=json&schema=x",
+        "ws://h/a?listen=yes", "stdio:///a?listen=true", "socket://h", "socket://h:many",
+        "socket://h:1?format=json", "kafka://a:1/", "kafka://a:1/x,y", "kafka://a:1/t?guarantee=no",
+    ],
+)  # fmt: skip
 def test_what_names_no_sink_is_told(uri):
     with pytest.raises(StreamDefinitionError) as caught:
         sink_from_uri(uri)
-    assert caught.value.facts["call"] in ("to_uri", "from_uri")
+    assert caught.value.facts["call"] == "to_uri"

@@ -88,7 +88,7 @@ def test_the_names_of_the_service_are_those_of_its_table():
     text = figures.text(look_ms=1.0, subscriber_count=0, operation_count=0)
     found = {s.name for f in text_string_to_metric_families(text) for s in f.samples}
 
-    assert {name for name in found if not name.endswith("_created")} == names_of(SERVICE_METRICS)
+    assert found == names_of(SERVICE_METRICS)
 
 
 def test_no_series_is_told_twice_however_many_jobs_there_are():

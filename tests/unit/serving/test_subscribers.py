@@ -447,6 +447,8 @@ def test_other_paths_and_methods_are_refused(tmp_path):
     async def scenario():
         async with served(tmp_path) as (_, server):
             assert await asyncio.to_thread(ask, server, "/health") == (200, "ok\n")
+            _, figures = await asyncio.to_thread(ask, server, "/metrics")
+            assert "bicycle_subscriber_clients 0" in figures and "_created" not in figures
             for path, code in (("/", 404), ("/v1/x", 404), ("/v1", 426)):
                 assert (await asyncio.to_thread(ask, server, path))[0] == code
 

@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import hashlib
-import threading
 
 import pytest
 from websockets.asyncio.server import serve
@@ -12,46 +11,21 @@ from bicycle_runtime.streams import (
     ConnectionLostError,
     StreamConnectError,
     StreamEndedError,
+    StreamUrlError,
     connect,
 )
-from bicycle_runtime.testing.streams import (
-    LosesConnections,
-    StreamCase,
-    StreamLoadSuite,
-    StreamSuite,
-)
+from bicycle_runtime.testing.streams import LosesConnections, StreamLoadSuite, StreamSuite
+from tests.unit.streams.broadcasting import BroadcastCase
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
 QUICK = {"pause_ms": 1, "pause_max_ms": 20}
 
 
-class WebSocketCase(StreamCase, LosesConnections):
+class WebSocketCase(BroadcastCase, LosesConnections):
     """A server in a thread of its own, which gives what each client sends to all of them."""
 
     word = "ws"
-
-    def __init__(self, folder):
-        super().__init__(folder)
-        self.loop = asyncio.new_event_loop()
-        self.is_stopping = asyncio.Event()
-        is_ready = threading.Event()
-        self.thread = threading.Thread(
-            target=self.loop.run_until_complete, args=(self.serve(is_ready),)
-        )
-        self.thread.start()
-        assert is_ready.wait(30)
-
-    async def serve(self, is_ready):
-        options = {"listen": True, "broadcast": True}
-        async with connect("ws://127.0.0.1:0", options) as streamer:
-            self.streamer = streamer
-            is_ready.set()
-            await self.is_stopping.wait()
-
-    @property
-    def uri(self):
-        return f"ws://127.0.0.1:{self.streamer.port}"
 
     @property
     def options(self):
@@ -63,11 +37,6 @@ class WebSocketCase(StreamCase, LosesConnections):
                 peer.transport.abort()
 
         asyncio.run_coroutine_threadsafe(abort(), self.loop).result()
-
-    def close(self):
-        self.loop.call_soon_threadsafe(self.is_stopping.set)
-        self.thread.join()
-        self.loop.close()
 
 
 class TestWebSocket(StreamSuite):
@@ -212,12 +181,33 @@ def test_a_frame_of_bytes_goes_to_everybody():
 
 @pytest.mark.parametrize(
     ("uri", "options"),
-    [("ws://127.0.0.1:1", {}), ("ws://127.0.0.1:x", {"listen": True}), ("ws://999.1.1.1:1", {})],
+    [("ws://127.0.0.1:1", {}), ("ws://999.1.1.1:1", {}), ("ws://999.1.1.1:1", {"listen": True})],
 )
-def test_a_place_that_is_none_is_told(uri, options):
+def test_a_place_that_is_not_there_is_told(uri, options):
     async def scenario():
         async with connect(uri, options):
             raise AssertionError("it must not open")
 
     with pytest.raises(StreamConnectError):
         run(scenario)
+
+
+@pytest.mark.parametrize("options", [{}, {"listen": True}])
+@pytest.mark.parametrize("uri", ["ws://127.0.0.1:x", "ws://a:1,b:2/prices", "ws://:80"])
+def test_an_address_that_is_none_is_told(uri, options):
+    async def scenario():
+        async with connect(uri, options):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(StreamUrlError):
+        run(scenario)
+
+
+def test_a_server_listens_at_addresses_of_the_sixth_version():
+    async def scenario():
+        async with connect("ws://[::1]:0", {"listen": True}) as server:
+            client = connect(f"ws://[::1]:{server.port}", QUICK)
+            async with client:
+                return client.connection_count
+
+    assert run(scenario) == 1

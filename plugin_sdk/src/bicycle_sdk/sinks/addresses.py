@@ -13,9 +13,11 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 from bicycle_sdk.connectors import SinkDescriptor
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.formats import Format, as_format, avro, protobuf
+from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from bicycle_sdk.secrets import Secret
 
 __all__ = [
+    "NOT_KEPT",
     "REDIS",
     "Query",
     "address_of",
@@ -23,6 +25,7 @@ __all__ = [
     "given_options",
     "is_stream_file",
     "payload_options",
+    "place_of_socket",
     "redis_options",
     "refused",
     "sink_from_uri",
@@ -30,6 +33,12 @@ __all__ = [
 
 REDIS = ("redis", "rediss")
 _BOOLS = {"true": True, "false": False}
+NOT_KEPT = {
+    "socket": "socket_stream",
+    "stdio": "stdio",
+    "ws": "websocket",
+    "wss": "websocket",
+}
 _WITH_SCHEMA: Mapping[str, Callable[[str], Format]] = {"avro": avro, "protobuf": protobuf}
 
 
@@ -37,8 +46,9 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
     """Return the sink that a URI names.
 
     Args:
-        uri: ``redis://host:6379/orders`` or ``file://./events.ss/orders``, with a format behind
-            the question mark where records are no texts.
+        uri: ``redis://host:6379/orders``, ``file://./events.ss/orders``, ``kafka:``, ``ws:``,
+            ``socket:`` or ``stdio:``, with a format behind the question mark where records are no
+            texts.
 
     Raises:
         StreamDefinitionError: the URI names no sink, or an option that it does not have.
@@ -48,32 +58,81 @@ def sink_from_uri(uri: str) -> SinkDescriptor[Any]:
         {'address': 'file://./events.ss/orders', 'value_format': 'json'}
     """
     parts = urlsplit(uri, allow_fragments=False)
-    query = Query(parts)
+    query = Query(parts, call="to_uri")
+    if parts.scheme == "kafka":
+        sink = _kafka(parts, query)
+    elif parts.scheme == "socket" and not parts.path.strip("/"):
+        host, port = place_of_socket(parts, call="to_uri")
+        sink = SinkDescriptor(connector_type="socket", properties={"host": host, "port": port})
+    else:
+        sink = _stream(uri, parts, query)
+    query.require_all_used()
+    return sink
+
+
+def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
+    """Return the sink of one stream of the toolkit."""
     if parts.scheme in REDIS:
         word, properties = "redis", redis_options(query)
         properties |= given_options(max_length=query.number("max_length"))
     elif is_stream_file(parts):
         word, properties = "stream_file", {}
+    elif parts.scheme in NOT_KEPT:
+        word, properties = NOT_KEPT[parts.scheme], {}
+        if word != "stdio":
+            properties |= given_options(listen=query.flag("listen") or None)
+        if word == "socket_stream":
+            properties |= given_options(heads=query.flag("heads") or None)
     else:
         raise refused(
-            f"{uri!r} names no sink", "write redis://host:6379/key or file://./events.ss/key",
+            f"{uri!r} names no sink",
+            "write redis://host:6379/key, file://./events.ss/key, kafka://host:9092/topic, "
+            "ws://host:port/key, socket://host:port or stdio:///key",
             call="to_uri",
-        )  # fmt: skip
+        )
     properties = {"address": address_of(parts), **payload_options(query, None), **properties}
-    query.require_all_used()
     return SinkDescriptor(connector_type=word, properties=properties)
+
+
+def _kafka(parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
+    topic = unquote(parts.path.strip("/"))
+    if not parts.netloc or not topic or "," in topic:
+        problem = f"the address names {parts.netloc!r} and {topic!r}"
+        raise refused(problem, "write kafka://host:9092/topic", call="to_uri")
+    builder = KafkaSinkBuilder[Any](parts.netloc, topic)
+    builder.serializer(format_of(query) or "string")
+    guarantee = query.text("guarantee")
+    if guarantee is not None:
+        known = [each.value for each in DeliveryGuarantee]
+        if guarantee not in known:
+            hint = f"give {' or '.join(known)}"
+            raise refused(f"option 'guarantee' is {guarantee!r}", hint, call="to_uri")
+        builder.delivery_guarantee(DeliveryGuarantee(guarantee))
+    return builder.build_connector()
+
+
+def place_of_socket(parts: SplitResult, *, call: str = "from_uri") -> tuple[str, int]:
+    """Return host and port of an address without a stream."""
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise refused(str(error), "write socket://127.0.0.1:9999", call=call) from error
+    if host is None or port is None:
+        raise refused("host or port are missing", "write socket://127.0.0.1:9999", call=call)
+    return host, port
 
 
 class Query:
     """The options behind the question mark; what nobody asked for is an error."""
 
-    def __init__(self, parts: SplitResult) -> None:
+    def __init__(self, parts: SplitResult, *, call: str = "from_uri") -> None:
+        self.call = call
         self._scheme = parts.scheme
         self._values: dict[str, str] = {}
         self._used: list[str] = []
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
             if name in self._values:
-                raise refused(f"option {name!r} is given twice", "give it once")
+                raise refused(f"option {name!r} is given twice", "give it once", call=call)
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
@@ -85,14 +144,14 @@ class Query:
         """Return an option that is true or false; false when it is not given."""
         text = self.text(name)
         if text is not None and text not in _BOOLS:
-            raise refused(f"option {name!r} is {text!r}", "give true or false")
+            raise refused(f"option {name!r} is {text!r}", "give true or false", call=self.call)
         return text is not None and _BOOLS[text]
 
     def number(self, name: str) -> int | None:
         """Return an option that is a whole number."""
         text = self.text(name)
         if text is not None and not (text.isascii() and text.isdigit()):
-            raise refused(f"option {name!r} is {text!r}", "give a whole number")
+            raise refused(f"option {name!r} is {text!r}", "give a whole number", call=self.call)
         return None if text is None else int(text)
 
     def require_all_used(self) -> None:
@@ -101,7 +160,7 @@ class Query:
             if name not in self._used:
                 known = ", ".join(self._used)
                 hint = f"options of {self._scheme}: are {known}"
-                raise refused(f"there is no option {name!r}", hint)
+                raise refused(f"there is no option {name!r}", hint, call=self.call)
 
 
 def payload_options(query: Query, record_type: Any) -> dict[str, Any]:
@@ -147,9 +206,11 @@ def format_of(query: Query) -> Format | None:
     name, schema = query.text("format"), query.text("schema")
     make = _WITH_SCHEMA.get(name or "")
     if schema is None:
-        return None if name is None else as_format(name, call="from_uri")
+        return None if name is None else as_format(name, call=query.call)
     if make is None:
-        raise refused(f"the format {name!r} takes no schema", "leave the option 'schema' out")
+        raise refused(
+            f"the format {name!r} takes no schema", "leave the option 'schema' out", call=query.call
+        )
     return make(schema)
 
 

@@ -296,8 +296,9 @@ class DataStream(Connecting[T]):
         """Send the records to the stream that one text names, such as a parameter of the plugin.
 
         Args:
-            uri: ``redis://host:6379/orders?format=json`` or ``file://./events.ss/orders``; without
-                a format records are texts.
+            uri: ``redis://host:6379/orders?format=json``, ``file://./events.ss/orders``,
+                ``kafka://host:9092/topic``, ``ws://host:port/key``, ``socket://127.0.0.1:9998`` or
+                ``stdio:///key``; without a format records are texts.
 
         Raises:
             StreamDefinitionError: the URI names no sink, or an option that it does not have.

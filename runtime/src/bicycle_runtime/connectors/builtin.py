@@ -32,6 +32,7 @@ def bicycle_sources() -> dict[str, str]:
         "postgres": f"{_ROOM}.postgres.source:PostgresSource",
         "redis": f"{_ROOM}.streams.redis:RedisStreamSource",
         "stream_file": f"{_ROOM}.streams.files:StreamFileSource",
+        "socket_stream": f"{_ROOM}.streams.received:SocketStreamSource",
         "stdio": f"{_ROOM}.streams.received:StdioSource",
         "websocket": f"{_ROOM}.streams.received:WebSocketSource",
     }
@@ -55,4 +56,7 @@ def bicycle_sinks() -> dict[str, str]:
         "kafka": f"{_ROOM}.kafka.sink:KafkaSink",
         "redis": f"{_ROOM}.streams.redis:RedisStreamSink",
         "stream_file": f"{_ROOM}.streams.files:StreamFileSink",
+        "socket_stream": f"{_ROOM}.streams.sent:SocketStreamSink",
+        "stdio": f"{_ROOM}.streams.sent:StdioSink",
+        "websocket": f"{_ROOM}.streams.sent:WebSocketSink",
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import Self
+from urllib.parse import urlsplit
 
 from bicycle_runtime.streams.errors import (
     MIXED_PROTOCOLS,
@@ -111,6 +112,44 @@ class StreamerUri:
     def node(self) -> str:
         """The only node, or the first one."""
         return self.nodes[0]
+
+    def host_and_port(self, default_port: int | None = None) -> tuple[str, int]:
+        """Return where the only node is; what stands behind a slash is no part of it.
+
+        Args:
+            default_port: The port of an address without one; None: it must have one.
+
+        Raises:
+            StreamUrlError: there are several nodes, or the one is no host and port.
+
+        Example:
+            >>> StreamerUri.parse("redis://node-a").host_and_port(6379)
+            ('node-a', 6379)
+            >>> StreamerUri.parse("socket://[::1]:7000").host_and_port()
+            ('::1', 7000)
+        """
+        if len(self.nodes) != 1:
+            problem = f"it names {len(self.nodes)} nodes, and {self.protocol}:// takes one"
+            raise StreamUrlError(address=str(self), problem=problem)
+        return self.places(default_port)[0]
+
+    def places(self, default_port: int | None = None) -> list[tuple[str, int]]:
+        """Return host and port of each node; as ``host_and_port`` otherwise."""
+        return [self._place(node, default_port) for node in self.nodes]
+
+    def _place(self, node: str, default_port: int | None) -> tuple[str, int]:
+        try:
+            parts = urlsplit(f"//{node}")
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise StreamUrlError(address=str(self), problem=str(error)) from None
+        port = default_port if port is None else port
+        if not host or "@" in parts.netloc:
+            problem = f"{node!r} is no host, or host:port"
+            raise StreamUrlError(address=str(self), problem=problem)
+        if port is None:
+            raise StreamUrlError(address=str(self), problem=f"{node!r} has no port")
+        return host, port
 
     def __str__(self) -> str:
         head = f"{self.protocol}://" if self.protocol is not None else ""

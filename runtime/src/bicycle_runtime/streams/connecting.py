@@ -24,6 +24,7 @@ _BACKENDS = {
     "kafka": "bicycle_runtime.streams.kafka.streamer:KafkaStreamer",
     "redis": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "rediss": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
+    "socket": "bicycle_runtime.streams.sockets:SocketStreamer",
     "stdio": "bicycle_runtime.streams.stdio:StdioStreamer",
     "ws": "bicycle_runtime.streams.websocket:WebSocketStreamer",
     "wss": "bicycle_runtime.streams.websocket:WebSocketStreamer",

@@ -96,19 +96,20 @@ class Streamer(ABC):
         raise self._cannot("list streams", "it keeps none")
 
     async def create_producer(
-        self, key: str, *, durability: Durability = "at-least-once", shard_count: int = 1
+        self, key: str, *, durability: Durability | None = None, shard_count: int = 1
     ) -> Producer:
         """Return a producer that sends to one stream.
 
         Args:
             key: The stream.
-            durability: What a receipt is to promise.
+            durability: What a receipt is to promise; None: ``at-least-once``, or ``at-most-once``
+                where the backend has no more.
             shard_count: Over how many shards messages without a shard are spread, in turns.
         """
         return Producer(await self._sender(durability, shard_count), StreamKey(key))
 
     async def create_generic_producer(
-        self, *, durability: Durability = "at-least-once", shard_count: int = 1
+        self, *, durability: Durability | None = None, shard_count: int = 1
     ) -> Producer:
         """Return a producer that has no stream yet; like ``create_producer`` otherwise."""
         return Producer(await self._sender(durability, shard_count))
@@ -180,11 +181,15 @@ class Streamer(ABC):
     ) -> None:
         await self.disconnect()
 
-    async def _sender(self, durability: Durability, shard_count: int) -> Sender:
+    async def _sender(self, durability: Durability | None, shard_count: int) -> Sender:
+        if durability is None:
+            has_more = "at-least-once" in self.capabilities.durabilities
+            durability = "at-least-once" if has_more else "at-most-once"
         if durability not in self.capabilities.durabilities:
-            raise self._cannot(
-                f"send {durability}", "it tells neither duplicates apart nor has transactions"
-            )
+            reason = "it tells neither duplicates apart nor has transactions"
+            if durability == "at-least-once":
+                reason = "nobody tells what has arrived"
+            raise self._cannot(f"send {durability}", reason)
         if shard_count < 1 or (shard_count > 1 and not self.capabilities.has_shards):
             raise self._cannot(f"send to {shard_count} shards", "its streams have one")
         sender = await self._make_sender(durability=durability, shard_count=shard_count)

@@ -254,6 +254,13 @@ LINE_NOT_TEXT = StreamError.row(
     cause="A line between programs holds bytes that are no text.",
     fix="send text: JSON, or base64 for what is binary",
 )
+RECEIVED_LINE_TOO_LONG = StreamError.row(
+    "BIC-2655",
+    "a line that comes over {address} is longer than {limit_bytes} bytes; its sender was "
+    "disconnected",
+    cause="Something sends a line without end, or what is no text.",
+    fix="see who sends to it, or raise line_bytes_max",
+)
 PAYLOAD_NOT_A_LINE = StreamUnsupportedError.row(
     "BIC-2652",
     "{backend} sends lines, and this payload is none: {reason}",
@@ -262,8 +269,8 @@ PAYLOAD_NOT_A_LINE = StreamUnsupportedError.row(
 )
 STREAMER_IN_USE = StreamConnectError.row(
     "BIC-2653",
-    "{address} is in use by another streamer of this process",
-    cause="Two streamers of one process want the standard input and output.",
+    "{address} is read by another streamer of this process",
+    cause="Two streamers of one process want the standard input.",
     fix="share one streamer, or disconnect the first",
 )
 STREAM_TLS_UNUSABLE = StreamConnectError.row(

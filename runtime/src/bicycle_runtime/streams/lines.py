@@ -92,17 +92,22 @@ class LineDecoder:
 
     Args:
         address: Where lines come from, for messages of errors.
+        has_heads: Whether a line may have a head; it is its payload as it is otherwise.
     """
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, has_heads: bool = True) -> None:
         self._address = address
+        self._has_heads = has_heads
         self._now_ms = SystemClock().now_ms
         self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
 
     def decode(self, line: bytes) -> Message | StreamError:
         """Return the message of a line, or what is wrong with it."""
         try:
-            head, payload = parse_line(line.decode(), self._address)
+            text = line.decode()
+            head, payload = LineHead(), text
+            if self._has_heads:
+                head, payload = parse_line(text, self._address)
         except UnicodeDecodeError as error:
             return LINE_NOT_TEXT(address=self._address, reason=str(error))
         except StreamError as error:

@@ -1,7 +1,7 @@
 """Streams on standard input and output: each message is a line, so that programs make a pipe.
 
-There is one streamer of this kind in a process, since there is one standard input. It is read from
-the first consumer on, and no further than consumers have room.
+One streamer of a process reads, since there is one standard input: from its first consumer on, and
+no further than consumers have room.
 """
 
 from __future__ import annotations
@@ -60,12 +60,11 @@ class StdioStreamer(Streamer):
         self._reading: asyncio.Task[None] | None = None
 
     async def _open(self) -> None:
-        if StdioStreamer.in_use is not None:
-            raise STREAMER_IN_USE(address=str(self.uri))
-        StdioStreamer.in_use = self
+        """Nothing is opened: standard input and output are there."""
 
     async def _close(self) -> None:
-        StdioStreamer.in_use = None
+        if StdioStreamer.in_use is self:
+            StdioStreamer.in_use = None
         if self._reading is not None:
             self._reading.cancel()
         self._hub.end(StreamEndedError(address=str(self.uri)))
@@ -75,8 +74,12 @@ class StdioStreamer(Streamer):
         return _StdioSender(str(self.uri), self.options, sys.stdout.buffer, hub)
 
     async def _make_consumer(self, subscription: Subscription) -> Consumer:
+        reads = self._reading is None and not self.options.loopback
+        if reads and StdioStreamer.in_use is not None:
+            raise STREAMER_IN_USE(address=str(self.uri))
         consumer = HubConsumer(str(self.uri), subscription, self.options, self._hub)
-        if self._reading is None and not self.options.loopback:
+        if reads:
+            StdioStreamer.in_use = self
             loop = asyncio.get_running_loop()
             self._reading = loop.create_task(self._read(sys.stdin.buffer))
         return consumer

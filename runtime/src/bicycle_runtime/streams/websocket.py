@@ -15,46 +15,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
-from websockets.asyncio.server import Server, ServerConnection, serve
+from websockets.asyncio.server import Server, serve
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
-from bicycle_runtime.streams.backoff import Backoff
-from bicycle_runtime.streams.consuming import Consumer, Subscription
-from bicycle_runtime.streams.contract import Capabilities, Streamer
-from bicycle_runtime.streams.delivering import Hub, HubConsumer
-from bicycle_runtime.streams.errors import (
-    STREAM_TLS_UNUSABLE,
-    ConnectionLostError,
-    StreamConnectError,
-    StreamEndedError,
-    StreamError,
-)
+from bicycle_runtime.streams.contract import Capabilities
+from bicycle_runtime.streams.errors import STREAM_TLS_UNUSABLE, StreamError
 from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions, TlsOptions
+from bicycle_runtime.streams.peers import PeerOptions, PeerStreamer
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.queued_sending import LineSender, Pending
 
 __all__ = ["WebSocketOptions", "WebSocketStreamer"]
 
 Place: TypeAlias = tuple[StreamKey, int]
-_AWAY = (ConnectionClosed, InvalidHandshake, TimeoutError, OSError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketOptions(TlsOptions):
+class WebSocketOptions(TlsOptions, PeerOptions):
     """What the streamer of a WebSocket can be told."""
 
-    listen: bool = option(False, doc="Whether to be the server that others connect to.")
-    broadcast: bool = option(
-        False, doc="Whether a server gives what one client sends to all of them."
-    )
     subscribe: str | None = option(
         None,
         doc="A text that is sent after each connection; {sequence} in it stands for the last "
@@ -72,15 +58,10 @@ class WebSocketOptions(TlsOptions):
     ping_timeout_ms: int = option(
         20_000, low=10, high=3_600_000, doc="After how long without an answer it is dead."
     )
-    pause_ms: int = option(100, low=1, high=60_000, doc="The first pause before it connects again.")
-    pause_max_ms: int = option(30_000, low=1, high=3_600_000, doc="The longest of these pauses.")
-    retry_timeout_ms: int = option(
-        600_000, low=0, high=86_400_000, doc="After how long of them to give up."
-    )
     frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="The largest frame.")
 
 
-class WebSocketStreamer(Streamer):
+class WebSocketStreamer(PeerStreamer[Connection]):
     """Streams over WebSockets.
 
     Args:
@@ -94,46 +75,35 @@ class WebSocketStreamer(Streamer):
     options_type: ClassVar[type[StreamerOptions]] = WebSocketOptions
     options: WebSocketOptions
 
+    away: ClassVar[tuple[type[Exception], ...]] = (
+        ConnectionClosed, InvalidHandshake, TimeoutError, OSError,
+    )  # fmt: skip
+    default_port: ClassVar[int | None] = 80
+
     def __init__(self, uri: StreamerUri, options: WebSocketOptions) -> None:
         super().__init__(uri, options)
-        self.address = str(uri)
-        self._hub = Hub()
         self._decoder = LineDecoder(self.address)
         self._clock = SystemClock()
-        self._random = system_random()
         self._server: Server | None = None
-        self._keeping: asyncio.Task[None] | None = None
-        self._changed = asyncio.Event()
-        self._is_closing = False
-        self.peers: set[Connection] = set()
         self._last: dict[Place, int] = {}
         self._last_sequence = options.last_sequence
         self.gap_count = 0
-        self.connection_count = 0
 
     async def _open(self) -> None:
-        limits: dict[str, Any] = {
+        self._limits: dict[str, Any] = {
             "ping_interval": self.options.ping_interval_ms / 1_000,
             "ping_timeout": self.options.ping_timeout_ms / 1_000,
             "close_timeout": self.options.ping_timeout_ms / 1_000,
             "max_size": self.options.frame_bytes_max,
         }
         try:
-            limits["ssl"] = self._tls()
+            self._limits["ssl"] = self._tls()
         except (OSError, ValueError) as error:  # An SSLError is an OSError.
             raise STREAM_TLS_UNUSABLE(address=self.address, reason=str(error)) from None
-        if self.options.listen:
-            host, _, port = self.uri.node.partition("/")[0].rpartition(":")
-            try:
-                self._server = await serve(self._serve_one, host, int(port), **limits)
-            except (OSError, ValueError) as error:
-                raise StreamConnectError(address=self.address, reason=str(error)) from None
-            return
-        try:
-            first = await self._connect(limits)
-        except (*_AWAY, InvalidURI) as error:
-            raise StreamConnectError(address=self.address, reason=str(error)) from None
-        self._keeping = asyncio.create_task(self._keep(first, limits))
+        await super()._open()
+
+    async def _listen(self, host: str, port: int) -> None:
+        self._server = await serve(self._serve, host, port, **self._limits)
 
     def _tls(self) -> ssl.SSLContext | None:
         """Return what TLS is spoken with, None for ws://."""
@@ -154,86 +124,41 @@ class WebSocketStreamer(Streamer):
             context.load_cert_chain(options.cert_file, options.key_file, password="")
         return context
 
-    async def _close(self) -> None:
-        self._is_closing = True
-        # What still comes is read meanwhile: the end of a connection lies behind it.
-        await asyncio.gather(*(peer.close() for peer in self.peers))
-        if self._keeping is not None:
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+    async def _part(self, peer: Connection) -> None:
+        await peer.close()
+
+    async def _stop_listening(self) -> None:
         if self._server is not None:
             self._server.close()
             await self._server.wait_closed()
-        self._hub.end(StreamEndedError(address=self.address))
 
     @property
     def port(self) -> int:
-        """The port of a server; useful where it was asked for any."""
         assert self._server is not None, "only a server has one"
         return int(next(iter(self._server.sockets)).getsockname()[1])
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         return _FrameSender(self)
 
-    async def _make_consumer(self, subscription: Subscription) -> Consumer:
-        return HubConsumer(self.address, subscription, self.options, self._hub)
-
-    async def _connect(self, limits: dict[str, Any]) -> ClientConnection:
+    async def _connect(self) -> Connection:
         """Connect, and say where we were."""
         timeout_s = self.options.connect_timeout_ms / 1_000
-        peer = await connect(self.address, open_timeout=timeout_s, **limits)
-        self.connection_count += 1
+        try:
+            peer = await connect(self.address, open_timeout=timeout_s, **self._limits)
+        except InvalidURI as error:
+            raise ValueError(str(error)) from None
         if self.options.subscribe is not None:
             text = self.options.subscribe.replace("{sequence}", str(self._last_sequence))
             await peer.send(text)
-        self._join(peer)
         return peer
 
-    async def _keep(self, peer: Connection, limits: dict[str, Any]) -> None:
-        """Read forever, and connect again after pauses that grow and differ."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._read(peer)
-            if self._is_closing:
-                return
-            pauses = Backoff(
-                first_ms=self.options.pause_ms,
-                longest_ms=self.options.pause_max_ms,
-                source=self._random,
-            )
-            deadline = loop.time() + self.options.retry_timeout_ms / 1_000
-            while True:
-                pause_s = pauses.next_s()
-                if loop.time() + pause_s > deadline:
-                    self._hub.end(
-                        ConnectionLostError(address=self.address, reason="it did not come back")
-                    )
-                    self._changed.set()
-                    return
-                await asyncio.sleep(pause_s)
-                with contextlib.suppress(*_AWAY):
-                    peer = await self._connect(limits)
-                    break
-
-    async def _serve_one(self, peer: ServerConnection) -> None:
-        self._join(peer)
-        await self._read(peer)
-
-    def _join(self, peer: Connection) -> None:
-        self.peers.add(peer)
-        self._changed.set()
-
-    async def _read(self, peer: Connection) -> None:
-        """Give the frames of a peer to consumers, until it is gone."""
-        try:
-            with contextlib.suppress(*_AWAY):
-                async for frame in peer:
-                    for other in list(self.peers) if self.options.broadcast else ():
-                        with contextlib.suppress(*_AWAY):
-                            await other.send(frame)
-                    await self._hub.offer([self._message(frame)])
-        finally:
-            self.peers.discard(peer)
+    async def _take(self, peer: Connection) -> None:
+        with contextlib.suppress(*self.away):
+            async for frame in peer:
+                for other in list(self.peers) if self.options.broadcast else ():
+                    with contextlib.suppress(*self.away):
+                        await other.send(frame)
+                await self._hub.offer([self._message(frame)])
 
     def _message(self, frame: str | bytes) -> Message | StreamError:
         """Return the message of a frame, and count those that are missing before it."""
@@ -265,6 +190,7 @@ class WebSocketStreamer(Streamer):
         peers = list(self.peers)
         texts = list(frames)
         results = await asyncio.gather(*(self._send_to(peer, texts) for peer in peers))
+        self.note_dropped(len(texts), results)
         return all(results)
 
     async def _send_to(self, peer: Connection, frames: list[str | bytes]) -> bool:
@@ -274,21 +200,9 @@ class WebSocketStreamer(Streamer):
             pong = await peer.ping()
             async with asyncio.timeout(self.options.ping_timeout_ms / 1_000):
                 await pong
-        except _AWAY:
+        except self.away:
             return False
         return True
-
-    async def wait_for_peer(self) -> None:
-        """Wait until somebody is there; a server sends to whom there is.
-
-        Raises:
-            ConnectionLostError: the other side did not come back.
-        """
-        while not self.peers and not self.options.listen:
-            if self._hub.end_error is not None:
-                raise self._hub.end_error
-            self._changed.clear()
-            await self._changed.wait()
 
 
 class _FrameSender(LineSender):

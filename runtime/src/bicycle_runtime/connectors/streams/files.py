@@ -25,7 +25,11 @@ from bicycle_runtime.connectors.streams.backends import (
     shard_name,
     stream_in,
 )
-from bicycle_runtime.connectors.streams.options import StreamSinkOptions, StreamSourceOptions
+from bicycle_runtime.connectors.streams.options import (
+    PublishedOptions,
+    StreamSinkOptions,
+    StreamSourceOptions,
+)
 from bicycle_runtime.connectors.streams.sink import StreamSink
 from bicycle_runtime.connectors.streams.source import StreamSource
 from bicycle_runtime.streams.addresses import StreamKey
@@ -62,7 +66,7 @@ class StreamFileSink(StreamSink):
 
     options_class = StreamSinkOptions
 
-    def make_output(self, options: StreamSinkOptions) -> StreamOutput:
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
         """Return what is written."""
         url = url_of(self.spec, options.address, ("file",), is_one=True)
         return FileOutput(Path(url.streamer.node), url.stream_key)

@@ -11,14 +11,22 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
 
 __all__ = [
+    "PublishedOptions",
     "ReceivedOptions",
     "RedisSinkOptions",
     "RedisSourceOptions",
+    "SentOptions",
+    "SentToPeersOptions",
+    "SentToSocketOptions",
+    "SocketStreamOptions",
     "StreamSinkOptions",
     "StreamSourceOptions",
     "WebSocketSourceOptions",
     "codec_of",
 ]
+
+_LISTEN = "Whether to be the server that others connect to."
+_HEADS = "Whether lines have heads as on pipes; a line is its payload otherwise."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,16 +48,22 @@ class StreamSourceOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamSinkOptions:
-    """Which stream is written, and how long to wait for it."""
+class PublishedOptions:
+    """Which stream an epoch is published to, and how long to wait for it."""
 
-    address: str = option(doc="redis://host:port/KEY or file://PATH.ss/KEY.")
+    address: str = option(doc="The stream: PROTOCOL://PLACE/KEY.")
     value_format: str = option("string", doc="The format of payloads.")
     value_format_options: object = option(None, doc="Options of the format.")
     publish_timeout_ms: int = option(
         900_000, low=1_000, high=86_400_000,
         doc="A server that is away for longer ends the job; its output is kept.",
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamSinkOptions(PublishedOptions):
+    """What a sink of a stream that keeps messages can be told besides."""
+
     on_rewind: Literal["fail", "publish_again"] = option(
         "fail",
         doc="What to do when an older epoch was restored than was written: fail, or write again.",
@@ -87,7 +101,9 @@ class RedisSinkOptions(StreamSinkOptions):
 class ReceivedOptions:
     """Which streams are received, and whether what comes is durable before it is read."""
 
-    address: str = option(doc="ws://host:port/PATH/KEY,KEY or stdio:///KEY,KEY.")
+    address: str = option(
+        doc="ws://host:port/PATH/KEY,KEY, socket://host:port/KEY or stdio:///KEY,KEY."
+    )
     value_format: str = option("string", doc="The format of payloads.")
     value_format_options: object = option(None, doc="Options of the format.")
     journal: bool = option(
@@ -111,7 +127,7 @@ class ReceivedOptions:
 class WebSocketSourceOptions(ReceivedOptions):
     """Which streams are received over WebSockets, and how the other side is asked for them."""
 
-    listen: bool = option(default=False, doc="Whether to be the server that others connect to.")
+    listen: bool = option(default=False, doc=_LISTEN)
     subscribe: str | None = option(
         None,
         doc="A text that is sent after each connection; {sequence} in it stands for the last "
@@ -130,7 +146,7 @@ class WebSocketSourceOptions(ReceivedOptions):
 
 
 def codec_of(
-    spec: ConnectorSpec, options: StreamSourceOptions | StreamSinkOptions | ReceivedOptions
+    spec: ConnectorSpec, options: StreamSourceOptions | PublishedOptions | ReceivedOptions
 ) -> Codec:
     """Return the codec of payloads.
 
@@ -141,3 +157,33 @@ def codec_of(
         spec, "value", options.value_format, record_type=spec.record_type,
         options=options.value_format_options,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketStreamOptions(ReceivedOptions):
+    """Which lines of a TCP connection are received, and who connects to whom."""
+
+    listen: bool = option(default=False, doc=_LISTEN)
+    heads: bool = option(default=False, doc=_HEADS)
+    line_bytes_max: int = option(
+        16 << 20, low=1, high=1 << 30, doc="Who sends a longer line is disconnected."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentOptions(PublishedOptions):
+    """Which stream is sent to that nobody keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentToPeersOptions(SentOptions):
+    """Which stream is sent to, and who connects to whom."""
+
+    listen: bool = option(default=False, doc=_LISTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentToSocketOptions(SentToPeersOptions):
+    """Which stream is sent to as lines."""
+
+    heads: bool = option(default=False, doc=_HEADS)

@@ -23,6 +23,7 @@ from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.streams.addressing import url_of
 from bicycle_runtime.connectors.streams.options import (
     ReceivedOptions,
+    SocketStreamOptions,
     WebSocketSourceOptions,
     codec_of,
 )
@@ -47,14 +48,16 @@ from bicycle_runtime.streams.errors import (
     StreamError,
 )
 from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.peers import PeerStreamer
 
-__all__ = ["StdioSource", "WebSocketSource"]
+__all__ = ["SocketStreamSource", "StdioSource", "WebSocketSource"]
 
 _LOG = logging.getLogger(__name__)
 _WEBSOCKET_WORDS = (
     "frame_bytes_max", "listen", "ping_interval_ms", "ping_timeout_ms", "sequence_field",
     "subscribe",
 )  # fmt: skip
+_SOCKET_WORDS = ("heads", "line_bytes_max", "listen")
 _BATCH = 1_000
 _LOOK_S = 0.05
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
@@ -157,6 +160,7 @@ class Receiver:
             self.is_reachable = True
             assert isinstance(consumer, HubConsumer), "these backends have no others"
             while (batch := await self._next(consumer)) is not None:
+                self.is_reachable = not isinstance(streamer, PeerStreamer) or streamer.is_reachable
                 self._keep(batch)
                 self._note_gaps(getattr(streamer, "gap_count", 0))
                 await self._wait_for_room()
@@ -302,6 +306,17 @@ class WebSocketSource(ReceivedSource):
         found = {name: getattr(self._options, name) for name in _WEBSOCKET_WORDS}
         found["last_sequence"] = last_sequence
         return {name: value for name, value in found.items() if value is not None}
+
+
+class SocketStreamSource(ReceivedSource):
+    """Reads lines of a TCP connection; never ends."""
+
+    options_class = SocketStreamOptions
+    protocols = ("socket",)
+
+    def words(self, last_sequence: int | None) -> dict[str, object]:
+        """Return what the connection is told."""
+        return {name: getattr(self._options, name) for name in _SOCKET_WORDS}
 
 
 class StdioSource(ReceivedSource):

@@ -30,9 +30,9 @@ from bicycle_runtime.connectors.streams.backends import (
     cut_of,
 )
 from bicycle_runtime.connectors.streams.options import (
+    PublishedOptions,
     RedisSinkOptions,
     RedisSourceOptions,
-    StreamSinkOptions,
     StreamSourceOptions,
 )
 from bicycle_runtime.connectors.streams.sink import StreamSink
@@ -41,7 +41,7 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.errors import StreamError, StreamUrlError
 from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.redis.connection import LOST, host_and_port
+from bicycle_runtime.streams.redis.connection import LOST, PORT
 from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
 from bicycle_sdk.secrets import Secret
@@ -88,7 +88,7 @@ class RedisStreamSink(StreamSink):
 
     options_class = RedisSinkOptions
 
-    def make_output(self, options: StreamSinkOptions) -> StreamOutput:
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
         """Return what is written."""
         assert isinstance(options, RedisSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
@@ -347,7 +347,7 @@ def _place_of(
 ) -> RedisPlace:
     """Return how a server of Redis is reached."""
     try:
-        host, port = host_and_port(url.streamer)
+        host, port = url.streamer.host_and_port(PORT)
     except StreamUrlError as error:
         raise address_error(spec, options.address, error.facts["problem"]) from None
     return RedisPlace(

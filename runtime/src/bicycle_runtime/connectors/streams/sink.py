@@ -29,7 +29,11 @@ from bicycle_runtime.connectors.streams.backends import (
     RefusedError,
     StreamOutput,
 )
-from bicycle_runtime.connectors.streams.options import StreamSinkOptions, codec_of
+from bicycle_runtime.connectors.streams.options import (
+    PublishedOptions,
+    StreamSinkOptions,
+    codec_of,
+)
 from bicycle_runtime.contract import (
     ChecksBeforeStart,
     ConnectorSpec,
@@ -43,7 +47,7 @@ from bicycle_runtime.contract import (
 from bicycle_runtime.formats.contract import Codec
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["StreamSink"]
+__all__ = ["PayloadWriterFactory", "StreamSink"]
 
 _SIZE = Struct(">I")
 
@@ -52,7 +56,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
     """Writes records as messages of one stream; a subclass knows the backend."""
 
     guarantee = Guarantee.EXACTLY_ONCE
-    options_class: type[StreamSinkOptions]
+    options_class: type[PublishedOptions]
 
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
@@ -68,7 +72,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         self._run = ""
 
     @abstractmethod
-    def make_output(self, options: StreamSinkOptions) -> StreamOutput:
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
         """Return what is written, without opening it."""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -177,6 +181,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
         written = self._output.written(state["run"])
         if written is None or written <= state["epoch"]:
             return False
+        assert isinstance(self._options, StreamSinkOptions), "only who keeps messages tells it"
         if self._options.on_rewind == "publish_again":
             return True
         raise STREAMS_AHEAD(

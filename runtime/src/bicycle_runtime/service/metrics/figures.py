@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
 
 __all__ = ["ServiceFigures"]
 
@@ -16,6 +23,7 @@ class ServiceFigures:
     """Counted by the service while it runs, and forgotten with it."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # The library lacks it.
         self._registry = CollectorRegistry()
         self._requests = Histogram(
             "bicycle_service_request_seconds", "Time to the head of an answer.", ("code",),

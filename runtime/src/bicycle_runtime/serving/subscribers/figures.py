@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    generate_latest,
+)
 
 __all__ = ["SubscriberFigures"]
 
@@ -11,6 +17,7 @@ class SubscriberFigures:
     """Counted while the server runs, and forgotten with it."""
 
     def __init__(self) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # The library lacks it.
         self._registry = registry = CollectorRegistry()
 
         def counter(name: str, help_text: str, *labels: str) -> Counter:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -20,39 +19,17 @@ from redis.exceptions import (
 
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import StreamerUri
-from bicycle_runtime.streams.errors import ConnectionLostError, StreamConnectError, StreamUrlError
+from bicycle_runtime.streams.errors import ConnectionLostError, StreamConnectError
 from bicycle_runtime.streams.redis.errors import LOGIN_REFUSED
 from bicycle_runtime.streams.redis.options import RedisOptions
 
-__all__ = ["LOST", "Connection", "host_and_port"]
+__all__ = ["LOST", "PORT", "Connection"]
 
 T = TypeVar("T")
 # The first two are the client's own.
 LOST = (ConnectionError, TimeoutError, OSError)
-_PORT = 6379
+PORT = 6379
 _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
-
-
-def host_and_port(uri: StreamerUri) -> tuple[str, int]:
-    """Return where the server of an address is.
-
-    Raises:
-        StreamUrlError: the address names no server, or more than host and port.
-
-    Example:
-        >>> host_and_port(StreamerUri.parse("redis://node-a")), host_and_port(
-        ...     StreamerUri.parse("redis://[::1]:7000")
-        ... )
-        (('node-a', 6379), ('::1', 7000))
-    """
-    try:
-        parts = urlsplit(f"//{uri.node}")
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise StreamUrlError(address=str(uri), problem=str(error)) from None
-    if not host or "@" in parts.netloc:
-        raise StreamUrlError(address=str(uri), problem="a node of Redis is host or host:port")
-    return host, _PORT if port is None else port
 
 
 class Connection:
@@ -67,7 +44,7 @@ class Connection:
         self.address = str(uri)
         self.options = options
         self._random = system_random()
-        host, port = host_and_port(uri)
+        host, port = uri.host_and_port(PORT)
         timeout_s = options.connect_timeout_ms / 1_000
         tls = _tls(options) if uri.protocol == "rediss" else {}
         self.redis: Any = Redis(

@@ -1,0 +1,197 @@
+"""Streams between two sides of a connection that nobody keeps: WebSockets, and lines over TCP.
+
+A client connects again by itself, after pauses that grow and differ. A server gives what is sent to
+the clients that are there. A backend says how to connect, to listen and to read one *peer*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Generic, TypeVar
+
+from bicycle_runtime.base.ids import system_random
+from bicycle_runtime.base.options import option
+from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.backoff import Backoff
+from bicycle_runtime.streams.consuming import Consumer, Subscription
+from bicycle_runtime.streams.contract import Streamer
+from bicycle_runtime.streams.delivering import Hub, HubConsumer
+from bicycle_runtime.streams.errors import (
+    ConnectionLostError,
+    StreamConnectError,
+    StreamEndedError,
+)
+from bicycle_runtime.streams.options import StreamerOptions
+
+__all__ = ["PeerOptions", "PeerStreamer"]
+
+Peer = TypeVar("Peer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeerOptions:
+    """What a streamer with peers can be told; stands beside ``StreamerOptions`` in a backend's."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
+
+    listen: bool = option(False, doc="Whether to be the server that others connect to.")
+    broadcast: bool = option(
+        False, doc="Whether a server gives what one client sends to all of them."
+    )
+    pause_ms: int = option(100, low=1, high=60_000, doc="The first pause before it connects again.")
+    pause_max_ms: int = option(30_000, low=1, high=3_600_000, doc="The longest of these pauses.")
+    retry_timeout_ms: int = option(
+        600_000, low=0, high=86_400_000, doc="After how long of them to give up."
+    )
+
+
+class PeerStreamer(Streamer, Generic[Peer]):
+    """Streams of one connection, or of the clients of a server.
+
+    Args:
+        uri: Where the other side is, or where to listen.
+        options: ``StreamerOptions`` with ``PeerOptions``.
+
+    Attributes:
+        dropped_count: Messages that a server sent and some client did not get, or nobody was there.
+    """
+
+    # What a connection raises when the other side is away.
+    away: ClassVar[tuple[type[Exception], ...]]
+    default_port: ClassVar[int | None] = None
+
+    def __init__(self, uri: StreamerUri, options: StreamerOptions) -> None:
+        super().__init__(uri, options)
+        assert isinstance(options, PeerOptions), "a backend with peers has both"
+        self.address = str(uri)
+        self.peers: set[Peer] = set()
+        self.connection_count = 0
+        self.dropped_count = 0
+        self._peer_options: PeerOptions = options
+        self._hub = Hub()
+        self._random = system_random()
+        self._keeping: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._is_closing = False
+
+    @property
+    def is_reachable(self) -> bool:
+        """Whether the other side is there; a server waits for whom there may be."""
+        return self._peer_options.listen or bool(self.peers)
+
+    @property
+    @abstractmethod
+    def port(self) -> int:
+        """The port of a server; useful where it was asked for any."""
+
+    @abstractmethod
+    async def _listen(self, host: str, port: int) -> None:
+        """Be the server; each client is given to ``_serve``."""
+
+    @abstractmethod
+    async def _connect(self) -> Peer:
+        """Return the other side, which was told what it has to know; raise what is ``away``."""
+
+    @abstractmethod
+    async def _take(self, peer: Peer) -> None:
+        """Give what a peer sends to the hub until it is gone, which is no error."""
+
+    @abstractmethod
+    async def _part(self, peer: Peer) -> None:
+        """Close the connection of one peer, behind what was sent."""
+
+    @abstractmethod
+    async def _stop_listening(self) -> None:
+        """Be no server any more, if it was one."""
+
+    async def _open(self) -> None:
+        place = self.uri.host_and_port(self.default_port)
+        try:
+            if self._peer_options.listen:
+                await self._listen(*place)
+                return
+            first = self._join(await self._connect())
+        except Exception as error:
+            if not isinstance(error, (*self.away, ValueError)):
+                raise
+            raise StreamConnectError(address=self.address, reason=str(error)) from None
+        self._keeping = asyncio.create_task(self._keep(first))
+
+    async def _close(self) -> None:
+        self._is_closing = True
+        # What still comes is read meanwhile: the end of a connection lies behind it.
+        await asyncio.gather(*(self._part(peer) for peer in self.peers))
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
+        await self._stop_listening()
+        self._hub.end(StreamEndedError(address=self.address))
+
+    async def _make_consumer(self, subscription: Subscription) -> Consumer:
+        return HubConsumer(self.address, subscription, self.options, self._hub)
+
+    async def _keep(self, peer: Peer) -> None:
+        """Read forever, and connect again after pauses that grow and differ."""
+        loop = asyncio.get_running_loop()
+        options = self._peer_options
+        while True:
+            await self._read(peer)
+            if self._is_closing:
+                return
+            pauses = Backoff(
+                first_ms=options.pause_ms, longest_ms=options.pause_max_ms, source=self._random
+            )
+            deadline = loop.time() + options.retry_timeout_ms / 1_000
+            while True:
+                pause_s = pauses.next_s()
+                if loop.time() + pause_s > deadline:
+                    self._hub.end(
+                        ConnectionLostError(address=self.address, reason="it did not come back")
+                    )
+                    self._changed.set()
+                    return
+                await asyncio.sleep(pause_s)
+                with contextlib.suppress(*self.away):
+                    peer = self._join(await self._connect())
+                    break
+
+    async def _serve(self, peer: Peer) -> None:
+        """Be there for a client until it is gone."""
+        await self._read(self._join(peer))
+
+    def _join(self, peer: Peer) -> Peer:
+        self.connection_count += 1
+        self.peers.add(peer)
+        self._changed.set()
+        return peer
+
+    async def _read(self, peer: Peer) -> None:
+        try:
+            await self._take(peer)
+        finally:
+            self.peers.discard(peer)
+
+    def note_dropped(self, message_count: int, results: list[bool]) -> None:
+        """Count what a server sent and nobody, or not everybody got.
+
+        Args:
+            message_count: How many messages were sent.
+            results: Of each client, whether it has taken them.
+        """
+        if self._peer_options.listen:
+            self.dropped_count += message_count * (results.count(False) if results else 1)
+
+    async def wait_for_peer(self) -> None:
+        """Wait until somebody is there; a server sends to whom there is.
+
+        Raises:
+            ConnectionLostError: the other side did not come back.
+        """
+        while not self.peers and not self._peer_options.listen:
+            if self._hub.end_error is not None:
+                raise self._hub.end_error
+            self._changed.clear()
+            await self._changed.wait()
