@@ -66,7 +66,7 @@ class VertexDraft:
         return self.uid or self.id
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """The vertex as errors of the graph name it."""
         made = f", {self.place}" if self.place else ""
         return f"{self.final_id!r} ({self.name}{'' if self.uid else ' without uid'}{made})"
@@ -196,8 +196,8 @@ class GraphDraft:
             if clash(produced, consumed):
                 source, target = edge.source, edge.target
                 yield (
-                    f"{source.told} gives {type_name(produced)}, "
-                    f"but {target.told} takes {type_name(consumed)}"
+                    f"{source.title} gives {type_name(produced)}, "
+                    f"but {target.title} takes {type_name(consumed)}"
                 )
 
 

@@ -158,7 +158,7 @@ class Vertex:
         return bool(self.details.get("is_keyed", False)) if fixed is None else fixed
 
     @property
-    def told(self) -> str:
+    def title(self) -> str:
         """The operator as errors name it: id, kind, place, and whether it has a uid."""
         return f"{self.id!r} ({self.made})" if self.made else repr(self.id)
 

@@ -68,11 +68,11 @@ def _end_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator
     with_output = {edge.source_id for edge in edges}
     for vertex in vertices:
         if vertex.descriptor.inputs is Inputs.NONE and vertex.id in with_input:
-            yield f"source {vertex.told} has an input"
+            yield f"source {vertex.title} has an input"
         if vertex.descriptor.ends_chain and vertex.id in with_output:
-            yield f"sink {vertex.told} has an output"
+            yield f"sink {vertex.title} has an output"
         if not vertex.descriptor.ends_chain and vertex.id not in with_output:
-            yield f"the output of {vertex.told} leads nowhere"
+            yield f"the output of {vertex.title} leads nowhere"
 
 
 def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
@@ -81,12 +81,12 @@ def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iter
     for vertex in vertices:
         highest = vertex.max_parallelism
         if highest is not None and not 1 <= highest <= KEY_GROUP_COUNT_MAX:
-            yield f"max_parallelism {highest} of {vertex.told} is outside {_BOUNDS}"
+            yield f"max_parallelism {highest} of {vertex.title} is outside {_BOUNDS}"
         bound = config.max_parallelism if highest is None else highest
         if vertex.parallelism < 1:
-            yield f"parallelism {vertex.parallelism} of {vertex.told} is less than 1"
+            yield f"parallelism {vertex.parallelism} of {vertex.title} is less than 1"
         elif vertex.parallelism > bound:
-            yield f"{vertex.told} has parallelism {vertex.parallelism}, over its maximum {bound}"
+            yield f"{vertex.title} has parallelism {vertex.parallelism}, over its maximum {bound}"
 
 
 def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
@@ -99,12 +99,12 @@ def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator
     for vertex in vertices:
         if not vertex.descriptor.can_fail and vertex.on_error != ErrorPolicy():
             yield (
-                f"on_error of {vertex.told} can never apply, since a {vertex.kind.value} runs no "
+                f"on_error of {vertex.title} can never apply, since a {vertex.kind.value} runs no "
                 "function: call it right behind the one that it is meant for"
             )
         if vertex.kind is OperatorKind.SOURCE and vertex.on_error.retries:
             yield (
-                f"source {vertex.told} cannot retry: what cannot be decoded stays so; choose "
+                f"source {vertex.title} cannot retry: what cannot be decoded stays so; choose "
                 "skip() or dead_letter()"
             )
 
@@ -112,7 +112,7 @@ def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator
 def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterator[str]:
     for edge in edges:
         source, target = by_id[edge.source_id], by_id[edge.target_id]
-        path = f"{source.told} -> {target.told}"
+        path = f"{source.title} -> {target.title}"
         is_forward = edge.partitioning is Partitioning.FORWARD
         if is_forward and source.parallelism != target.parallelism:
             yield (
@@ -141,8 +141,8 @@ def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
         has_broadcast = keyed[edge.target_id].details.get("has_broadcast", False)
         if edge.partitioning is not Partitioning.BROADCAST or not has_broadcast:
             yield (
-                f"{keyed[edge.target_id].told} works per key, but its input from "
-                f"{by_id[edge.source_id].told} is {edge.partitioning.value}, expected Hash"
+                f"{keyed[edge.target_id].title} works per key, but its input from "
+                f"{by_id[edge.source_id].title} is {edge.partitioning.value}, expected Hash"
             )
 
 
@@ -151,7 +151,7 @@ def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     downwards = _reached_from(sources, [(edge.source_id, edge.target_id) for edge in edges])
     for vertex in vertices:
         if vertex.id not in downwards:
-            yield f"{vertex.told} is not reached from any source"
+            yield f"{vertex.title} is not reached from any source"
     with_output = {edge.source_id for edge in edges}
     ends = [
         vertex.id
@@ -161,7 +161,7 @@ def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     upwards = _reached_from(ends, [(edge.target_id, edge.source_id) for edge in edges])
     for vertex in vertices:
         if vertex.id not in upwards:
-            yield f"the output of {vertex.told} goes round in a loop and reaches no sink"
+            yield f"the output of {vertex.title} goes round in a loop and reaches no sink"
 
 
 def _reached_from(starts: Sequence[str], steps: Sequence[tuple[str, str]]) -> set[str]:
@@ -183,7 +183,7 @@ def _cycle_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     left = _peeled({vertex.id for vertex in vertices}, steps)
     left = _peeled(left, [(there, here) for here, there in steps])
     if left:
-        names = ", ".join(vertex.told for vertex in vertices if vertex.id in left)
+        names = ", ".join(vertex.title for vertex in vertices if vertex.id in left)
         yield f"vertices {names} form a cycle without a feedback edge"
 
 

@@ -49,7 +49,7 @@ BODY_TOO_LARGE = BicycleError.row(
 MEDIA_TYPE_UNSUPPORTED = BicycleError.row(
     "BIC-2406",
     "content of type {found!r} is not taken here",
-    cause="The body is of a type that is not taken here, or its type is not told.",
+    cause="The body is of a type that is not taken here, or its type is not given.",
     fix="send JSON with the header Content-Type: application/json",
 )
 

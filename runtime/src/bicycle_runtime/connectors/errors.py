@@ -141,7 +141,7 @@ COLUMN_TYPE_UNKNOWN = BicycleError.row(
 COLUMNS_WRONG = BicycleError.row(
     "BIC-1781",
     "vertex {vertex!r}: the columns of its table cannot be as asked for: {problem}",
-    cause="What a sink is told of columns, folders or keys does not fit the records.",
+    cause="The columns, folders or keys that a sink is given do not fit the records.",
     fix="{hint}",
 )
 TABLE_DIFFERS = BicycleError.row(

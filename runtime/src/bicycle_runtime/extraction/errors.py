@@ -138,7 +138,7 @@ ENVIRONMENT_MISSING = BicycleError.row(
 ENVIRONMENT_FILES_UNKNOWN = BicycleError.row(
     "BIC-1641",
     "the files of {library} cannot be sent to workers: its record names none",
-    cause="What belongs to a distribution cannot be told, so it cannot be sent to workers.",
+    cause="The files of a distribution are not known, so it cannot be sent to workers.",
     fix="install it from a wheel: `pip install --force-reinstall --no-deps` of it",
 )
 ENVIRONMENT_CONFLICT = BicycleError.row(

@@ -227,7 +227,7 @@ EXTENSION_HOOK_FAILED = BicycleError.row(
     "BIC-1942",
     "extension {extension!r}: {part!r} of its {kind} failed: {reason}; the job goes on",
     cause="A listener or a reporter of an extension raised; the job is not affected.",
-    fix="repair or remove the extension; the same failure is told once in a row",
+    fix="repair or remove the extension; the same failure is logged once in a row",
 )
 SAVEPOINT_FAILED = BicycleError.row(
     "BIC-1941",

@@ -148,7 +148,7 @@ class ParquetSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         describe("Field whose values are the folders; event_time, or for dates nothing, is that."),
     ] = None
     partition_format: Annotated[
-        str | None, describe("What dates are told apart by, such as %Y-%m; else %Y-%m-%d.")
+        str | None, describe("The format of dates, such as %Y-%m; else %Y-%m-%d.")
     ] = None
     compression: Annotated[
         Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")

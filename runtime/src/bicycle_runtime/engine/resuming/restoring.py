@@ -71,7 +71,9 @@ def refuse_lost_state(
         former = dict(manifest.operator_ids.operators)
         kinds = {uid: f" ({words}, without uid)" for uid, words in former.items()}
         known = {*former, *manifest.states, *manifest.offsets}
-        fresh = [vertex.told for vertex in graph.vertices if vertex.id not in known and vertex.made]
+        fresh = [
+            vertex.title for vertex in graph.vertices if vertex.id not in known and vertex.made
+        ]
         raise STATE_LOST(
             job=job,
             lost=", ".join(f"{uid!r}{kinds.get(uid, '')}" for uid in lost),

@@ -79,7 +79,7 @@ def worker_ended(
         job: Job id.
         reason: What Spark says; with the lines of a worker that crashed.
     """
-    told = {spec.uid: spec.vertex.told for spec in plan.operators()}
+    told = {spec.uid: spec.vertex.title for spec in plan.operators()}
     error = WORKER_ENDED(
         epoch=position.epoch,
         job=job,

@@ -163,7 +163,7 @@ def _drive(run: JobRun) -> JobSummary:
     with contextlib.ExitStack() as cleanup:
         cleanup.enter_context(run.watchdog)
         cleanup.enter_context(run.phases.work("starting or ending"))
-        cleanup.enter_context(run.outages.told())
+        cleanup.enter_context(run.outages.reporting())
         # 1. Take the job's lease, so that no other driver runs it.
         cleanup.enter_context(take_over(run))
         cleanup.callback(run.executor.stop)

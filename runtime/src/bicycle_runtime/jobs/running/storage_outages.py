@@ -48,7 +48,7 @@ class StorageOutages:
         self._stop = stop
         self._phases = phases
 
-    def told(self) -> contextlib.AbstractContextManager[None]:
+    def reporting(self) -> contextlib.AbstractContextManager[None]:
         """Show outages that a single call waits for, while inside."""
         return outages_told_to(self._take)
 

@@ -6,7 +6,7 @@ from bicycle_sdk.errors import BicycleError
 
 LOGIN_NEEDED = BicycleError.row(
     "BIC-2320",
-    "nobody is told who asks for {path}",
+    "a request for {path} does not say who asks",
     cause="The service demands to know who asks, and the request does not say.",
     fix="send a token: `Authorization: Bearer …`; `bicycle token create` makes one",
 )

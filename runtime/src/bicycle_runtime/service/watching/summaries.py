@@ -10,7 +10,7 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.paces import Paces
 from bicycle_runtime.service.watching.states import State
 
-__all__ = ["NOTHING_RANK", "Attention", "JobSummary", "KnownJob", "summary_of", "told"]
+__all__ = ["NOTHING_RANK", "Attention", "JobSummary", "KnownJob", "one_line", "summary_of"]
 
 # What needs attention, the worst first; the place is the rank.
 Attention = (
@@ -115,11 +115,11 @@ def summary_of(
     )
 
 
-def told(message: str) -> str:
+def one_line(message: str) -> str:
     r"""Return the message of an error in one line, without the lines of code below it.
 
     Example:
-        >>> told("ValueError: no\n  at job.py:3 in parse\n  File \"job.py\", line 3\n    ^^^")
+        >>> one_line("ValueError: no\n  at job.py:3 in parse\n  File \"job.py\", line 3\n    ^^^")
         'ValueError: no at job.py:3 in parse'
     """
     lines = []
@@ -148,7 +148,7 @@ def _attention(status: JobStatus, state: State, *, is_lag_growing: bool) -> tupl
 
 def _reason(status: JobStatus, state: State) -> str:
     if status.error is not None:
-        return f"{status.error['code']} {told(status.error['message'])}"
+        return f"{status.error['code']} {one_line(status.error['message'])}"
     return "" if state.is_final else _trouble(status, state)
 
 

@@ -20,7 +20,7 @@ from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.states import State
-from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, told
+from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, one_line
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.epoch_bars import waterfall
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
@@ -115,7 +115,7 @@ async def _epochs(site: Site, job: KnownJob, request: Request) -> Facts:
         {
             "epoch": each.facts["epoch"],
             "at_ms": each.at_ms,
-            "text": f"{each.facts['code']} {told(each.facts['message'])}",
+            "text": f"{each.facts['code']} {one_line(each.facts['message'])}",
         }
         for each in events
         if each.kind == "failure"
@@ -215,7 +215,7 @@ async def job_live(site: Site, request: Request, tab: Tab) -> Response:
 
 
 class _Live:
-    """What one open page of a job has seen, and what it is told next."""
+    """What one open page of a job has seen, and what it is one_line next."""
 
     def __init__(self, site: Site, request: Request, tab: Tab) -> None:
         self._site, self._request, self._tab = site, request, tab
