@@ -27,7 +27,7 @@ from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.kafka_jars import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.ports import choose_port
-from bicycle_runtime.dev.waiting import locked
+from bicycle_runtime.dev.waiting import hold_lock
 from tests.waiting import until
 
 KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
@@ -66,7 +66,7 @@ def server_jars(cache_dir: Path) -> list[Path]:
     jars, shelf = listed_jars(), cache_dir / "s3proxy"
     paths = [shelf / jar.file_name for jar in jars]
     cache_dir.mkdir(parents=True, exist_ok=True)
-    with locked(cache_dir / "s3proxy.lock", timeout_s=900):
+    with hold_lock(cache_dir / "s3proxy.lock", timeout_s=900):
         if not all(path.is_file() for path in paths):
             shelf.mkdir(exist_ok=True)
             _fetch(jars, shelf)

@@ -19,6 +19,7 @@ from bicycle_sdk.sinks.addresses import (
     NOT_KEPT,
     REDIS,
     Query,
+    address_error,
     address_of,
     format_of,
     given_options,
@@ -26,7 +27,6 @@ from bicycle_sdk.sinks.addresses import (
     payload_options,
     place_of_socket,
     redis_options,
-    refused,
 )
 
 __all__ = ["source_from_uri"]
@@ -64,14 +64,14 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
         problem = (
             f"{uri!r} has the scheme {parts.scheme!r}" if parts.scheme else f"{uri!r} has none"
         )
-        raise refused(
+        raise address_error(
             f"{problem}; known schemes: {known}", "begin with one of them, as file:in.txt"
         )
     query = Query(parts)
     source = make(parts, query, record_type)
     query.require_all_used()
     if record_type is not None and source.output_type is str and record_type is not str:
-        raise refused(f"{uri!r} gives str", "map the lines, or leave the type out")
+        raise address_error(f"{uri!r} gives str", "map the lines, or leave the type out")
     return source
 
 
@@ -121,7 +121,7 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
         return _streams(parts, query, record_type)
     path = unquote(parts.path)
     if parts.netloc or not path:
-        raise refused(
+        raise address_error(
             f"the path is {parts.netloc + path!r}",
             "write file:relative/path or file:///absolute/path",
         )
@@ -137,14 +137,14 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
         problem = f"option 'format' is {format!r}" if format else f"{name!r} tells no format"
         if format == "text":
             problem = "a line of text has no fields for 'timestamp_field'"
-        raise refused(problem, f"add ?format= with one of text, {', '.join(_TYPED_FILES)}")
+        raise address_error(problem, f"add ?format= with one of text, {', '.join(_TYPED_FILES)}")
     return typed(path, follow=follow, record_type=record_type or dict, timestamp_field=field)
 
 
 def _kafka(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
     topics = [unquote(topic) for topic in parts.path.strip("/").split(",") if topic]
     if not parts.netloc or not topics:
-        raise refused("brokers or topic are missing", "write kafka://host:9092/topic")
+        raise address_error("brokers or topic are missing", "write kafka://host:9092/topic")
     format = format_of(query)
     declared = str if record_type is None and format is None else record_type
     builder = KafkaSourceBuilder[Any](parts.netloc, topics=topics, record_type=declared)
@@ -171,7 +171,7 @@ def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescrip
         hint = (
             "name a stream: socket://127.0.0.1:9999/KEY connects, and keeps no journal unless asked"
         )
-        raise refused("what listens always has a journal", hint)
+        raise address_error("what listens always has a journal", hint)
     host, port = place_of_socket(parts)
     return connectors.socket_source(host=host, port=port)
 

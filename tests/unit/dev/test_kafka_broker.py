@@ -17,7 +17,7 @@ from bicycle_runtime.dev.errors import (
     PORT_TAKEN,
 )
 from bicycle_runtime.dev.kafka_broker import KafkaBroker
-from bicycle_runtime.dev.waiting import locked
+from bicycle_runtime.dev.waiting import hold_lock
 from tests.raising import raises
 
 
@@ -117,7 +117,7 @@ def test_a_start_that_another_one_holds_up_ends_with_an_error(new_broker, fake_j
     fake_java()
     broker = new_broker()
 
-    with locked(broker.folder / "lock", timeout_s=0), raises(BROKER_NOT_STARTED) as error:
+    with hold_lock(broker.folder / "lock", timeout_s=0), raises(BROKER_NOT_STARTED) as error:
         broker.start()
 
     assert "another command" in error.value.facts["reason"]

@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.dev.waiting import locked, wait_until
+from bicycle_runtime.dev.waiting import hold_lock, wait_until
 
 
 def test_a_condition_that_holds_is_asked_once():
@@ -28,21 +28,21 @@ def test_waiting_ends_with_its_time():
 def test_a_lock_has_one_holder(tmp_path):
     path = tmp_path / "folder" / "lock"
 
-    with locked(path, timeout_s=0), pytest.raises(TimeoutError), locked(path, timeout_s=0):
+    with hold_lock(path, timeout_s=0), pytest.raises(TimeoutError), hold_lock(path, timeout_s=0):
         pass
-    with locked(path, timeout_s=0):
+    with hold_lock(path, timeout_s=0):
         assert path.is_file()
 
 
 def test_a_process_that_is_started_under_a_lock_does_not_keep_it(tmp_path):
     path = tmp_path / "lock"
     words = [sys.executable, "-c", "print('up', flush=True); input()"]
-    with locked(path, timeout_s=0):
+    with hold_lock(path, timeout_s=0):
         child = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False
         )
     with child:
         assert child.stdout.readline() == b"up\n"
-        with locked(path, timeout_s=0):
+        with hold_lock(path, timeout_s=0):
             assert child.poll() is None
         child.communicate(b"\n", timeout=30)

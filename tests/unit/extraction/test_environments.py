@@ -18,7 +18,7 @@ from bicycle_runtime.extraction.errors import (
 )
 from bicycle_runtime.extraction.packing import pack_environment
 from bicycle_runtime.extraction.plugin_env import own_environment, read_environment
-from bicycle_runtime.extraction.unpacking import KEPT_COUNT, enter_environment, unpacked
+from bicycle_runtime.extraction.unpacking import KEPT_COUNT, enter_environment, unpack
 from tests.raising import raises
 
 
@@ -216,7 +216,7 @@ def test_an_environment_is_unpacked_once_and_first_on_the_path(tmp_path, tempora
 
 
 def test_of_what_nobody_uses_only_the_newest_stay(tmp_path, temporary):
-    folders = [unpacked(archive(tmp_path, n), f"d{n}") for n in range(KEPT_COUNT + 2)]
+    folders = [unpack(archive(tmp_path, n), f"d{n}") for n in range(KEPT_COUNT + 2)]
     assert all(folder.is_dir() for folder in folders)  # This process uses them all.
     for descriptor in unpacking._held.values():
         os.close(descriptor)
@@ -224,7 +224,7 @@ def test_of_what_nobody_uses_only_the_newest_stay(tmp_path, temporary):
     for age, folder in enumerate(folders):
         os.utime(folder, (age, age))
 
-    newest = unpacked(archive(tmp_path, 99), "d99")
+    newest = unpack(archive(tmp_path, 99), "d99")
 
     left = {path.name for path in newest.parent.iterdir() if path.is_dir()}
     assert left == {"d99", *(f"d{n}" for n in range(3, KEPT_COUNT + 2))}
@@ -235,7 +235,7 @@ def test_a_cache_that_others_can_write_is_refused(tmp_path, temporary):
     unpacking.cache_folder().chmod(0o777)
 
     with raises(ENVIRONMENT_FOLDER_UNUSABLE):
-        unpacked(archive(tmp_path, 1), "d1")
+        unpack(archive(tmp_path, 1), "d1")
 
 
 def test_a_damaged_archive_is_an_error_and_leaves_nothing(tmp_path, temporary):
@@ -243,7 +243,7 @@ def test_a_damaged_archive_is_an_error_and_leaves_nothing(tmp_path, temporary):
     broken.write_bytes(b"no zip")
 
     with raises(ENVIRONMENT_FOLDER_UNUSABLE):
-        unpacked(broken, "d1")
+        unpack(broken, "d1")
 
     assert [path for path in unpacking.cache_folder().iterdir() if path.is_dir()] == []
 

@@ -4,7 +4,7 @@ import jsonschema_rs
 import pytest
 
 from bicycle_runtime.pipelines.building import build_pipeline
-from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, written
+from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, write_document
 from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT, PIPELINE_TEST_UNUSABLE
 from bicycle_runtime.pipelines.json_schema import pipeline_schema
 from bicycle_runtime.pipelines.template import pipeline_template
@@ -31,7 +31,7 @@ def json_of(pipeline):
 @pytest.mark.parametrize(("text", "of"), TEXTS)
 def test_the_graph_stays_in_either_notation(text, of, notation):
     before = checked(text, of)
-    again = checked(written(pipeline_data(before, form_of(before)), notation), notation)
+    again = checked(write_document(pipeline_data(before, form_of(before)), notation), notation)
 
     assert json_of(again) == json_of(before)
     assert (again.name, again.description) == (before.name, before.description)
@@ -40,8 +40,8 @@ def test_the_graph_stays_in_either_notation(text, of, notation):
 @pytest.mark.parametrize("text", SHORTS)
 def test_the_graph_stays_in_the_form_with_vertices_and_back(text):
     before = checked(text)
-    vertices = checked(written(pipeline_data(before, "vertices"), "yaml"), "yaml")
-    short = checked(written(pipeline_data(vertices, "short"), "toml"))
+    vertices = checked(write_document(pipeline_data(before, "vertices"), "yaml"), "yaml")
+    short = checked(write_document(pipeline_data(vertices, "short"), "toml"))
 
     assert form_of(vertices) == "vertices"
     assert form_of(short) == "short"
@@ -70,7 +70,7 @@ def test_texts_that_look_like_something_else_stay_texts():
     from bicycle_runtime.pipelines.documents import read_document
 
     for notation in ("toml", "yaml"):
-        text = written(data, notation)
+        text = write_document(data, notation)
         assert read_document(text, file="f", notation=notation).data == data
 
 

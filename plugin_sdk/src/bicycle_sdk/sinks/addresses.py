@@ -20,6 +20,7 @@ __all__ = [
     "NOT_KEPT",
     "REDIS",
     "Query",
+    "address_error",
     "address_of",
     "format_of",
     "given_options",
@@ -27,7 +28,6 @@ __all__ = [
     "payload_options",
     "place_of_socket",
     "redis_options",
-    "refused",
     "sink_from_uri",
 ]
 
@@ -84,7 +84,7 @@ def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
         if word == "socket_stream":
             properties |= given_options(heads=query.flag("heads") or None)
     else:
-        raise refused(
+        raise address_error(
             f"{uri!r} names no sink",
             "write redis://host:6379/key, file://./events.ss/key, kafka://host:9092/topic, "
             "ws://host:port/key, socket://host:port or stdio:///key",
@@ -98,7 +98,7 @@ def _kafka(parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
     topic = unquote(parts.path.strip("/"))
     if not parts.netloc or not topic or "," in topic:
         problem = f"the address names {parts.netloc!r} and {topic!r}"
-        raise refused(problem, "write kafka://host:9092/topic", call="to_uri")
+        raise address_error(problem, "write kafka://host:9092/topic", call="to_uri")
     builder = KafkaSinkBuilder[Any](parts.netloc, topic)
     builder.serializer(format_of(query) or "string")
     guarantee = query.text("guarantee")
@@ -106,7 +106,7 @@ def _kafka(parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
         known = [each.value for each in DeliveryGuarantee]
         if guarantee not in known:
             hint = f"give {' or '.join(known)}"
-            raise refused(f"option 'guarantee' is {guarantee!r}", hint, call="to_uri")
+            raise address_error(f"option 'guarantee' is {guarantee!r}", hint, call="to_uri")
         builder.delivery_guarantee(DeliveryGuarantee(guarantee))
     return builder.build_connector()
 
@@ -116,9 +116,9 @@ def place_of_socket(parts: SplitResult, *, call: str = "from_uri") -> tuple[str,
     try:
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        raise refused(str(error), "write socket://127.0.0.1:9999", call=call) from error
+        raise address_error(str(error), "write socket://127.0.0.1:9999", call=call) from error
     if host is None or port is None:
-        raise refused("host or port are missing", "write socket://127.0.0.1:9999", call=call)
+        raise address_error("host or port are missing", "write socket://127.0.0.1:9999", call=call)
     return host, port
 
 
@@ -132,7 +132,7 @@ class Query:
         self._used: list[str] = []
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
             if name in self._values:
-                raise refused(f"option {name!r} is given twice", "give it once", call=call)
+                raise address_error(f"option {name!r} is given twice", "give it once", call=call)
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
@@ -144,14 +144,18 @@ class Query:
         """Return an option that is true or false; false when it is not given."""
         text = self.text(name)
         if text is not None and text not in _BOOLS:
-            raise refused(f"option {name!r} is {text!r}", "give true or false", call=self.call)
+            raise address_error(
+                f"option {name!r} is {text!r}", "give true or false", call=self.call
+            )
         return text is not None and _BOOLS[text]
 
     def number(self, name: str) -> int | None:
         """Return an option that is a whole number."""
         text = self.text(name)
         if text is not None and not (text.isascii() and text.isdigit()):
-            raise refused(f"option {name!r} is {text!r}", "give a whole number", call=self.call)
+            raise address_error(
+                f"option {name!r} is {text!r}", "give a whole number", call=self.call
+            )
         return None if text is None else int(text)
 
     def require_all_used(self) -> None:
@@ -160,7 +164,7 @@ class Query:
             if name not in self._used:
                 known = ", ".join(self._used)
                 hint = f"options of {self._scheme}: are {known}"
-                raise refused(f"there is no option {name!r}", hint, call=self.call)
+                raise address_error(f"there is no option {name!r}", hint, call=self.call)
 
 
 def payload_options(query: Query, record_type: Any) -> dict[str, Any]:
@@ -208,12 +212,12 @@ def format_of(query: Query) -> Format | None:
     if schema is None:
         return None if name is None else as_format(name, call=query.call)
     if make is None:
-        raise refused(
+        raise address_error(
             f"the format {name!r} takes no schema", "leave the option 'schema' out", call=query.call
         )
     return make(schema)
 
 
-def refused(problem: str, hint: str, *, call: str = "from_uri") -> StreamDefinitionError:
+def address_error(problem: str, hint: str, *, call: str = "from_uri") -> StreamDefinitionError:
     """Return the error of a text that names nothing."""
     return StreamDefinitionError(call=call, problem=problem, hint=hint)

@@ -18,7 +18,7 @@ from bicycle_sdk.settings import VertexSettings
 if TYPE_CHECKING:
     from bicycle_sdk.streams.data_stream import DataStream
 
-__all__ = ["Stream", "check_same_keys", "joined"]
+__all__ = ["Stream", "check_same_keys", "joined_streams"]
 
 T = TypeVar("T")
 
@@ -143,7 +143,7 @@ def check_same_keys(call: str, *streams: Stream[Any]) -> None:
             )
 
 
-def joined(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:
+def joined_streams(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:
     """Return the stream behind a vertex that has these streams as its inputs, in this order."""
     first = streams[0]
     for stream in streams[1:]:

@@ -19,7 +19,7 @@ from bicycle_sdk.functions import KeySelector, full_name
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.joins.vertices import check_record_type, co_process_vertex, common_output_type
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.base import check_same_keys, joined
+from bicycle_sdk.streams.base import check_same_keys, joined_streams
 from bicycle_sdk.streams.data_stream import DataStream
 
 __all__ = ["ConnectedStreams", "KeyedConnectedStreams"]
@@ -61,7 +61,7 @@ class ConnectedStreams(Generic[T, V]):
             MappedPair(function), "co_map", shown=function, is_keyed=self._is_keyed(),
             output_type=gives[0] if gives[0] == gives[1] else None,
         )  # fmt: skip
-        return joined([self._first, self._second], vertex)
+        return joined_streams([self._first, self._second], vertex)
 
     def process(
         self, function: CoProcessFunction[T, V, R] | BroadcastProcessFunction[T, V, R]
@@ -100,7 +100,7 @@ class ConnectedStreams(Generic[T, V]):
             is_keyed=self._is_keyed(), has_broadcast=self._has_broadcast,
             output_type=common_output_type(function),
         )  # fmt: skip
-        return joined([self._first, self._second], vertex)
+        return joined_streams([self._first, self._second], vertex)
 
     def _require(self, call: str, function: object, *kinds: type) -> None:
         if not isinstance(function, kinds):

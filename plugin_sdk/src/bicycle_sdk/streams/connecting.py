@@ -13,7 +13,7 @@ from bicycle_sdk.failures import Retry
 from bicycle_sdk.function_vertices import async_io_vertex, concurrency
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.base import joined
+from bicycle_sdk.streams.base import joined_streams
 from bicycle_sdk.streams.transforms import Transforms
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class Connecting(Transforms[T]):
         )
         for stream in others:
             self._check_same_draft("merge_by_time", stream)
-        merged = joined([stream.key_by(everything) for stream in streams], vertex)
+        merged = joined_streams([stream.key_by(everything) for stream in streams], vertex)
         merged._vertex.parallelism = 1
         return merged
 
@@ -172,4 +172,4 @@ class Connecting(Transforms[T]):
             shown=function, is_keyed=self._is_keyed(), has_broadcast=True, settings={"how": kind},
             output_type=function_types(function, "join").gives,
         )  # fmt: skip
-        return joined([self, other.broadcast()], vertex)
+        return joined_streams([self, other.broadcast()], vertex)

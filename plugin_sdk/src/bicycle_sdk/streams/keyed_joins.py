@@ -11,7 +11,7 @@ from bicycle_sdk import windows as windowing  # parameters of calls here are nam
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import Partitioning
 from bicycle_sdk.record_types import function_types
-from bicycle_sdk.streams.base import Stream, check_same_keys, joined
+from bicycle_sdk.streams.base import Stream, check_same_keys, joined_streams
 from bicycle_sdk.streams.data_stream import DataStream
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         vertex = joins.co_process_vertex(
             join, kind, shown=shown, is_keyed=True, settings=settings, output_type=found
         )
-        return joined([self, other], vertex)
+        return joined_streams([self, other], vertex)
 
     def _key_type(self) -> Any:
         return function_types(self._vertex.payloads["function"], "get_key").gives

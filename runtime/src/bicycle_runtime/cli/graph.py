@@ -52,11 +52,11 @@ def graph_command(
     """Show the chains, stages and parallelism of a job. Nothing is started."""
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
-    from bicycle_runtime.jobs.plugins.environments import entered
+    from bicycle_runtime.jobs.plugins.environments import resolve_plugin
     from bicycle_runtime.jobs.plugins.graph_changes import require_parallelism
     from bicycle_runtime.jobs.plugins.graph_view import graph_view
 
-    bundle = extract(entered(plugin, plugin_env, home()), params)
+    bundle = extract(resolve_plugin(plugin, plugin_env, home()), params)
     require_parallelism(bundle.graph, parallelism)
     view = graph_view(bundle.graph, parallelism=parallelism)
     if as_json or form == "json":

@@ -43,10 +43,10 @@ def check_command(*, file: str, as_json: bool) -> None:
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
-    from bicycle_runtime.jobs.plugins.environments import entered
+    from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 
     pipeline = _checked(file)
-    graph = extract(entered(file, None, home()), {}).graph
+    graph = extract(resolve_plugin(file, None, home()), {}).graph
     arrows = " -> ".join(node.id for node in pipeline.nodes)
     if as_json:
         answer_json(
@@ -148,14 +148,14 @@ def convert_command(
     Comments are not kept.
     """
     # Slow to import, and not needed to show the help.
-    from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, written
+    from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, write_document
 
     pipeline = _checked(file)
     data = pipeline_data(pipeline, form or form_of(pipeline))
     if as_json:
         answer_json(data)
     else:
-        show_text(written(data, notation or pipeline.document.notation).rstrip())
+        show_text(write_document(data, notation or pipeline.document.notation).rstrip())
 
 
 @pipeline_command.command("schema", epilog=examples("bicycle pipeline schema"))

@@ -84,10 +84,10 @@ def plan_command(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
     from bicycle_runtime.jobs.inspection.reports import inspect_job, require_guarantee
-    from bicycle_runtime.jobs.plugins.environments import entered
+    from bicycle_runtime.jobs.plugins.environments import resolve_plugin
     from bicycle_runtime.jobs.plugins.graph_changes import require_parallelism
 
-    bundle = extract(entered(plugin, plugin_env, home()), params)
+    bundle = extract(resolve_plugin(plugin, plugin_env, home()), params)
     require_parallelism(bundle.graph, parallelism)
     sealed = None
     if origin is not None:

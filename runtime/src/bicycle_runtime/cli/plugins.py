@@ -129,9 +129,9 @@ def _loadable(ref: PluginRef, plugin_env: str | None) -> PluginRef:
     if plugin_env is None:
         return ref
     # Slow to import, and needed for another environment only.
-    from bicycle_runtime.jobs.plugins.environments import isolated
+    from bicycle_runtime.jobs.plugins.environments import isolate
 
-    return isolated(ref, plugin_env, home()).ref
+    return isolate(ref, plugin_env, home()).ref
 
 
 def _verdict(result: CheckResult) -> str:

@@ -280,9 +280,9 @@ def _reader(plugin: str | None, plugin_env: str | None) -> ValueReader:
     if plugin is not None:
         # Only metadata is read here; the plugin's code is loaded by a child process, which finds
         # modules where this one does.
-        from bicycle_runtime.jobs.plugins.environments import entered
+        from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 
-        entered(plugin, plugin_env, home())
+        resolve_plugin(plugin, plugin_env, home())
     return ValueReader(plugin)
 
 

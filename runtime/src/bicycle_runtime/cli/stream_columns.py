@@ -11,7 +11,7 @@ from bicycle_runtime.streams.texts import payload_text
 from bicycle_runtime.streams.tools.rates import Figures
 from bicycle_sdk.quantities import duration_text
 
-__all__ = ["COLUMNS", "HEADINGS", "SPARE_HEADINGS", "Column", "ordered"]
+__all__ = ["COLUMNS", "HEADINGS", "SPARE_HEADINGS", "Column", "sort_streams"]
 
 _LATEST_WIDTH = 40
 
@@ -90,7 +90,7 @@ SPARE_HEADINGS = (
 )
 
 
-def ordered(
+def sort_streams(
     figures: Sequence[Figures], sort: str, containing: str, *, is_reversed: bool = False
 ) -> list[Figures]:
     """Return the streams whose names contain a text, by one column; what has no value is last.

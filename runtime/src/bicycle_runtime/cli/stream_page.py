@@ -16,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import DataTable, Footer, Input, Static
 
 from bicycle_runtime.cli.rendering import byte_text, count_text
-from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, Column, ordered
+from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, Column, sort_streams
 from bicycle_runtime.streams.messages import Timestamp
 from bicycle_runtime.streams.texts import message_text
 from bicycle_runtime.streams.tools.rates import Figures, Marks, Throughput, total
@@ -104,7 +104,9 @@ class StreamPage(App[None]):
     def show_figures(self) -> None:
         """Draw the figures as they are now; the cursor stays with its stream."""
         found = [each for watch in self._watches for each in watch.figures(self._marks)]
-        self._shown = ordered(found, self._sort, self._containing, is_reversed=self._is_reversed)
+        self._shown = sort_streams(
+            found, self._sort, self._containing, is_reversed=self._is_reversed
+        )
         table = self._table
         at = self.chosen_name()
         table.clear(columns=True)

@@ -13,7 +13,7 @@ from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.errors import TOP_LIBRARY_MISSING
 from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json, show_table, show_text
-from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, SPARE_HEADINGS, ordered
+from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, SPARE_HEADINGS, sort_streams
 from bicycle_runtime.cli.stream_words import backend_words, read_address
 from bicycle_runtime.streams.addresses import StreamUrl
 from bicycle_runtime.streams.messages import Timestamp
@@ -95,7 +95,7 @@ def top_command(
             await watch.once()
 
     asyncio.run(look())
-    found = ordered([f for watch in watches for f in watch.figures(marks)], sort, containing)
+    found = sort_streams([f for watch in watches for f in watch.figures(marks)], sort, containing)
     if as_json:
         answer_json(_plain(found))
         return

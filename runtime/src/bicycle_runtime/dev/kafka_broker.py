@@ -45,7 +45,7 @@ from bicycle_runtime.dev.errors import (
 from bicycle_runtime.dev.java_programs import require_java
 from bicycle_runtime.dev.kafka_jars import kafka_jars
 from bicycle_runtime.dev.ports import choose_port, is_free
-from bicycle_runtime.dev.waiting import indented, last_lines, locked, wait_until
+from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wait_until
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
@@ -257,7 +257,7 @@ class KafkaBroker:
         timeout_s = self.options.start_timeout_ms / 1_000
         jars = kafka_jars(self._cache_dir, report=self._report)
         try:
-            with locked(self._folder / "lock", timeout_s=timeout_s):
+            with hold_lock(self._folder / "lock", timeout_s=timeout_s):
                 return self._start(jars, timeout_s)
         except TimeoutError:
             raise self._start_error("another command is starting it and does not end") from None
@@ -473,5 +473,5 @@ class KafkaBroker:
             reason=reason,
             log=str(log),
             tail=lines,
-            tail_text=indented(lines),
+            tail_text=indent_lines(lines),
         )

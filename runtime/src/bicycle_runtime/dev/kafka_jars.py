@@ -28,7 +28,7 @@ from xml.sax.saxutils import escape
 
 from bicycle_runtime.dev.errors import JAR_CHECKSUM_WRONG, JARS_NOT_FETCHED
 from bicycle_runtime.dev.java_programs import require_java
-from bicycle_runtime.dev.waiting import locked
+from bicycle_runtime.dev.waiting import hold_lock
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
@@ -257,7 +257,7 @@ def kafka_jars(
     if store.is_full():
         return store.paths
     try:
-        with locked(cache_dir / f"kafka-{KAFKA_VERSION}.lock", timeout_s=_LOCK_TIMEOUT_S):
+        with hold_lock(cache_dir / f"kafka-{KAFKA_VERSION}.lock", timeout_s=_LOCK_TIMEOUT_S):
             if not store.is_full():
                 _fill(store, report, ways())
     except TimeoutError as error:

@@ -48,7 +48,7 @@ from bicycle_runtime.dev.errors import (
     ClusterMissingError,
 )
 from bicycle_runtime.dev.ports import choose_port, is_free
-from bicycle_runtime.dev.waiting import indented, last_lines, locked, wait_until
+from bicycle_runtime.dev.waiting import hold_lock, indent_lines, last_lines, wait_until
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["ClusterState", "HostState", "JobState", "SparkCluster", "read_state"]
@@ -229,7 +229,7 @@ class SparkCluster:
         """
         timeout_s = self.options.start_timeout_ms / 1_000
         try:
-            with locked(self._folder / "lock", timeout_s=timeout_s):
+            with hold_lock(self._folder / "lock", timeout_s=timeout_s):
                 return self._start(timeout_s)
         except TimeoutError:
             raise self._error("another command is starting it and does not end") from None
@@ -451,7 +451,7 @@ class SparkCluster:
         lines = last_lines(log) or last_lines(self._folder / name / "out")
         return CLUSTER_NOT_STARTED(
             folder=str(self._folder), reason=reason, log=str(log), tail=lines,
-            tail_text=indented(lines),
+            tail_text=indent_lines(lines),
         )  # fmt: skip
 
 

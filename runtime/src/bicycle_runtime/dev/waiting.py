@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 
-__all__ = ["indented", "last_lines", "locked", "wait_until"]
+__all__ = ["hold_lock", "indent_lines", "last_lines", "wait_until"]
 
 _POLL_S = 0.1
 
@@ -41,7 +41,7 @@ def wait_until(
 
 
 @contextmanager
-def locked(path: Path, *, timeout_s: float) -> Iterator[None]:
+def hold_lock(path: Path, *, timeout_s: float) -> Iterator[None]:
     """Hold a lock file, which is made when missing and never removed.
 
     Processes that are started meanwhile do not inherit it.
@@ -80,6 +80,6 @@ def last_lines(path: Path) -> list[str]:
     return []
 
 
-def indented(lines: Sequence[str]) -> str:
+def indent_lines(lines: Sequence[str]) -> str:
     """Return lines as they stand in an error."""
     return "\n".join(f"    {line}" for line in lines) or "    (empty)"

@@ -33,7 +33,7 @@ __all__ = [
     "Closure",
     "PackedEnvironment",
     "closure_of",
-    "installed",
+    "find_installed",
     "pack_environment",
     "require_no_conflict",
 ]
@@ -62,7 +62,7 @@ class Closure:
     asked: Mapping[str, list[tuple[str, Requirement]]]
 
 
-def installed(path: Iterable[str]) -> dict[str, Any]:
+def find_installed(path: Iterable[str]) -> dict[str, Any]:
     """Return the distributions of an import path by canonical name; the first of a name counts."""
     found: dict[str, Any] = {}
     for dist in importlib_metadata.distributions(path=list(path)):
@@ -114,7 +114,7 @@ def require_no_conflict(plugin: Closure, runtime_path: Iterable[str], *, name: s
     Raises:
         ENVIRONMENT_CONFLICT: with library, versions and who asks for what.
     """
-    ours = closure_of(_RUNTIME, among=installed(runtime_path))
+    ours = closure_of(_RUNTIME, among=find_installed(runtime_path))
     for library in sorted(plugin.asked.keys() & ours.members.keys() & HELD_BY_RUNTIME):
         _require(plugin.asked[library], ours.members[library].version, library, name)
     for library in sorted(plugin.members.keys() & ours.asked.keys() - HELD_BY_RUNTIME):
@@ -177,7 +177,7 @@ def pack_environment(
         ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
         ENVIRONMENT_FILES_UNKNOWN: the files of a distribution are not to be found.
     """
-    closure = closure_of(ref.dist_name, *others, among=installed([ref.location, *path]))
+    closure = closure_of(ref.dist_name, *others, among=find_installed([ref.location, *path]))
     require_no_conflict(closure, runtime_path, name=ref.name)
     members = {name: dist for name, dist in closure.members.items() if name not in HELD_BY_RUNTIME}
     files: dict[str, Path] = {}

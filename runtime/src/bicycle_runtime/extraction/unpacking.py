@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bicycle_runtime.extraction.errors import ENVIRONMENT_FOLDER_UNUSABLE
 
-__all__ = ["KEPT_COUNT", "cache_folder", "enter_environment", "unpacked"]
+__all__ = ["KEPT_COUNT", "cache_folder", "enter_environment", "unpack"]
 
 KEPT_COUNT = 8  # Environments of a host that nobody uses and that stay for the next job.
 _LOCK_SUFFIX = ".lock"
@@ -39,13 +39,13 @@ def enter_environment(archive: Path, digest: str) -> Path:
     Raises:
         ENVIRONMENT_FOLDER_UNUSABLE: the cache is not to be trusted or cannot be written.
     """
-    folder = unpacked(archive, digest)
+    folder = unpack(archive, digest)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     return folder
 
 
-def unpacked(archive: Path, digest: str) -> Path:
+def unpack(archive: Path, digest: str) -> Path:
     """Return the folder with the content of an archive; this process holds it until it ends.
 
     Raises:

@@ -57,7 +57,7 @@ from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows import tumbling_windows
 from bicycle_sdk.windows.triggers import PurgingTrigger
 
-__all__ = ["build_pipeline", "joined"]
+__all__ = ["build_join", "build_pipeline"]
 
 _LATE = "late"
 _WINDOW_MS = 5_000
@@ -387,7 +387,7 @@ class _Building:
             for index, side in enumerate(("left", "right"))
         )
         late_to = _LATE if (node.id, _LATE) in self._tags else None
-        return self._set(joined(node.spec, left, right, late_to=late_to), node)
+        return self._set(build_join(node.spec, left, right, late_to=late_to), node)
 
 
 _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
@@ -434,7 +434,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def joined(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any:
+def build_join(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any:
     """Return the stream of two keyed streams that are joined.
 
     Args:

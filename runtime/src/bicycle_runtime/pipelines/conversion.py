@@ -16,7 +16,7 @@ from bicycle_runtime.pipelines.model import Ops
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
 from bicycle_runtime.pipelines.operator_keys import Window, WindowSize
 
-__all__ = ["Form", "form_of", "pipeline_data", "written"]
+__all__ = ["Form", "form_of", "pipeline_data", "write_document"]
 
 Form = Literal["short", "vertices"]
 
@@ -26,7 +26,7 @@ def form_of(pipeline: CheckedPipeline) -> Form:
     return "vertices" if pipeline.document.data.get("vertices") else "short"
 
 
-def written(data: Mapping[str, Any], notation: Notation) -> str:
+def write_document(data: Mapping[str, Any], notation: Notation) -> str:
     """Return data of a pipeline as text."""
     if notation == "toml":
         # Slow to import, and needed here alone.

@@ -17,7 +17,7 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.recovery.fields import (
     U64_MAX,
     FieldReader,
-    bounded,
+    require_bounded,
     text_field,
     u32_field,
     u64_field,
@@ -48,8 +48,8 @@ class CheckpointId:
     created_at_ms: int = field(default_factory=_CLOCK.now_ms)
 
     def __post_init__(self) -> None:
-        bounded(self.sequence, U64_MAX, field="sequence")
-        bounded(self.created_at_ms, U64_MAX, field="created_at_ms")
+        require_bounded(self.sequence, U64_MAX, field="sequence")
+        require_bounded(self.created_at_ms, U64_MAX, field="created_at_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +77,10 @@ class CheckpointState:
     def __post_init__(self) -> None:
         for name in ("operator_states", "source_offsets", "metadata"):
             object.__setattr__(self, name, dict(getattr(self, name)))
-        bounded(self.watermark_ns, U64_MAX, field="watermark_ns")
-        bounded(self.event_count, U64_MAX, field="event_count")
+        require_bounded(self.watermark_ns, U64_MAX, field="watermark_ns")
+        require_bounded(self.event_count, U64_MAX, field="event_count")
         for offset in self.source_offsets.values():
-            bounded(offset, U64_MAX, field="offset of a source")
+            require_bounded(offset, U64_MAX, field="offset of a source")
 
     def set_operator_state(self, name: str, state: bytes) -> None:
         """Set the state of one operator; it takes the place of the one before.
@@ -100,7 +100,7 @@ class CheckpointState:
         Raises:
             CHECKPOINT_VALUE_UNFIT: the offset is out of bounds.
         """
-        self.source_offsets[name] = bounded(offset, U64_MAX, field="offset of a source")
+        self.source_offsets[name] = require_bounded(offset, U64_MAX, field="offset of a source")
 
     def serialize(self) -> bytes:
         """Return the bytes of the layout above; an empty state has 32.

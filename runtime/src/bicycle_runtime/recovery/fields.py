@@ -24,7 +24,7 @@ __all__ = [
     "U64_MAX",
     "FieldReader",
     "FileForm",
-    "bounded",
+    "require_bounded",
     "text_field",
     "u32_field",
     "u64_field",
@@ -141,7 +141,7 @@ class FieldReader:
         )
 
 
-def bounded(value: Any, high: int, *, field: str) -> int:
+def require_bounded(value: Any, high: int, *, field: str) -> int:
     """Return a number from 0 to ``high``; ``field`` names it in the error.
 
     Raises:
@@ -157,7 +157,7 @@ def u32_field(value: int, *, field: str) -> bytes:
     try:
         return _U32.pack(value)
     except struct.error:
-        return _U32.pack(bounded(value, _U32_MAX, field=field))
+        return _U32.pack(require_bounded(value, _U32_MAX, field=field))
 
 
 def u64_field(value: int, *, field: str) -> bytes:
@@ -165,7 +165,7 @@ def u64_field(value: int, *, field: str) -> bytes:
     try:
         return _U64.pack(value)
     except struct.error:
-        return _U64.pack(bounded(value, U64_MAX, field=field))
+        return _U64.pack(require_bounded(value, U64_MAX, field=field))
 
 
 def text_field(text: str, *, field: str) -> bytes:

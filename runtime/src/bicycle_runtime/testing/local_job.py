@@ -35,10 +35,10 @@ from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.errors import HarnessError
 from bicycle_runtime.testing.registries import registry_for
 from bicycle_runtime.testing.rewiring import (
-    captured,
-    scripted,
+    add_taps,
+    capture_sinks,
+    script_sources,
     scripted_sources,
-    tapped,
     used_payloads,
 )
 from bicycle_runtime.testing.script import Script, ScriptSource
@@ -70,8 +70,8 @@ class LocalJob:
     def __init__(self, draft: GraphDraft, options: HarnessOptions) -> None:
         self._options = options
         graph = draft.build_graph(getattr(draft, "job_name", None) or "test")
-        graph = captured(scripted(graph, options.scripted), options.real_sinks)
-        self.graph = tapped(graph, options.taps)
+        graph = capture_sinks(script_sources(graph, options.scripted), options.real_sinks)
+        self.graph = add_taps(graph, options.taps)
         self._bundle = bundle_of_graph(self.graph, used_payloads(self.graph, draft.payloads))
         self._registry = registry_for(self.graph, options.extensions)
         self.parallelism = options.parallelism

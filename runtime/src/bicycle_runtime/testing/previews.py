@@ -15,7 +15,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.testing.bundling import bundle_of_graph
 from bicycle_runtime.testing.registries import registry_for
-from bicycle_runtime.testing.rewiring import part_before, tapped, used_payloads
+from bicycle_runtime.testing.rewiring import add_taps, part_before, used_payloads
 from bicycle_sdk.drafts import GraphDraft
 
 __all__ = ["preview"]
@@ -34,7 +34,7 @@ def preview(env: GraphDraft, vertex_id: str, n: int) -> list[Any]:
         vertex_id: The vertex.
         n: How many records at most, 0 or more.
     """
-    graph = tapped(part_before(env.build_graph("preview"), vertex_id), [vertex_id])
+    graph = add_taps(part_before(env.build_graph("preview"), vertex_id), [vertex_id])
     bundle = bundle_of_graph(graph, used_payloads(graph, env.payloads))
     collected: dict[str, list[Any]] = {}
     services = LoopServices(

@@ -14,13 +14,13 @@ from bicycle_runtime.testing.script import SCRIPT_TYPE
 from bicycle_sdk.graph import Edge, JobGraph, OperatorKind, Partitioning, Vertex
 
 __all__ = [
-    "captured",
+    "add_taps",
+    "capture_sinks",
     "part_before",
-    "scripted",
+    "script_sources",
     "scripted_sources",
     "sink_names",
     "tap_name",
-    "tapped",
     "used_payloads",
 ]
 
@@ -28,7 +28,7 @@ COLLECT_TYPE = "collect"
 Tap = str | tuple[str, str]
 
 
-def scripted(graph: JobGraph, uids: Iterable[str]) -> JobGraph:
+def script_sources(graph: JobGraph, uids: Iterable[str]) -> JobGraph:
     """Return the graph with scripts in place of these sources."""
     wanted = set(uids)
     vertices = tuple(
@@ -53,7 +53,7 @@ def scripted_sources(graph: JobGraph) -> list[str]:
     ]
 
 
-def captured(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
+def capture_sinks(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
     """Return the graph with sinks that collect under their ids, except those in ``kept``."""
     real = set(kept)
     vertices = tuple(
@@ -67,7 +67,7 @@ def captured(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
     return dataclasses.replace(graph, vertices=vertices)
 
 
-def tapped(graph: JobGraph, taps: Iterable[Tap]) -> JobGraph:
+def add_taps(graph: JobGraph, taps: Iterable[Tap]) -> JobGraph:
     """Return the graph with one more collect sink at each of these vertices or side outputs."""
     vertices, edges = list(graph.vertices), list(graph.edges)
     for tap in taps:

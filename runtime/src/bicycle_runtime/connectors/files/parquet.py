@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
-from bicycle_runtime.connectors.files.reader import located
+from bicycle_runtime.connectors.files.reader import locate_file
 from bicycle_runtime.connectors.rows import columns_for, records_of, with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
@@ -81,7 +81,7 @@ class ParquetReader:
             self._open.popitem()[1].close()
 
     def _rows(self, part: Slice) -> _Rows:
-        path = located(part)
+        path = locate_file(part)
         kept = self._open.pop(part.shard, None)
         if kept is not None:
             if kept.position == part.start and kept.path == path:

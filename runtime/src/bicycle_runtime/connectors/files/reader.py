@@ -33,7 +33,7 @@ from bicycle_runtime.connectors.rows import with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.records.rows import field_types
 
-__all__ = ["FileFormat", "FileReader", "located"]
+__all__ = ["FileFormat", "FileReader", "locate_file"]
 
 FileFormat = Literal["text", "jsonl", "csv", "parquet"]
 _OPEN_FILES_MAX = 16
@@ -88,7 +88,7 @@ class FileReader:
             INPUT_DAMAGED: it cannot be decompressed.
         """
         details = part.details
-        path = located(part)
+        path = locate_file(part)
         lines = LineRange(
             start=part.start,
             end=part.end,
@@ -191,7 +191,7 @@ class FileReader:
             self._open.popitem(last=False)[1].close()
 
 
-def located(part: Slice) -> str:
+def locate_file(part: Slice) -> str:
     """Return where the planned file of a slice is now.
 
     Raises:

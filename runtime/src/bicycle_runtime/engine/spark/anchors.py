@@ -16,7 +16,7 @@ from typing import Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.hosts.placement import place_tasks
-from bicycle_runtime.engine.spark.cluster import host_counts, located
+from bicycle_runtime.engine.spark.cluster import host_counts, place_on_hosts
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 
 __all__ = ["Anchors", "levels_with_state"]
@@ -111,7 +111,9 @@ class Anchors:
         from pyspark.serializers import UTF8Deserializer
 
         self._drop(level)
-        texts = located(self._context, [(str(task), host) for task, host in enumerate(places)])
+        texts = place_on_hosts(
+            self._context, [(str(task), host) for task, host in enumerate(places)]
+        )
         elements: Any = RDD(texts, self._context, UTF8Deserializer())  # type: ignore[no-untyped-call]  # Spark's own
         if level == 0:  # It is not shuffled, and its place needs no cache.
             self._anchors[0] = elements

@@ -17,7 +17,7 @@ from typing import Any
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.engine.errors import MASTER_UNREACHABLE, NO_EXECUTOR
 
-__all__ = ["ClusterView", "ExecutorWatch", "host_counts", "located", "require_master"]
+__all__ = ["ClusterView", "ExecutorWatch", "host_counts", "place_on_hosts", "require_master"]
 
 _CONNECT_S = 5.0
 _POLL_S = 0.1
@@ -191,7 +191,7 @@ class ExecutorWatch:
                 return
 
 
-def located(context: Any, items: Sequence[tuple[str, str]]) -> Any:
+def place_on_hosts(context: Any, items: Sequence[tuple[str, str]]) -> Any:
     """Return texts as a Java RDD, each in a partition that prefers a host.
 
     Args:

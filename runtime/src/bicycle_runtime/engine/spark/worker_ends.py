@@ -15,11 +15,11 @@ import msgspec
 
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
-from bicycle_runtime.engine.spark.cluster import located
+from bicycle_runtime.engine.spark.cluster import place_on_hosts
 from bicycle_runtime.engine.spark.positions_folder import positions_folder
 from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import StagePlan
-from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours
+from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours
 
 __all__ = ["ends_on_hosts", "worker_ended"]
 
@@ -53,7 +53,7 @@ def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPosition]:
     late.start()
     try:
         with contextlib.suppress(Py4JError):
-            names = located(context, [(name, name) for name in sorted(hosts)])
+            names = place_on_hosts(context, [(name, name) for name in sorted(hosts)])
             texts = UTF8Deserializer()  # type: ignore[no-untyped-call]  # Spark's own
             tasks: Any = RDD(names, context, texts)
             answers = tasks.mapPartitions(_own_ends).collect()
@@ -130,5 +130,5 @@ def _location(reason: str) -> str | None:
         users.append(line)
     if not users:
         return None
-    line = blamed(users[::-1])
+    line = blamed_frame(users[::-1])
     return f"{line.filename}:{line.number}"

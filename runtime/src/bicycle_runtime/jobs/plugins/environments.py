@@ -32,11 +32,11 @@ from bicycle_runtime.extraction.plugin_env import (
     read_environment,
 )
 from bicycle_runtime.extraction.scripts import is_script, pack_script
-from bicycle_runtime.extraction.unpacking import enter_environment, unpacked
+from bicycle_runtime.extraction.unpacking import enter_environment, unpack
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions
 
-__all__ = ["JobEnvironment", "discover_in", "entered", "find_plugin", "isolated"]
+__all__ = ["JobEnvironment", "discover_in", "find_plugin", "isolate", "resolve_plugin"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
         )  # fmt: skip
     ref = discover_in(options.plugin_env).find(options.plugin)
     if options.plugin_env is not None:
-        return isolated(ref, options.plugin_env, home)
+        return isolate(ref, options.plugin_env, home)
     if options.master is None or is_embedded(options.master):
         return JobEnvironment(ref=ref)
     own = own_environment()
@@ -119,7 +119,7 @@ def find_plugin(options: JobOptions, home: Home) -> JobEnvironment:
     return JobEnvironment(ref=ref, packed=pack_with(()), platform=own.platform, pack_with=pack_with)
 
 
-def entered(name: str, plugin_env: str | None, home: Home) -> PluginRef:
+def resolve_plugin(name: str, plugin_env: str | None, home: Home) -> PluginRef:
     """Return a plugin that this process can look at without running it.
 
     Args:
@@ -137,12 +137,12 @@ def entered(name: str, plugin_env: str | None, home: Home) -> PluginRef:
         ref = discover_in(plugin_env).find(name)
         if plugin_env is None:
             return ref
-        environment = isolated(ref, plugin_env, home)
+        environment = isolate(ref, plugin_env, home)
     environment.enter()
     return environment.ref
 
 
-def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
+def isolate(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
     """Pack a plugin of another environment, and unpack it on this host.
 
     Args:
@@ -157,7 +157,7 @@ def isolated(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
     own, other = own_environment(), read_environment(_folder(plugin_env))
     _require_same_python(own, other, title=f"--plugin-env {plugin_env}")
     packed = pack_environment(ref, other.path, runtime_path=own.path, cache_dir=home.cache_dir)
-    folder = unpacked(packed.path, packed.digest)
+    folder = unpack(packed.path, packed.digest)
     return JobEnvironment(
         ref=dataclasses.replace(ref, location=str(folder)),
         packed=packed,
@@ -177,7 +177,7 @@ def _script(
             hint="leave --plugin-env out, or make the job a wheel: `bicycle new NAME`",
         )
     ref, packed = pack_script(text, cache_dir=home.cache_dir, of_plugins=of_plugins)
-    folder = unpacked(packed.path, packed.digest)
+    folder = unpack(packed.path, packed.digest)
     return JobEnvironment(
         ref=dataclasses.replace(ref, location=str(folder)), packed=packed, folder=folder
     )

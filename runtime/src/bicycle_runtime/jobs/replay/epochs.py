@@ -25,7 +25,7 @@ from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
 from bicycle_runtime.jobs.errors import REPLAY_ENDED, REPLAY_PLUGIN_UNKNOWN
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.plugins.environments import entered
+from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 from bicycle_runtime.jobs.plugins.graph_changes import with_data_loss_policy, with_follow
 from bicycle_runtime.recovery.savepoints import job_facts
 
@@ -87,7 +87,7 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
     known = asked.params if asked is not None and asked.options.plugin == plugin else {}
     plugin_env = request.plugin_env or (asked.options.plugin_env if asked else None)
     # The child finds modules where this process does.
-    bundle = extract(entered(plugin, plugin_env, home), {**known, **request.params})
+    bundle = extract(resolve_plugin(plugin, plugin_env, home), {**known, **request.params})
     if asked is not None:
         bundle = _as_asked(bundle, asked.options)
     settings = asked.engine if asked is not None else {}

@@ -32,7 +32,7 @@ from bicycle_runtime.jobs.status import (
     WaitingOutput,
     write_status,
 )
-from bicycle_runtime.jobs.supervision.restarts import noted, place_of
+from bicycle_runtime.jobs.supervision.restarts import add_failure_note, place_of
 from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -196,7 +196,7 @@ class Progress:
     def note_failure(self, error: BicycleError, *, attempt: int, delay_ms: int | None) -> None:
         """Take note of a failure that a restart meets; of the last one when there is no delay."""
         status = self.status
-        status.restarts = noted(
+        status.restarts = add_failure_note(
             status.restarts, error, now_ms=self._clock.now_ms(),
             epoch=status.epoch, attempt=attempt, delay_ms=delay_ms, place=place_of(error),
         )  # fmt: skip

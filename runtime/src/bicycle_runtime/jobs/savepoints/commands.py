@@ -287,7 +287,7 @@ def restore_to(
     return {"url": target.url, "job": job, "epoch": epoch, "origin": origin.storage.url}
 
 
-def restored(url: str, *, checkpoint_dir: str, job: str) -> dict[str, Any] | None:
+def find_restored(url: str, *, checkpoint_dir: str, job: str) -> dict[str, Any] | None:
     """Return what ``restore_to`` has returned; None where the savepoint is not the last epoch.
 
     Raises:

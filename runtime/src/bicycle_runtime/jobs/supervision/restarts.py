@@ -31,7 +31,7 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "may_pass", "noted", "place_of"]
+__all__ = ["HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "may_pass", "place_of"]
 
 # Met by opening functions again on the same Spark.
 OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
@@ -139,7 +139,7 @@ class Restarts:
         return round(delay_ms * (1 - share))
 
 
-def noted(
+def add_failure_note(
     history: Sequence[RestartNote],
     error: BicycleError,
     *,

@@ -31,7 +31,7 @@ from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 from bicycle_runtime.jobs.supervision.error_reports import plain_error
-from bicycle_runtime.jobs.supervision.restarts import Restarts, noted
+from bicycle_runtime.jobs.supervision.restarts import Restarts, add_failure_note
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["DriverProcess", "Supervisor", "main"]
@@ -133,7 +133,7 @@ class Supervisor:
         self, status: JobStatus, error: BicycleError, *, attempt: int, delay_ms: int | None
     ) -> None:
         now_ms = self._clock.now_ms()
-        status.restarts = noted(
+        status.restarts = add_failure_note(
             status.restarts, error,
             now_ms=now_ms, epoch=status.epoch, attempt=attempt, delay_ms=delay_ms,
         )  # fmt: skip

@@ -24,7 +24,7 @@ from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.inspection.reports import inspect_job
 from bicycle_runtime.jobs.inspection.state_changes import require_no_loss, state_changes
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.plugins.environments import entered
+from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 from bicycle_runtime.jobs.running.starting import plan_job_setup
 from bicycle_runtime.jobs.savepoints.commands import open_origin
 from bicycle_runtime.recovery.adoption import Origin
@@ -50,7 +50,7 @@ def _planned_or_not(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
 def _planned(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     request = JobRequest.from_json(given["request"])
     options = request.options
-    bundle = extract(entered(options.plugin, options.plugin_env, home), request.params)
+    bundle = extract(resolve_plugin(options.plugin, options.plugin_env, home), request.params)
     origin = open_origin(given["checkpoint"])
     bundle = with_operator_ids(bundle, origin.manifest.operator_ids)
     report = inspect_job(bundle, parallelism=options.parallelism)

@@ -21,7 +21,7 @@ from types import FrameType
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
-from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours, without_loop
 
 __all__ = ["LOOP_WATCH", "Blocking", "LoopWatch"]
 
@@ -174,5 +174,5 @@ def _location_in(frame: FrameType | None) -> str | None:
     users = without_loop(lines[::-1])
     if not users:
         return None
-    location = blamed(users)
+    location = blamed_frame(users)
     return f"{location.filename}:{location.number} in {location.function}"

@@ -27,7 +27,7 @@ from bicycle_runtime.operators.errors import (
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.metrics import FailureCount, add_failure
 from bicycle_runtime.operators.spec import OperatorSpec, PluginInfo
-from bicycle_runtime.operators.user_calls.stack_frames import blamed, is_ours, without_loop
+from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours, without_loop
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.contexts import WATERMARK_MAX
@@ -387,7 +387,7 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     if not users:
         known: str | None = getattr(error, "user_line", None)
         return "", known or "the call itself (no line of the function was reached)"
-    location = blamed(users)
+    location = blamed_frame(users)
     return "\n".join(lines), f"{location.filename}:{location.lineno} in {location.name}"
 
 

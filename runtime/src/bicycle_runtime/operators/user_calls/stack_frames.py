@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 import bicycle_runtime
 import bicycle_sdk
 
-__all__ = ["Location", "blamed", "is_ours", "without_loop"]
+__all__ = ["Location", "blamed_frame", "is_ours", "without_loop"]
 
 _OWN_FOLDERS = tuple(
     str(Path(file).parent.resolve()) for file in (bicycle_runtime.__file__, bicycle_sdk.__file__)
@@ -41,7 +41,7 @@ def without_loop(frames: Sequence[Frame]) -> list[Frame]:
     return list(dropwhile(lambda frame: frame.filename.startswith(_LOOP_FILES), frames))
 
 
-def blamed(frames: Sequence[Frame]) -> Frame:
+def blamed_frame(frames: Sequence[Frame]) -> Frame:
     """Return the user's line: the deepest frame in the folder of the outermost one."""
     folder = Path(frames[0].filename).parent
     return [frame for frame in frames if Path(frame.filename).parent == folder][-1]

@@ -10,10 +10,10 @@ from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.home import checkpoint_of
 from bicycle_runtime.jobs.savepoints.commands import (
     create_savepoint,
+    find_restored,
     known_savepoints,
     remove_savepoint,
     restore_to,
-    restored,
     savepoint_of,
 )
 from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
@@ -137,7 +137,7 @@ def _restore(where: Surroundings, _job: str, facts: RestoreFacts) -> Result:
 def _found_restore(
     _where: Surroundings, _job: str, facts: RestoreFacts, _asked_ms: int
 ) -> Result | None:
-    return restored(facts.url, checkpoint_dir=facts.checkpoint_dir, job=facts.name)
+    return find_restored(facts.url, checkpoint_dir=facts.checkpoint_dir, job=facts.name)
 
 
 SAVEPOINT_KINDS: Mapping[str, Kind] = {

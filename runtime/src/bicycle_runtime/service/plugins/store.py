@@ -31,7 +31,7 @@ from bicycle_runtime.extraction.extract import check_plugin
 from bicycle_runtime.extraction.packing import (
     HELD_BY_RUNTIME,
     closure_of,
-    installed,
+    find_installed,
     require_no_conflict,
 )
 from bicycle_runtime.extraction.plugin_env import own_environment
@@ -386,7 +386,7 @@ def _built(
     for leftover in ("tmp", "log", "requirements.txt"):
         _remove(folder / leftover)
     own, site = own_environment(), str(_site(folder))
-    closure = closure_of(wheel.name, among=installed([site]))
+    closure = closure_of(wheel.name, among=find_installed([site]))
     missing = sorted(closure.asked.keys() - closure.members.keys() - HELD_BY_RUNTIME)
     if missing:
         raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(missing))

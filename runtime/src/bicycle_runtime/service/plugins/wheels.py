@@ -30,7 +30,7 @@ from packaging.utils import (
 )
 
 from bicycle_runtime.extraction.discovery import discover
-from bicycle_runtime.extraction.packing import HELD_BY_RUNTIME, closure_of, installed
+from bicycle_runtime.extraction.packing import HELD_BY_RUNTIME, closure_of, find_installed
 from bicycle_runtime.service.plugins.errors import WHEEL_REFUSED
 from bicycle_sdk.errors import BicycleError
 
@@ -294,7 +294,7 @@ class _Check:
             name: The name in the name of the file.
             version: The version there.
         """
-        among = installed([folder])
+        among = find_installed([folder])
         self._refuse_if(name not in among, "its METADATA has another name")
         told = str(among[name].version)
         is_same = canonicalize_version(told) == canonicalize_version(version)
