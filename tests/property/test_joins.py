@@ -193,6 +193,8 @@ def test_an_as_of_join_finds_the_last_row_before(how, left, right, actions, way,
 
 JOINS = {
     "interval": lambda a, b: a.interval_join(b, -30, 40, pair, late_to="late"),
+    "interval, left": lambda a, b: a.interval_join(b, 10, 40, pair, how="left", late_to="late"),
+    "interval, full": lambda a, b: a.interval_join(b, -60, -5, pair, how="full", late_to="late"),
     "as of": lambda a, b: a.as_of_join(b, pair, how="left", tolerance=60, late_to="late"),
     "window": lambda a, b: a.window_join(b, sliding_windows(90, 30), pair, late_to="late"),
     "windows with gaps": lambda a, b: a.window_join(b, sliding_windows(40, 70), pair, how="full"),

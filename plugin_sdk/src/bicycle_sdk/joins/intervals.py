@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from bicycle_sdk.connected import InputRecords
@@ -75,66 +76,88 @@ class IntervalJoin(RowJoin):
 
     def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
         """Take rows of one side. None of them matches another, so they are kept at the end."""
-        if self.options.how != "inner" or self.options.max_buffered is not None:
+        if self.options.max_buffered is not None:
             super().process_each(records, results, ctx)
             return
         is_left, rest = records.ordinal == 0, slice(len(results), None)
         mine, other = self._sides[is_left], self._sides[not is_left]
         keys, times = records.keys[rest], (records.times or ())[rest]
-        rows_of_keys = _rows_by_key(other.rows, keys, times, (mine.first, mine.last))
-        rows = zip(
-            records.values[rest], map(rows_of_keys.__getitem__, keys), keys, times, strict=True
-        )
+        found_of = _found_by_key(other.rows, keys, times, (mine.first, mine.last))
+        rows = zip(records.values[rest], map(found_of.__getitem__, keys), keys, times, strict=True)
         try:
-            self._meet(rows, results, ctx, is_left=is_left)
+            self._join_each(rows, results, ctx, is_left=is_left)
         finally:  # Also those before a row whose function failed.
-            for key, its_rows in rows_of_keys.items():
-                if its_rows.times:
-                    mine.rows.add_all(key, its_rows.times, its_rows.values)
-                    self._wait_for(mine, key, its_rows.times)
+            for key, match in found_of.items():
+                self._note_matches(key, match, mine, other)
 
-    def _meet(
-        self, rows: Iterable[tuple[Any, _KeyRows, Any, int]], results: list[Any], ctx: Any,
+    def _join_each(
+        self, rows: Iterable[tuple[Any, _Match, Any, int]], results: list[Any], ctx: Any,
         *, is_left: bool,
     ) -> None:  # fmt: skip
-        """Join rows of a side, given with key and time, and note which to keep.
+        """Join rows of a side, given with key and time, and note what is to be kept.
 
         What is found for each is added to the results.
         """
-        first, last = self._sides[is_left].first, self._sides[is_left].last
-        watermark, call = ctx.current_watermark(), self._call
-        # hot path: 600 ns a row besides the function, instead of 3,000 by ``take_row``.
-        for value, (there, others, kept_times, kept), key, time in rows:
+        mine, watermark, call = self._sides[is_left], ctx.current_watermark(), self._call
+        first, last = mine.first, mine.last
+        is_noted = self._sides[not is_left].seen is not None
+        # hot path: 700 ns a row besides the function, instead of 3,000 by ``take_row``.
+        for value, match, key, time in rows:
             if time <= watermark:
                 window = Window(time + first, time + last + 1)
                 results.append(self.refuse_late(value, time, window, ctx))
                 continue
+            there, others, seen, kept = match
             low = bisect_left(there, time + first)
             high = bisect_right(there, time + last, low)
             found: list[tuple[int, Any]] = []
             if low < high:
                 met = zip(there[low:high], others[low:high], strict=True)
                 if is_left:
-                    found = [(t if t > time else time, call(value, row)) for t, row in met]
+                    found = [(t if t > time else time, call(value, row)) for t, (_, row) in met]
                 else:
-                    found = [(t if t > time else time, call(row, value)) for t, row in met]
-                details = (value, key, time), (), is_left, time + last > watermark
-                later = self.awaited(found, self._store, *details)
-                if later is not None:
+                    found = [(t if t > time else time, call(row, value)) for t, (_, row) in met]
+            elif mine.seen is not None and time + last <= watermark:
+                found = [(time, call(value, None) if is_left else call(None, value))]
+            if found:
+                details = (value, key, time), others[low:high], is_left, time + last > watermark
+                if (later := self.awaited(found, self._store, *details)) is not None:
                     results.append(later)
                     continue
+                if is_noted:
+                    seen.update(range(low, high))
             results.append(found)
             if time + last > watermark:
-                kept_times.append(time)
-                kept.append(value)
+                kept.append((time, value, low < high))
+
+    def _note_matches(self, key: Any, match: _Match, mine: _Side, other: _Side) -> None:
+        """Keep rows of a key, and note what has matched."""
+        if other.seen is not None and match.seen:
+            _mark(other.seen, key, [match.others[index][0] for index in sorted(match.seen)])
+        if not match.kept:
+            return
+        times = [time for time, _, _ in match.kept]
+        row_keys = mine.rows.add_all(key, times, [value for _, value, _ in match.kept])
+        if mine.seen is not None:
+            matched = [has_met for _, _, has_met in match.kept]
+            _mark(mine.seen, key, list(compress(row_keys, matched)))
+        self._wait_for(mine, key, times)
 
     def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Find what is complete by timers; where nobody wants lone rows, only forget rows."""
-        if self.options.how != "inner":
-            return super().complete_each(timers)
-        for key, time_ms in {timer.key: timer.time_ms for timer in timers}.items():
-            self.complete(key, time_ms)
-        return ()
+        """Find what is complete by timers, all of a key at once, and forget rows.
+
+        Where lone rows are wanted, each has a timer of its own.
+        """
+        found: dict[tuple[Any, int], list[Pair]] = {}
+        for key, last_ms in {timer.key: timer.time_ms for timer in timers}.items():
+            for is_left in (True, False):
+                side = self._sides[is_left]
+                for time, row in _taken(side, key, last_ms - 1 - side.last):
+                    pair = (row, None) if is_left else (None, row)
+                    place = key, time + side.last + 1
+                    found.setdefault(place, []).append((max(time + side.last, time), *pair))
+        self._complete = found
+        return [timer for timer in timers if (timer.key, timer.time_ms) in found]
 
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the rows that never matched and can no more."""
@@ -142,8 +165,8 @@ class IntervalJoin(RowJoin):
         left, right = certain - self._upper, certain + self._lower
         lone_left = _taken(self._sides[1], key, left)
         lone_right = _taken(self._sides[0], key, right)
-        pairs: list[Pair] = [(max(certain, left), row, None) for row in lone_left]
-        return pairs + [(max(certain, right), None, row) for row in lone_right]
+        pairs: list[Pair] = [(max(certain, left), row, None) for _, row in lone_left]
+        return pairs + [(max(certain, right), None, row) for _, row in lone_right]
 
     def _store(
         self, row: tuple[Any, Any, int], found: list[tuple[RowKey, Any]],
@@ -183,18 +206,22 @@ class _Side(NamedTuple):
     step: int
 
 
-class _KeyRows(NamedTuple):
-    """Times and rows of a key on the other side, and of those that are to be kept on this one."""
+class _Match(NamedTuple):
+    """What rows of a key find on the other side, and what is to be kept of both.
+
+    Of the other side: times, rows with their row keys, and which of these have matched. ``kept``
+    has time and value of each row of this side, and whether it has matched.
+    """
 
     there: list[int]
-    others: list[Any]
-    times: list[int]
-    values: list[Any]
+    others: list[tuple[RowKey, Any]]
+    seen: set[int]
+    kept: list[tuple[int, Any, bool]]
 
 
-def _rows_by_key(
+def _found_by_key(
     other: Rows, keys: Iterable[Any], times: Iterable[int], span: tuple[int, int]
-) -> dict[Any, _KeyRows]:
+) -> dict[Any, _Match]:
     """Return what rows may meet on the other side, by key.
 
     Args:
@@ -206,12 +233,11 @@ def _rows_by_key(
     by_key: dict[Any, list[int]] = {}
     for key, time in zip(keys, times, strict=True):
         by_key.setdefault(key, []).append(time)
-    rows_of_keys = {}
+    found = {}
     for key, its_times in by_key.items():
-        found = other.around(key, its_times, *span)
-        there = [row_key[0] for row_key, _ in found]
-        rows_of_keys[key] = _KeyRows(there, [row for _, row in found], [], [])
-    return rows_of_keys
+        others = other.around(key, its_times, *span)
+        found[key] = _Match([row_key[0] for row_key, _ in others], others, set(), [])
+    return found
 
 
 def _mark(seen: MapEntries, key: Any, row_keys: list[RowKey]) -> None:
@@ -227,11 +253,14 @@ def _unmark(seen: MapEntries, key: Any, row_keys: Iterable[RowKey]) -> None:
         seen.delete(key, row_key)
 
 
-def _taken(side: _Side, key: Any, time_ms: int) -> list[Any]:
-    """Forget the rows up to a time and return those that never matched, if anybody wants them."""
+def _taken(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
+    """Forget the rows up to a time and return those that never matched, if anybody wants them.
+
+    They come with their times.
+    """
     found, seen = side.rows.take(key, None, time_ms), side.seen
     if seen is None:
         return []
-    lone = [row for row_key, row in found if not seen.has(key, row_key)]
+    lone = [(row_key[0], row) for row_key, row in found if not seen.has(key, row_key)]
     _unmark(seen, key, [row_key for row_key, _ in found])
     return lone

@@ -141,11 +141,15 @@ class Rows:
         entries.put(key, row_key, row)
         return row_key
 
-    def add_all(self, key: Any, times_ms: Sequence[int], rows: Sequence[Any]) -> None:
-        """Put rows of a key behind those of their times; for sides without a limit."""
+    def add_all(self, key: Any, times_ms: Sequence[int], rows: Sequence[Any]) -> list[RowKey]:
+        """Put rows of a key behind those of their times, and return where they lie.
+
+        For sides without a limit.
+        """
         row_keys = [(time_ms, 0) for time_ms in times_ms]
         for index in self._entries.add_all(key, row_keys, rows):
-            self.add(key, times_ms[index], rows[index])
+            row_keys[index] = self.add(key, times_ms[index], rows[index])
+        return row_keys
 
     def evict(self, key: Any, added: RowKey) -> list[RowKey]:
         """Forget the rows of a key with the oldest times that are beyond the limit.
