@@ -93,7 +93,7 @@ def test_a_field_that_a_record_lacks_is_null():
         ("row_number() OVER ()", "is not allowed"),
         ("nmae", "there is no field 'nmae'; the record has at, n, name, ok, p, x"),
         ("t.n", "fields have no table"),
-        ("n + name", "cannot coerce"),
+        ("n + name", "n + name computes with int and string; cast to a number"),
         ("name = 1", "compares string with int; cast one of them"),
         ("name > ok", "compares string with bool"),
         ("x +", "this is no SQL"),

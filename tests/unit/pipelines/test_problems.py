@@ -277,7 +277,7 @@ POSTGRES = GOOD.replace(
         (PARQUET, 'columns = { key = "text" }', "unsupported sink.columns.key: text"),
         (POSTGRES, 'password = "hunter2"', "sink.password is a secret; give where it is"),
         (POSTGRES, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
-        (POSTGRES, 'delete_field = "gone"', "sink.keys must be set: delete_field deletes by key"),
+        (POSTGRES, 'delete_field = "key"', "sink.keys must be set: delete_field deletes by key"),
         (DELTA, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
         (DELTA, 'partition_by = ["x"]', "sink.partition_by[0] is x, which is no column"),
         (DELTA, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),

@@ -12,7 +12,7 @@ from typing import Any
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
+from sqlglot.errors import ParseError, TokenError
 
 from bicycle_runtime.expressions.kernel import planned_type
 from bicycle_runtime.expressions.types import (
@@ -82,12 +82,25 @@ def compile_expressions(
 def _parsed(text: str) -> exp.Expr:
     try:
         found = sqlglot.parse(text, dialect=_DIALECT)
-    except SqlglotError as error:
-        problem = str(error).partition("\n")[0].partition(". Line")[0]
-        raise ValueError(f"this is no SQL: {problem}") from error
+    except TokenError as error:
+        raise ValueError("this is no SQL: a quote is not closed") from error
+    except ParseError as error:
+        raise ValueError(f"this is no SQL: {_problem(error)}") from error
     if len(found) != 1 or found[0] is None:
         raise ValueError("it must be one expression")
     return found[0]
+
+
+def _problem(error: ParseError) -> str:
+    """Return what the reader says of a text, and behind which word."""
+    found = error.errors[0]
+    said = str(found["description"])
+    behind = f"{found['start_context']}{found['highlight']}".strip()
+    if said.startswith("Required keyword"):
+        return f"something is missing behind {behind!r}"
+    if said.startswith("Expecting"):
+        return f"{said.removeprefix('Expecting ').strip()} is expected behind {behind!r}"
+    return f"{found['highlight']!r} is not expected here"
 
 
 class _Rewriting:
@@ -111,6 +124,9 @@ class _Rewriting:
             return self._arithmetic(node)
         if isinstance(node, _COMPARED):
             self._require_comparable(node)
+        if isinstance(node, (exp.Div, exp.Mod)):
+            sides = (self.sql(side.copy()) for side in (node.this, node.expression))
+            self._require_numbers(node, *sides)
         self._rewrite_below(node)
         return str(node.sql(_DIALECT))
 
@@ -169,10 +185,18 @@ class _Rewriting:
         else:
             left, right = self.sql(node.this), self.sql(node.expression)
             sign = {"add": "+", "sub": "-", "mul": "*"}[node.key]
+        self._require_numbers(node, left, right)
         if self.type_of(left) == self.type_of(right) == "int":
             wide = [f"CAST({side} AS DECIMAL(19, 0))" for side in (left, right)]
             return f"CAST(({wide[0]} {sign} {wide[1]}) AS BIGINT)"
         return f"({left} {sign} {right})"
+
+    def _require_numbers(self, node: exp.Expr, *sides: str) -> None:
+        types = [self.type_of(side) for side in sides]
+        if any(kind in ("string", "bool") for kind in types):
+            raise ValueError(
+                f"{node.sql(_DIALECT)} computes with {' and '.join(types)}; cast to a number"
+            )
 
     def _require_comparable(self, node: exp.Expr) -> None:
         sides = [self.type_of(self.sql(side.copy())) for side in (node.this, node.expression)]

@@ -108,12 +108,29 @@ def _read_toml(text: str, file: str) -> Document:
     except tomllib.TOMLDecodeError as error:
         match = _TOML_PLACE.fullmatch(str(error))
         line = int(match["line"] or text.count("\n") + 1) if match else 1
-        problem = match["text"] if match else str(error)
+        problem = _in_words(match["text"] if match else str(error))
         raise _unreadable(file, line, f"this is no TOML: {problem}") from error
     keys, values = toml_places(text)
     places = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
     own_keys, own_values = places
     return Document(file=file, notation="toml", data=_plain(data), keys=own_keys, values=own_values)
+
+
+# What the libraries say of mistakes that many make, and what we say of them.
+_WORDS: tuple[tuple[str, str], ...] = (
+    (r"Cannot overwrite a value", "a key is given twice"),
+    (r"Cannot declare \('(.+)',\) twice", r"the table [\1] is given twice"),
+    (r"found character '\\t' that cannot start any token", "a tab stands where only spaces may"),
+    (r"expected <block end>, but found .*", "the line is indented otherwise than those above it"),
+    (r"mapping values are not allowed here", "a second colon, or a line that is indented too far"),
+)
+
+
+def _in_words(problem: str) -> str:
+    for pattern, words in _WORDS:
+        if match := re.fullmatch(pattern, problem):
+            return match.expand(words)
+    return problem
 
 
 def _plain(value: Any) -> Any:
@@ -138,7 +155,7 @@ def _read_yaml(text: str, file: str) -> Document:
         root = loader.get_single_node()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        problem = error.problem or "it cannot be read"
+        problem = _in_words(error.problem or "it cannot be read")
         raise _unreadable(
             file, mark.line + 1 if mark else 1, f"this is no YAML: {problem}"
         ) from error

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bicycle_runtime.expressions.types import CompiledExpressions, ExpressionInvalidError
 from bicycle_runtime.pipelines.aggregates import result_names
-from bicycle_runtime.pipelines.checking import Checks, label_of
+from bicycle_runtime.pipelines.checking import Checks, label_of, likely
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 
@@ -126,32 +126,102 @@ class NodeExpressions(NamedTuple):
 def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, NodeExpressions]:
     """Return what computes the expressions of each node that has some, by its id.
 
+    Names of fields are checked, too, where it is known which fields records have.
+
     Args:
-        checks: Takes the problems.
+        checks: Takes the problems; where it has some, nodes may be missing.
         nodes: All nodes, senders first.
 
     Raises:
         SQL_EXTRA_MISSING: there are expressions, and the libraries are not installed.
     """
-    if not any(_texts(node) for node in nodes):
-        return {}
-    compile_all = _compiler(checks.document.file)
+    has_texts = any(map(_texts, nodes))
+    compile_all = _compiler(checks.document.file) if has_texts else None
+    is_partial = bool(checks.problems)
     fields: dict[str, Fields] = {}
     keys: dict[str, str | None] = {}
     found: dict[str, NodeExpressions] = {}
     for node in nodes:
         inputs = [None if each.output == "late" else fields.get(each.node) for each in node.inputs]
+        if node.operator == "join" and len(inputs) < _JOINED:
+            continue
         key = keys.get(node.inputs[0].node) if node.inputs else None
         keys[node.id] = getattr(node.spec, "field", None) if node.operator == "key_by" else key
+        _check_names(checks, node, inputs)
         behind = fields_behind(node, inputs, key=key)
-        if _texts(node):
-            compiled = _compiled(checks, node, inputs[0], compile_all=compile_all)
+        first = inputs[0] if inputs else None
+        if compile_all is not None and _texts(node) and not (is_partial and first is None):
+            compiled = _compiled(checks, node, first, compile_all=compile_all)
             if compiled is not None:
                 is_set = node.operator == "map" and node.spec.select is None
                 found[node.id] = NodeExpressions(compiled, tuple(behind or ()) if is_set else ())
-                behind = _changed(node, behind, compiled)
+            behind = None if compiled is None else _changed(node, behind, compiled)
+        elif _texts(node) and node.operator == "map":
+            behind = None
         fields[node.id] = behind
     return found
+
+
+_JOINED = 2
+
+
+def _check_names(checks: Checks, node: Any, inputs: Sequence[Fields]) -> None:
+    """Take note of fields that an operator names and its records do not have."""
+    known = [each for each in inputs if each is not None]
+    for path, name in _named(node) if known and len(known) == len(inputs) else ():
+        for fields in known:
+            if name not in fields:
+                near = likely(name, fields)
+                hint = f"did you mean {near!r}? " if near else ""
+                has = ", ".join(sorted(fields))
+                text = f"{label_of(path)}: there is no field {name!r}; {hint}the record has {has}"
+                checks.note(path, text)
+                break
+
+
+# The keys of operators whose values are names of fields, or lists or tables of them.
+_NAMED_BY: Mapping[str, Sequence[str]] = {
+    "filter": ("field",),
+    "key_by": ("field", "fields"),
+    "map": ("drop",),
+    "dedup": ("fields",),
+    "split": ("field",),
+    "time": ("field",),
+    "window": ("agg_field", "aggregates"),
+    "reduce": ("agg_field",),
+    "join": ("on",),
+    "sink": ("columns", "key_field", "delete_field"),
+}
+
+
+def _named(node: Any) -> Iterator[tuple[KeyPath, str]]:
+    """Yield the names of fields that a node has, and where they stand."""
+    for key in _NAMED_BY.get(node.operator, ()):
+        value = getattr(node.spec, key, None)
+        place: KeyPath = (*_place_of(node, key), _IN_OPS.get((node.path, key), key))
+        match value:
+            case str():
+                yield place, value
+            case dict():
+                yield from (((*place, name), name) for name in value)
+            case list():
+                for index, each in enumerate(value):
+                    name = each if isinstance(each, str) else each.field
+                    at = (*place, index) if isinstance(each, str) else (*place, index, "field")
+                    if name is not None:
+                        yield at, name
+
+
+def _place_of(node: Any, key: str) -> KeyPath:
+    path: KeyPath = node.path
+    if path == ("window",) and key != "field":
+        return ("ops",)  # What the short form computes stands in a table of its own.
+    if path[0] != "vertices":
+        return path
+    return (*path, "connector", "properties") if node.operator == "sink" else (*path, "config")
+
+
+_IN_OPS: Mapping[tuple[KeyPath, str], str] = {(("ops",), "field"): "count_by"}
 
 
 def _texts(node: Any) -> dict[str, str]:
@@ -185,9 +255,13 @@ def _compiled(
         return None
     try:
         compiled = compile_all(_texts(node), fields)
-    except ExpressionInvalidError as error:
-        at = (*path, "where") if node.operator == "filter" else (*path, table, error.name)
-        checks.note(at, f"{label_of(at)}: {error}")
+    except ExpressionInvalidError:
+        for name, text in _texts(node).items():  # There may be more than the first.
+            try:
+                compile_all({name: text}, fields)
+            except ExpressionInvalidError as error:
+                at = (*path, "where") if node.operator == "filter" else (*path, table, name)
+                checks.note(at, f"{label_of(at)}: {error}")
         return None
     if node.operator == "filter" and compiled.types != ("bool",):
         at = (*path, "where")

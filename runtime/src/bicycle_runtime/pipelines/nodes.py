@@ -91,10 +91,9 @@ def check_pipeline(document: Document) -> CheckedPipeline:
     if isinstance(document.data, dict):
         reading = _Reading(checks, whole)
         nodes = reading.nodes()
-    checks.raise_problems()
-    assert whole is not None
     expressions = compiled_expressions(checks, nodes)
     checks.raise_problems()
+    assert whole is not None
     return CheckedPipeline(
         name=job_name(document),
         description=whole.description,
