@@ -153,7 +153,7 @@ def _start(place: Path) -> subprocess.Popen[bytes]:
 
 
 def _installed(site: Path) -> Path:
-    """Install the jobs of the benchmarks as pip would, but for their code; return the folder."""
+    """Install the jobs of the benchmarks as pip would, except for their code; return the folder."""
     info = site / "bicycle_benchmarks-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text(

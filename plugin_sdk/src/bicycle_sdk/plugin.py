@@ -76,7 +76,7 @@ def bicycle_plugin(
         description: One line for people; the first line of the docstring otherwise.
 
     Returns:
-        The same object, unchanged but for the mark.
+        The same object, unchanged except for the mark.
 
     Raises:
         PluginDefinitionError: the object can be neither.

@@ -2,7 +2,7 @@
 
 There is one timer per key, time and domain. Setting and deleting take effect at once; timers fire
 by time, then by key, each once. ``TimerQueue`` keeps the timers of one domain for all keys; when
-they fire is decided by who advances the time.
+they fire is decided by what advances the time.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ ROUTES: tuple[Route, ...] = (
           handler=service.health, answer=shapes.Health, is_root=True, role=Role.NOBODY),
 )  # fmt: skip
 
-# Paths of the first REST API, which are also to be had below `/api`.
+# Paths of the first REST API, which are also available below `/api`.
 ALIASES = frozenset(
     {
         "/jobs", "/jobs/{job_id}", "/jobs/{job_id}/tasks", "/jobs/{job_id}/checkpoints",

@@ -37,7 +37,7 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request as its handler sees it: checked words, and the service as who asks sees it."""
+    """One request as its handler sees it: checked words, and the service as the caller sees it."""
 
     request: Request
     scope: Scope

@@ -112,7 +112,7 @@ async def news_of(
     """Return what happens to some jobs, or to all, from before this call ends.
 
     Args:
-        scope: The service as who asks sees it.
+        scope: The service as the caller sees it.
         jobs: Their ids; None for all of the scope.
         after: Number of the event to go on behind; None for what happens from now on.
     """

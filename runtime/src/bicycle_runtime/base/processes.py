@@ -181,7 +181,7 @@ def wait_for_end(pid: int, started: int, *, timeout_s: float) -> bool:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
         return True
-    except (AttributeError, OSError):  # not to be had on this system
+    except (AttributeError, OSError):  # not available on this system
         return _poll_for_end(pid, started, timeout_s=timeout_s)
     try:
         if started not in (0, start_ticks(pid)):

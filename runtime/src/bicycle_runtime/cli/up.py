@@ -86,7 +86,7 @@ def _slots(
 
 
 def door_options(command: Any) -> Any:
-    """Add what a server asks of who comes: tokens, TLS, certificates of clients, its names."""
+    """Add what a server asks of clients: tokens, TLS, certificates of clients, its names."""
     for decorate in (
         click.option(
             "--name",

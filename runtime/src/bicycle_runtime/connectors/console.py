@@ -145,7 +145,7 @@ def _entry(value: Any) -> str:
 
 def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as text."""
-    # A slow library, which only those wait for who print tables.
+    # A slow library, which only jobs that print tables wait for.
     from rich import box, console, table, text
 
     found = table.Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)

@@ -107,7 +107,7 @@ def _limit_memory(size_bytes: int) -> Callable[[], None]:
     for kind, size in wanted.items():
         hard = former[kind][1]
         soft = size if hard == resource.RLIM_INFINITY else min(size, hard)
-        with contextlib.suppress(ValueError):  # Not to be had on this system.
+        with contextlib.suppress(ValueError):  # Not available on this system.
             resource.setrlimit(kind, (soft, hard))
 
     def lift() -> None:

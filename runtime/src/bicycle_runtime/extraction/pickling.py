@@ -301,7 +301,7 @@ class _CanonicalPickler(_PythonPickler):  # type: ignore[misc]  # Not in the typ
 
 
 def _new_function_arguments(func: Any, globals_ref: dict[int, dict[str, Any]]) -> Any:
-    """Do as cloudpickle does, but for ``__file__`` and ``__path__``: places on this machine.
+    """Do as cloudpickle does, except for ``__file__`` and ``__path__``: places on this machine.
 
     A function that names ``__file__`` still gets it, as it gets every global that it names.
     """

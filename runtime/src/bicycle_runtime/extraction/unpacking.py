@@ -104,7 +104,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _remove_unused(cache: Path) -> None:
-    """Remove the oldest folders beyond those that are kept, but for the ones that are in use."""
+    """Remove the oldest folders beyond those that are kept, except for the ones that are in use."""
     folders = [path for path in cache.iterdir() if path.is_dir() and not path.name.startswith(".")]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for folder in folders[KEPT_COUNT - 1 :]:

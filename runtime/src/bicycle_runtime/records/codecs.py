@@ -330,7 +330,7 @@ def _is_utf8(text: str) -> bool:
 
 
 class ClassNotes(dict[type, Callable[[Any], Any]]):
-    """The classes of what ``AnyCodec`` has pickled, but for plain data.
+    """The classes of what ``AnyCodec`` has pickled, except for plain data.
 
     It is a dispatch table: pickle asks it how to reduce objects of a class, and gets what it would
     do by itself. So a class is noted once, and costs nothing from then on.

@@ -241,7 +241,7 @@ def refuse_unfinished_restore(storage: Storage) -> None:
 
 
 def refuse_occupied(target: Storage) -> None:
-    """See that a place is empty, but for what an interrupted ``adopt`` left there.
+    """See that a place is empty, except for what an interrupted ``adopt`` left there.
 
     Raises:
         CHECKPOINT_OCCUPIED: there are epochs of a job, or files of its connectors.

@@ -6,7 +6,7 @@ is allocated for a length or a count that the data does not hold. What the field
 
 A sealed file ends with its format version, a checksum and a word that tells what the file is. These
 are the last 12 bytes, little-endian: ``version u16, reserved u16 (0), crc32 u32 of all bytes
-before, magic 4 bytes``. It stands behind the body, so that the body can be read by who knows
+before, magic 4 bytes``. It stands behind the body, so that the body can be read by one who knows
 nothing of it.
 """
 

@@ -174,7 +174,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
 
 
 async def _require_jobs(request: Any) -> None:
-    """See that the jobs that a request names are there for who asks.
+    """See that the jobs that a request names are there for the caller.
 
     Raises:
         JOB_NOT_FOUND: one is not.
@@ -185,7 +185,7 @@ async def _require_jobs(request: Any) -> None:
 
 
 def _address(peer: str) -> str:
-    """Return the address in the name that gRPC has for who asks.
+    """Return the address in the name that gRPC has for the caller.
 
     Example:
         >>> _address("ipv4:127.0.0.1:50000"), _address("ipv6:%5B::1%5D:50000")

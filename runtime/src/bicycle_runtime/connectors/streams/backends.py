@@ -87,7 +87,7 @@ class RefusedError(Exception):
 
 
 class ChangedError(Exception):
-    """Somebody else wrote where an epoch was to be gone on with; never leaves this package."""
+    """Somebody else wrote where an epoch was to be continued; never leaves this package."""
 
 
 class StreamOutput(Protocol):

@@ -1,4 +1,4 @@
-"""The base of sinks of held rows: options, and the driver's half but for making rows visible.
+"""The base of sinks of held rows: options, and the driver's half except for making rows visible.
 
 Tasks stage Parquet files; ``prepare`` decides which rows become visible with the epoch, and
 ``publish`` joins small held files and hands complete rows to ``complete`` of the sink.

@@ -53,7 +53,7 @@ class SealedEpoch:
     """One sealed epoch of one job.
 
     ``kinds`` are the kinds of operators that the job noted; those that are inferred join them.
-    ``contents`` reads files for who asks for keys, and may keep them.
+    ``contents`` reads files for look-ups of keys, and may keep them.
     """
 
     storage: Storage
@@ -229,7 +229,7 @@ def open_epoch(
     Args:
         storage: Checkpoint storage of the job.
         epoch: Its number.
-        contents: Reads files for who asks for keys; None reads them each time.
+        contents: Reads files for look-ups of keys; None reads them each time.
 
     Raises:
         CHECKPOINT_MISSING: no epoch was ever sealed.

@@ -43,7 +43,7 @@ _ASKED, _ANSWERED = ".request.json", ".answer.json"
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """``asker`` is process id and start time of who waits for the answer; zeros: not known."""
+    """``asker`` is process id and start time of the process that waits; zeros: not known."""
 
     kind: str
     facts: dict[str, Any]

@@ -118,6 +118,6 @@ def _waits(result: Any) -> bool:
 
 
 def _read(result: Any) -> Any:
-    """Return the records of an iterable in a list; what is none is refused by others."""
+    """Return the records of an iterable in a list; what is no iterable is refused by others."""
     is_plain = isinstance(result, list | tuple | str | bytes | dict)
     return result if is_plain or not hasattr(result, "__iter__") else list(result)

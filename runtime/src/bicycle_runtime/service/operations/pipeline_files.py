@@ -40,7 +40,7 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
     Raises:
         OPERATION_FACTS_INVALID: the name is none of a file of TOML or YAML.
         PIPELINE_UNREADABLE: it is no TOML, or no YAML.
-        PIPELINE_INVALID: with all that is wrong about it, but for the functions that it names.
+        PIPELINE_INVALID: with all that is wrong about it, except for the functions that it names.
     """
     notation = notation_of(pipeline.file)
     if notation is None or not _NAME.fullmatch(pipeline.file):

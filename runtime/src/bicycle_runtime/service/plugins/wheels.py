@@ -67,7 +67,7 @@ class WheelFacts:
     """A wheel that was checked.
 
     ``plugins`` are its entry points, name to target. ``missing`` are names of the libraries that it
-    needs, but for those that the runtime holds itself.
+    needs, except for those that the runtime holds itself.
     """
 
     file: str

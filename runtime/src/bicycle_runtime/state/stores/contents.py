@@ -57,7 +57,7 @@ class Contents:
             refs: The files.
             groups: The key groups; what all subtasks have a copy of is there, too.
             wants: Leaves change sets out. Of a database it is asked before they are read, with
-                change sets that are empty but for their names.
+                change sets that are empty except for their names.
 
         Raises:
             StateFileError: a file is missing or damaged.

@@ -87,7 +87,7 @@
     }, 1000);
   }
 
-  // A log that follows: it stays at its end while the reader is there, and does not grow for ever.
+  // A log that follows: it stays at its end while the reader is there, and does not grow forever.
   const log = one("#log");
   if (log) {
     log.scrollTop = log.scrollHeight;
