@@ -60,6 +60,28 @@ def test_the_table_is_what_the_demo_shows():
     assert f"{len(words)} words, {len(counts)} different" in README
 
 
+def least(report: str, part: str) -> float:
+    """Return the least median of the judged ratios of a report whose names have a part."""
+    text = (DOCS / "benchmarks.md").read_text("utf-8")
+    shown = text.partition(f"<!-- begin {report} -->")[2].partition(f"<!-- end {report} -->")[0]
+    rows = [[cell.strip() for cell in line.split("|")] for line in shown.splitlines()]
+    return min(
+        float(row[2].removesuffix(" x"))
+        for row in rows
+        if len(row) > 6 and part in row[1] and row[5] in ("reached", "MISSED")
+    )
+
+
+def test_the_pace_is_told_by_the_worst_judged_figures():
+    pace = next(line for line in README.splitlines() if line.startswith("| **Pace**"))
+
+    assert f"{least('w2-wordcount', '÷ Bytewax'):.1f} times what Bytewax does" in pace
+    assert f"{least('w2-wordcount', '÷ transformWithState'):.0f} times PySpark's" in pace
+    assert f"{least('kafka-throughput', 'count: Bicycle, exactly-once ÷ Quix'):.1f} times" in pace
+    assert f"{least('w2-wordcount', '÷ plain loop'):.2f} of the pace" in pace
+    assert f"{least('joins', 'interval join, memory ÷ bare loop'):.2f} of that" in pace
+
+
 def test_the_index_names_every_page():
     index = (DOCS / "index.md").read_text("utf-8")
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
