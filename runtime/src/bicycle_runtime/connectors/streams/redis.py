@@ -9,8 +9,10 @@ from typing import Any
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
+from redis.cluster import ClusterNode, RedisCluster
 from redis.exceptions import (
     ConnectionError,
+    NoPermissionError,
     RedisError,
     ResponseError,
     TimeoutError,
@@ -41,7 +43,13 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.errors import StreamError, StreamUrlError
 from bicycle_runtime.streams.messages import Message
-from bicycle_runtime.streams.redis.connection import LOST, PORT
+from bicycle_runtime.streams.redis.connection import (
+    LOST,
+    PORT,
+    as_they_come,
+    is_cluster,
+    no_cluster,
+)
 from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
 from bicycle_sdk.secrets import Secret
@@ -104,31 +112,61 @@ class RedisStreamSink(StreamSink):
 class RedisPlace:
     """How a server is reached; picklable, and without the password itself."""
 
-    host: str
-    port: int
+    address: str
+    nodes: tuple[tuple[str, int], ...]
     has_tls: bool
     db: int
     username: str
     secret: Secret | None
 
     def client(self, *, wait_ms: int) -> Any:
-        """Return a client that waits so long for a server that is away."""
+        """Return a client that waits so long for a server that is away; of a cluster, if it is one.
+
+        Raises:
+            StreamUrlError: several nodes are named, and they are no cluster.
+        """
         retries = int(wait_ms / 1_000 / _PAUSE_MAX_S) + 5 if wait_ms else 0
-        client: Any = Redis(
-            host=self.host,
-            port=self.port,
-            db=self.db,
-            username=self.username or None,
-            password=None if self.secret is None else self.secret.reveal(),
-            ssl=self.has_tls,
-            protocol=2,
-            socket_connect_timeout=5,
-            socket_timeout=30,
-            retry=Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries),
-            retry_on_error=[ConnectionError, TimeoutError],
-        )
+        words: dict[str, Any] = {
+            "username": self.username or None,
+            "password": None if self.secret is None else self.secret.reveal(),
+            "ssl": self.has_tls,
+            "protocol": 2,
+            "socket_connect_timeout": 5,
+            "socket_timeout": 30,
+            "retry": Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries),
+        }
+        client = self._first(words)
         client.response_callbacks = {}  # Answers come as they are.
-        return client
+        try:
+            if not is_cluster(client.execute_command("INFO", "cluster")):
+                if len(self.nodes) > 1:
+                    raise no_cluster(self.address)
+                return client
+        except NoPermissionError:
+            return client  # This user may not ask.
+        client.close()
+        # The library lacks types here.
+        nodes = [ClusterNode(host, port) for host, port in self.nodes]  # type: ignore[no-untyped-call]
+        cluster: Any = RedisCluster(startup_nodes=nodes, **words)
+        for node in cluster.get_nodes():
+            as_they_come(cluster.get_redis_connection(node).response_callbacks)
+        return cluster
+
+    def _first(self, words: dict[str, Any]) -> Any:
+        """Return a client of the first node that answers."""
+        for number, (host, port) in enumerate(self.nodes, start=1):
+            client: Any = Redis(
+                host=host, port=port, db=self.db,
+                retry_on_error=[ConnectionError, TimeoutError], **words,
+            )  # fmt: skip
+            try:
+                if number < len(self.nodes):
+                    client.ping()
+            except LOST:
+                client.close()
+                continue
+            return client
+        raise AssertionError("an address has a node")
 
 
 @dataclass(slots=True)
@@ -166,15 +204,26 @@ class RedisInput:
             raise AwayError(str(error)) from None
 
     def _shards(self) -> Iterator[bytes]:
+        client: Any = self._opened()
+        masters = client.get_primaries() if hasattr(client, "get_primaries") else [None]
         for key in self.keys:
-            cursor = 0
-            while True:
-                cursor, names = self._call(
-                    "SCAN", cursor, "MATCH", f"{key}:*", "COUNT", 1_000, "TYPE", "stream"
-                )
-                yield from (name for name in names if shard_of(name, key) is not None)
-                if not (cursor := int(cursor)):
-                    break
+            for master in masters:
+                for name in self._found(f"{key}:*", master):
+                    if shard_of(name, key) is not None:
+                        yield name
+
+    def _found(self, pattern: str, master: Any) -> Iterator[bytes]:
+        """Yield the keys of streams that a pattern fits, at one master of a cluster."""
+        node = {} if master is None else {"target_nodes": master}
+        words = ("MATCH", pattern, "COUNT", 1_000, "TYPE", "stream")
+        cursor: Any = 0
+        while True:
+            cursor, names = self._opened().execute_command("SCAN", cursor, *words, **node)
+            if isinstance(cursor, dict):  # The client of a cluster tells it by node.
+                [cursor] = cursor.values()
+            yield from names
+            if not (cursor := int(cursor)):
+                return
 
     def _end_of(self, name: bytes) -> int | None:
         try:
@@ -215,7 +264,7 @@ class RedisInput:
     def _message(
         self, key: StreamKey, shard_id: int, entry_id: bytes, fields: list[bytes]
     ) -> Message | StreamError:
-        address = f"{self.place.host}:{self.place.port}"
+        address = self.place.address
         try:
             time_ms, sequence = sequence_of(entry_id)
         except ValueError:
@@ -246,9 +295,12 @@ class RedisInput:
             client.close()
 
     def _call(self, *words: Any, waits: bool = False) -> Any:
+        return self._opened(waits=waits).execute_command(*words)
+
+    def _opened(self, *, waits: bool = False) -> Any:
         if self._client is None:
             self._client = self.place.client(wait_ms=self.wait_ms if waits else 0)
-        return self._client.execute_command(*words)
+        return self._client
 
 
 class RedisOutput:
@@ -281,7 +333,7 @@ class RedisOutput:
             raise RefusedError(f"the key {self._key!r} is a {kind.decode()}")
 
     def written(self, run: str) -> int | None:
-        found = self._asked("GET", _marker_name(run))
+        found = self._asked("GET", self._marker_name(run))
         return None if found is None else int(found)
 
     def _asked(self, *words: Any) -> Any:
@@ -299,7 +351,7 @@ class RedisOutput:
         with self._errors(), self._opened().pipeline(transaction=True) as pipeline:
             # 1. The number is watched, and tells whether the epoch is written.
             fault_point("transaction_begun")
-            marker = _marker_name(run)
+            marker = self._marker_name(run)
             pipeline.watch(marker)
             found = pipeline.execute_command("GET", marker)
             if found is not None and int(found) >= epoch:
@@ -332,14 +384,16 @@ class RedisOutput:
             self._client = self._place.client(wait_ms=0)
         return self._client
 
+    def _marker_name(self, run: str) -> str:
+        """Return the key of the number; of a cluster, one that lies in the slot of the stream."""
+        if isinstance(self._opened(), RedisCluster):
+            return f"bicycle:epoch:{{{self._key}}}:{run}"
+        return f"bicycle:epoch:{run}"
+
     def close(self) -> None:
         client, self._client = self._client, None
         if client is not None:
             client.close()
-
-
-def _marker_name(run: str) -> str:
-    return f"bicycle:epoch:{run}"
 
 
 def _place_of(
@@ -347,12 +401,12 @@ def _place_of(
 ) -> RedisPlace:
     """Return how a server of Redis is reached."""
     try:
-        host, port = url.streamer.host_and_port(PORT)
+        nodes = tuple(url.streamer.places(PORT))
     except StreamUrlError as error:
         raise address_error(spec, options.address, error.facts["problem"]) from None
     return RedisPlace(
-        host=host,
-        port=port,
+        address=str(url.streamer),
+        nodes=nodes,
         has_tls=url.streamer.protocol == "rediss",
         db=options.db,
         username=options.username,

@@ -101,7 +101,7 @@ class Group:
                 return position
         raise STREAM_MISSING(address=self._connection.address, key=place.key)
 
-    async def read(self, places: list[Place], count: int, block: tuple[Any, ...]) -> Any:
+    async def read(self, places: list[Place], count: int, block_ms: int | None) -> Any:
         """Return entries for this member: its own of an earlier life, claimed ones, new ones."""
         names = [place.name for place in places]
         if self._history is not None:
@@ -112,22 +112,18 @@ class Group:
         if claimed := await self._claim(names, count):
             return claimed
         no_ack = ("NOACK",) if self._options.auto_commit == "immediate" else ()
-        return await self._connection.call(
-            "XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count, *block, *no_ack,
-            "STREAMS", *names, *[b">"] * len(names),
-        )  # fmt: skip
+        command = ("XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count, *no_ack)
+        return await self._connection.read(command, dict.fromkeys(names, b">"), block_ms)
 
     async def _own_history(
         self, history: dict[bytes, bytes], names: list[bytes], count: int
     ) -> list[Any]:
         """Return what is this member's and not done, and go on behind it next time."""
-        begins = [history.get(name, b"0") for name in names]
-        answer = await self._connection.call(
-            "XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count,
-            "STREAMS", *names, *begins,
-        )  # fmt: skip
-        history.update((name, entries[-1][0]) for name, entries in answer or () if entries)
-        return answer or []
+        begins = {name: history.get(name, b"0") for name in names}
+        command = ("XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count)
+        answer = await self._connection.read(command, begins, None)
+        history.update((name, entries[-1][0]) for name, entries in answer if entries)
+        return answer
 
     async def _claim(self, names: list[bytes], count: int) -> list[Any]:
         """Return what others left undone for too long, where it is time to look."""
@@ -335,17 +331,14 @@ class RedisConsumer(Consumer):
 
     async def _ask(self) -> list[Message | StreamError]:
         count = self._options.batch_messages
-        block = ("BLOCK", self._options.block_ms) if self.subscription.is_live else ()
+        block_ms = self._options.block_ms if self.subscription.is_live else None
         if self._group is not None and self._shares:
-            answer = await self._group.read(self._reads, count, block)
+            answer = await self._group.read(self._reads, count, block_ms)
         else:
-            names = [place.name for place in self._reads]
-            ids = [place.last_id for place in self._reads]
-            answer = await self._connection.call(
-                "XREAD", "COUNT", count, *block, "STREAMS", *names, *ids
-            )
+            streams = {place.name: place.last_id for place in self._reads}
+            answer = await self._connection.read(("XREAD", "COUNT", count), streams, block_ms)
         items: list[Message | StreamError] = []
-        for name, entries in answer or ():
+        for name, entries in answer:
             place = self._places.by_name[name]
             for entry_id, fields in entries:
                 item = self._places.message(place, entry_id, fields)

@@ -17,8 +17,6 @@ from bicycle_runtime.streams.redis.ids import FIRST, id_before, id_of, sequence_
 
 __all__ = ["Place", "Places"]
 
-_SCAN_COUNT = 1_000
-
 
 class Place:
     """One Redis stream: which shard of what it is, and the last id that was read of it."""
@@ -54,25 +52,13 @@ class Places:
         self._scan_at = now + self._connection.options.shard_scan_interval_ms / 1_000
         names = {key.encode(): (key, 0) for key in self._keys}
         for key in self._keys:
-            for name in await self._shards_of(key):
+            for name in await self._connection.names(f"{key}:*"):
                 if (shard := shard_of(name, key)) is not None:
                     names[name] = (key, shard)
         new = [Place(name, *stream, FIRST) for name, stream in sorted(names.items())]
         new = [place for place in new if place.name not in self.by_name]
         self.by_name.update((place.name, place) for place in new)
         return new
-
-    async def _shards_of(self, key: StreamKey) -> list[bytes]:
-        found: list[bytes] = []
-        cursor = 0
-        while True:
-            cursor, names = await self._connection.call(
-                "SCAN", cursor, "MATCH", f"{key}:*", "COUNT", _SCAN_COUNT, "TYPE", "stream"
-            )
-            found += names
-            cursor = int(cursor)
-            if not cursor:
-                return found
 
     async def end_of(self, place: Place) -> bytes:
         """Return the last id that a Redis stream ever gave; before all if it does not exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError
@@ -70,6 +71,26 @@ class RedisSender(QueuedSender):
             pending.receipt = Receipt(pending.key, pending.shard_id, sequence, time_ms)
 
     async def _answers(self, batch: list[Pending]) -> list[Any]:
+        if not self._connection.is_cluster:
+            return await self._answers_of(batch)
+        # Each stream may be at another node, and what one has taken is not sent again.
+        parts: dict[bytes, list[int]] = {}
+        for number, pending in enumerate(batch):
+            parts.setdefault(redis_key(pending.key, pending.shard_id), []).append(number)
+        found = await asyncio.gather(
+            *(self._answers_of([batch[number] for number in part]) for part in parts.values()),
+            return_exceptions=True,
+        )
+        answers: list[Any] = [None] * len(batch)
+        for part, given in zip(parts.values(), found, strict=True):
+            if isinstance(given, BaseException) and not isinstance(given, StreamError):
+                raise given
+            each = [given] * len(part) if isinstance(given, StreamError) else given
+            for number, answer in zip(part, each, strict=True):
+                answers[number] = answer
+        return answers
+
+    async def _answers_of(self, batch: list[Pending]) -> list[Any]:
         if self._repeats:
             return await self._connection.again(lambda: self._execute(batch))
         try:
@@ -91,8 +112,7 @@ class RedisSender(QueuedSender):
         pipeline = self._connection.redis.pipeline(transaction=False)
         for pending in batch:
             pipeline.execute_command(*self._command(pending))
-        answers: list[Any] = await pipeline.execute(raise_on_error=False)
-        return answers
+        return await _answers_of_pipeline(pipeline)
 
     async def _by_script(self, batch: list[Pending], by_name: dict[bytes, list[int]]) -> list[Any]:
         """Add the messages of each stream by one call of a script, a quarter of the price."""
@@ -104,7 +124,7 @@ class RedisSender(QueuedSender):
             for number in numbers:
                 words += (_entry_id(batch[number]), batch[number].payload)
             pipeline.execute_command("EVAL", _ADD, 1, name, *words)
-        found = await pipeline.execute(raise_on_error=False)
+        found = await _answers_of_pipeline(pipeline)
         for numbers, given in zip(by_name.values(), found, strict=True):
             if isinstance(given, NoPermissionError):
                 raise given
@@ -118,6 +138,15 @@ class RedisSender(QueuedSender):
         trim = () if options.max_length is None else ("MAXLEN", "~", options.max_length)
         name = redis_key(pending.key, pending.shard_id)
         return ("XADD", name, *trim, _entry_id(pending), options.message_field, pending.payload)
+
+
+async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
+    """Return the answers; raise what says that the server is away, which some clients return."""
+    answers: list[Any] = await pipeline.execute(raise_on_error=False)
+    for answer in answers:
+        if isinstance(answer, LOST):
+            raise answer
+    return answers
 
 
 def _entry_id(pending: Pending) -> bytes:

@@ -29,7 +29,6 @@ from bicycle_runtime.streams.redis.sending import RedisSender
 
 __all__ = ["RedisAdmin", "RedisStreamer"]
 
-_SCAN_COUNT = 1_000
 _COUNTED_MAX = 10_000
 _DRAFT_GROUP = "bicycle:create"
 _SETTINGS = {"maxlen": "MAXLEN", "minid": "MINID"}  # What XTRIM knows.
@@ -60,7 +59,7 @@ class RedisAdmin(StreamAdmin):
 
     async def list_streams(self) -> list[StreamKey]:
         found: set[StreamKey] = set()
-        for name in await self._names("*"):
+        for name in await self._connection.names("*"):
             match = _SHARD.fullmatch(name.decode(errors="replace"))
             try:
                 found.add(StreamKey(match["key"] if match else ""))
@@ -141,7 +140,7 @@ class RedisAdmin(StreamAdmin):
         raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
 
     async def _shards(self, key: StreamKey) -> dict[int, bytes]:
-        names = await self._names(f"{key}:*")
+        names = await self._connection.names(f"{key}:*")
         kind = await self._ask(key, "TYPE", key)
         if kind not in (b"none", b"stream"):
             raise ADMIN_REFUSED(
@@ -154,18 +153,6 @@ class RedisAdmin(StreamAdmin):
         if kind == b"stream":
             found[0] = key.encode()
         return {shard: name for shard, name in found.items() if shard is not None}
-
-    async def _names(self, pattern: str) -> list[bytes]:
-        """Return the keys of streams that a pattern fits."""
-        found: list[bytes] = []
-        cursor = 0
-        while True:
-            cursor, names = await self._connection.call(
-                "SCAN", cursor, "MATCH", pattern, "COUNT", _SCAN_COUNT, "TYPE", "stream"
-            )
-            found += names
-            if not (cursor := int(cursor)):
-                return found
 
     async def _lag(self, name: bytes, info: dict[str, Any], group: dict[str, Any]) -> int | None:
         """Return what waits for a group: what it was not given, and what it has not done yet."""
