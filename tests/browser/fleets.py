@@ -168,6 +168,8 @@ def operators(*, failed: int = 0, late: int = 0) -> dict[str, OperatorStatus]:
             busy_share=0.12,
             record_p99_ms=1.0,
             state_bytes=4_402_341_478,
+            state_keys=38_210_004,
+            state_growth=2_097_152.0,
             skew=2.4,
             hot_keys=[HotKey(key="user-17", share=0.22), HotKey(key=MARKUP, share=0.041)],
             watermark_ms=mark,

@@ -72,9 +72,12 @@ def test_pages_of_plugins_are_shown_and_accessible(opened, site, look, width, tm
     put_job(home, "needs-it", state=JobState.STOPPED, ended_ms=1)
     options = JobOptions(plugin="demo", plugin_env=environment_of(home, digest), name="needs-it")
     home.folder("needs-it").write_request(JobRequest(options=options))
+    put_job(home, "runs", is_ours=True, plugin="demo", plugin_version="1.4")
+    assert page.request.get(f"{url}/api/v1/jobs/runs").ok  # Answered once the job was seen.
     serious = {}
     for name, path in {
-        "plugins": "/plugins", "plugin-start": f"/plugins/{digest}/start",
+        "plugins": "/plugins", "plugin-upgrade": "/jobs/runs/upgrade",
+        "plugin-start": f"/plugins/{digest}/start",
         "plugin-remove": f"/plugins/{digest}/remove", "plugin-operation": "/plugins/operations/1",
     }.items():  # fmt: skip
         page.goto(url + path)

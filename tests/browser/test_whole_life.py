@@ -178,8 +178,19 @@ def refuse(life: Life) -> None:
 
 def upgrade(life: Life) -> None:
     """Upgrade to a version that takes the record, and replay its letter."""
-    done = life.bicycle("upgrade", "tally", "--wheel", str(life.wheel("2.0")), "--watch-ms", "1000")
-    assert (done["exit_code"], done.get("plugin_version")) == (0, "2.0"), done
+    uploaded = upload(life.served, life.wheel("2.0"))
+    life.page.goto(f"{life.served.url}/jobs/tally")
+    life.page.click("#job-head a:has-text('Upgrade')")
+    life.page.select_option("[name=digest]", json.loads(uploaded[2])["digest"])
+    life.page.fill("[name=watch_ms]", "1000")
+    life.page.click("button:has-text('Show the plan')")
+    life.page.wait_for_selector("td:has-text('kept')")
+    life.page.screenshot(path=str(ARTEFACTS / "life-plan.png"), full_page=True)
+    assert life.job()["summary"]["plugin_version"] == "1.0"  # Nothing was done yet.
+    life.page.click("button:has-text('Upgrade tally')")
+    life.page.wait_for_url("**/jobs/tally")
+    life.asked("upgrade", "done")
+    assert life.job()["summary"]["plugin_version"] == "2.0"
     life.feed("eve")
     replayed = life.bicycle("dlq", "replay", "tally", "--all")
     assert replayed["exit_code"] == 0, replayed

@@ -3,10 +3,14 @@
 import json
 import signal
 
+import grpc
 import pytest
 from click.testing import CliRunner
 
+from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
+from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.cli.root import main
+from bicycle_runtime.service.address import read_address
 from tests.unit.jobs.upgrading.versions import Site
 from tests.unit.serving.served import Served
 from tests.waiting import until
@@ -26,21 +30,45 @@ out_dir = "{output}"
 """
 
 
-def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(tmp_path, spark_cache, monkeypatch):
+def by_command(url, file, checkpoint_dir):
+    words = [
+        "submit", str(file), "--service", url, "--name", "job", "--follow",
+        "--master", "local[1]", "--checkpoint-dir", str(checkpoint_dir), "--json",
+    ]  # fmt: skip
+    begun = CliRunner().invoke(main, words, env={"BICYCLE_HOME": str(checkpoint_dir / "nowhere")})
+    assert begun.exit_code == 0, begun.output
+    return json.loads(begun.output)["id"]
+
+
+def by_grpc(home, file, checkpoint_dir):
+    asked = shapes.SubmitJobRequest(
+        name="job", pipeline=shapes.PipelineFile(file=file.name, text=file.read_text()),
+        wait_seconds=60,
+    )  # fmt: skip
+    options = {"follow": True, "master": "local[1]", "checkpoint_dir": str(checkpoint_dir)}
+    asked.options.update(options)
+    with grpc.insecure_channel(read_address(home)["grpc"]) as channel:
+        begun = JobManagerStub(channel).SubmitJob(asked)
+    assert begun.success, begun.message
+    return begun.job_id
+
+
+@pytest.mark.parametrize("door", ["command", "grpc"])
+def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(
+    tmp_path, spark_cache, monkeypatch, door
+):
     monkeypatch.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     site = Site(tmp_path)
     (site.home.path / "cache").symlink_to(spark_cache)
     site.feed('{"word": "ada"}', '{"word": "bob"}')
     file = tmp_path / "tally.toml"
     file.write_text(PIPELINE.format(input=site.input, output=site.output))
-    served = Served(site.home.path).start()
-    words = [
-        "submit", str(file), "--service", served.url, "--name", "job", "--follow",
-        "--master", "local[1]", "--checkpoint-dir", str(tmp_path / "cp"), "--json",
-    ]  # fmt: skip
+    served = Served(site.home.path, grpc_port=0).start()
     try:
-        begun = CliRunner().invoke(main, words, env={"BICYCLE_HOME": str(tmp_path / "nowhere")})
-        assert begun.exit_code == 0, begun.output
+        if door == "grpc":
+            begun = by_grpc(site.home, file, tmp_path / "cp")
+        else:
+            begun = by_command(served.url, file, tmp_path / "cp")
         file.unlink()  # The service has a copy.
         served.end(signal.SIGKILL)
         served.start()
@@ -52,7 +80,7 @@ def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(tmp_path, spark_c
         served.ask("POST", "/api/v1/jobs/job/cancel")
         served.end()
 
-    assert json.loads(begun.output)["id"] == "job"
+    assert begun == "job"
     assert len(kept) == 1
     assert sorted((row["key"], row["count"]) for row in site.rows()) == [
         ("ada", 1), ("ada", 2), ("bob", 1),

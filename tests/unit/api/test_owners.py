@@ -46,7 +46,6 @@ DIGEST = {"ada": "a" * 64, OTHER: "b" * 64}
 # What shows nobody a job: nothing can be found there.
 SILENT = {"GET /health", "GET /slots", "GET /cluster"}
 SILENT_PAGES = {"/login", "/logout", "/bulk/stop", "/live/metrics"}
-ACTING = re.compile("/actions/|^/bulk/|^/queue/|^/plugins/[^/]+/(start|remove)$")
 
 
 def put_plugin(home, owner):

@@ -132,6 +132,24 @@ def test_jobs_are_listed_page_by_page(door):
         ("SubmitJob", shapes.SubmitJobRequest(idempotency_key=""), "INVALID_ARGUMENT", None),
         ("CancelJob", shapes.CancelJobRequest(job_id="over", savepoint=True),
          "FAILED_PRECONDITION", "BIC-2311"),
+        ("SubmitJob", shapes.SubmitJobRequest(
+            plugin="x", pipeline=shapes.PipelineFile(file="a.toml", text="name = 'a'")),
+         "INVALID_ARGUMENT", "BIC-2305"),
+        ("SubmitJob", shapes.SubmitJobRequest(
+            pipeline=shapes.PipelineFile(file="../a.toml", text="name = 'a'")),
+         "INVALID_ARGUMENT", "BIC-2305"),
+        ("SubmitJob", shapes.SubmitJobRequest(
+            pipeline=shapes.PipelineFile(file="a.toml", text="name = ")),
+         "INVALID_ARGUMENT", None),
+        ("UpgradeJob", shapes.UpgradeJobRequest(job_id="nobody"), "NOT_FOUND", "BIC-1902"),
+        ("UpgradeJob", shapes.UpgradeJobRequest(job_id="over", plan_only=True),
+         "FAILED_PRECONDITION", "BIC-2306"),
+        ("UpgradeJob", shapes.UpgradeJobRequest(job_id="alive", digest="0" * 64), "NOT_FOUND",
+         "BIC-2340"),
+        ("UpgradeJob", shapes.UpgradeJobRequest(job_id="alive", strategy="big-bang"),
+         "INVALID_ARGUMENT", "BIC-2305"),
+        ("UpgradeJob", shapes.UpgradeJobRequest(job_id="alive", epochs=0), "INVALID_ARGUMENT",
+         None),
     ],
 )  # fmt: skip
 def test_an_error_is_a_status_with_our_code_and_fix(door, name, request_, status, code):

@@ -110,6 +110,8 @@ ROUTES: tuple[Route, ...] = (
     _acting("/dead-letters/replay", "Give dead letters to their operators once more.",
             "replay_letters"),
     _acting("/upgrade", "Go on with another version of the plugin.", "upgrade"),
+    _acting("/upgrade/plan", "Hold another version against the last epoch; nothing is changed.",
+            "plan_upgrade"),
     Route(method="GET", path="/operations", summary="List what was asked of jobs.",
           handler=acting.operations, query=shapes.LimitQuery, answer=shapes.OperationList),
     Route(method="GET", path="/operations/{operation_id:int}",

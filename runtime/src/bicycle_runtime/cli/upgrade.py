@@ -25,6 +25,7 @@ _OPTIONS = describe(UpgradeOptions)
     "upgrade",
     epilog=examples(
         "bicycle upgrade clicks --wheel dist/clicks-2.0-py3-none-any.whl",
+        "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --plan-only",
         "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --strategy blue-green",
         "bicycle upgrade clicks --wheel clicks-2.0-py3-none-any.whl --epochs 10 --watch-ms 300000",
     ),
@@ -42,6 +43,7 @@ _OPTIONS = describe(UpgradeOptions)
     help="Its lock file, with versions and hashes of its libraries.",
 )
 @click.option("--plugin", metavar="NAME", help="What the plugin is called, if otherwise than now.")
+@click.option("--plan-only", is_flag=True, help="Show what it would do to each state; do nothing.")
 @click.option("--allow-dropped-state", is_flag=True, help="Give up state that it does not have.")
 @declared_options(_OPTIONS)
 @service_options
@@ -53,6 +55,7 @@ def upgrade_command(
     lock: Path | None,
     plugin: str | None,
     allow_dropped_state: bool,
+    plan_only: bool,
     as_json: bool,
     **given: Any,
 ) -> None:
@@ -75,7 +78,7 @@ def upgrade_command(
         "digest": digest, "plugin": plugin, "allow_dropped_state": allow_dropped_state,
         **dataclasses.asdict(options),
     }  # fmt: skip
-    done = remote.operation(job_path(job, "upgrade"), facts)
+    done = remote.operation(job_path(job, "upgrade", *(["plan"] if plan_only else [])), facts)
     if as_json:
         answer_json({**done, "digest": digest})
         return
@@ -84,6 +87,9 @@ def upgrade_command(
         return
     for each in done["changes"]["operators"]:
         click.echo(f"  {each['verdict']:<9}{each['operator']}")
+    if plan_only:
+        click.echo(f"{job} would go on with version {done['plugin_version']}; nothing was done")
+        return
     gap = "unknown" if done["gap_ms"] is None else duration_text(done["gap_ms"])
     saved = f", savepoint {done['savepoint']}" if done["savepoint"] else ""
     click.echo(

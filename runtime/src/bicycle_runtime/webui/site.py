@@ -15,6 +15,8 @@ from bicycle_runtime.webui.pages.actions import (
     action_page,
     bulk_stop_do,
     bulk_stop_page,
+    upgrade_do,
+    upgrade_page,
 )
 from bicycle_runtime.webui.pages.audit import audit_page
 from bicycle_runtime.webui.pages.dashboard import dashboard_live, dashboard_page
@@ -83,6 +85,8 @@ def page_routes(service: Service) -> list[BaseRoute]:
         *tabs,
         _get("/jobs/{job}/actions/{kind}", action_page, site),
         _post("/jobs/{job}/actions/{kind}", action_do, site),
+        _get("/jobs/{job}/upgrade", upgrade_page, site),
+        _post("/jobs/{job}/upgrade", upgrade_do, site),
         *_plugin_routes(site),
         Route(f"{site.files.base}/{{path:path}}", site.files.answer, methods=["GET"]),
     ]

@@ -28,7 +28,7 @@ from bicycle_runtime.service.watching.workers import worker_rows
 __all__ = ["ROLES", "SERVICE", "WRITES", "JobManager", "message_of"]
 
 SERVICE = "bicycle.v1.JobManager"
-WRITES = frozenset(f"/{SERVICE}/{name}" for name in ("SubmitJob", "CancelJob"))
+WRITES = frozenset(f"/{SERVICE}/{name}" for name in ("SubmitJob", "CancelJob", "UpgradeJob"))
 ROLES: Mapping[str, Role] = {
     **dict.fromkeys(WRITES, Role.OPERATOR),
     "/grpc.health.v1.Health/Check": Role.NOBODY,
@@ -67,6 +67,8 @@ class JobManager(JobManagerServicer):
         for name in ("digest", "name"):
             if request.HasField(name):
                 facts[name] = getattr(request, name)
+        if request.HasField("pipeline"):
+            facts["pipeline"] = {"file": request.pipeline.file, "text": request.pipeline.text}
         wait_s = _waiting(request.wait_seconds)
         scope = asking().scope
         operation = await scope.ask("submit", None, facts, key=_key(request))
@@ -107,6 +109,22 @@ class JobManager(JobManagerServicer):
         return shapes.CancelJobResponse(
             savepoint_path=saved.get("url", ""), operation=message_of(shapes.Operation, operation)
         )
+
+    async def UpgradeJob(self, request: Any, _context: Context) -> Any:
+        """Let a job go on with another version of its plugin, or only plan it."""
+        facts: dict[str, Any] = {
+            name: getattr(request, name)
+            for name in ("plugin", "strategy", "epochs", "watch_ms", "catch_up_ms")
+            if request.HasField(name)
+        }
+        facts |= {
+            name: getattr(request, name)
+            for name in ("digest", "skip_savepoint", "allow_dropped_state")
+        }
+        wait_s, scope = _waiting(request.wait_seconds), asking().scope
+        kind = "plan_upgrade" if request.plan_only else "upgrade"
+        operation = await scope.ask(kind, request.job_id, facts, key=_key(request))
+        return message_of(shapes.Operation, await scope.operation(operation.id, wait_s))
 
     async def ListJobs(self, request: Any, _context: Context) -> Any:
         """List jobs, page by page."""

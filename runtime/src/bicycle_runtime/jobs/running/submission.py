@@ -114,7 +114,8 @@ def run_in_turn(
         while not is_over():
             pause.wait(_TURN_POLL_S)
         if turn.exists():
-            turn.unlink()
+            for path in (turn, ready):
+                path.unlink(missing_ok=True)
             run_job(folder.read_request(), home, services, folder=folder, new_executor=executor)
     finally:
         for path in (turn, ready):

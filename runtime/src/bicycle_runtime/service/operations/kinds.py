@@ -32,6 +32,7 @@ from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
+    plan_upgrade,
     require_no_upgrade,
     upgrade_job,
 )
@@ -320,6 +321,19 @@ def _upgraded(home: Home, job: str, facts: UpgradeFacts) -> JobRequest:
     return replace(former, options=options)
 
 
+def _plan_upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
+    """Hold the version against the last epoch; nothing is changed."""
+    status, wanted = job_status(where.home, job), _upgraded(where.home, job, facts)
+    plan = plan_upgrade(
+        where.home, wanted, checkpoint=status.checkpoint, job=job,
+        is_followed=facts.strategy == "blue-green",
+    )  # fmt: skip
+    return {
+        "changes": plan["changes"], "plugin_version": plan["plugin_version"],
+        "epoch": status.epoch, "former_version": status.plugin_version,
+    }  # fmt: skip
+
+
 def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
     home = where.home
 
@@ -396,6 +410,10 @@ KINDS: Mapping[str, Kind] = {
         needs_running=True,
     ),
     "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_submit),
+    "plan_upgrade": Kind(
+        facts=UpgradeFacts, settle=_check_upgrade, meet=_plan_upgrade, is_repeated=True,
+        needs_running=True,
+    ),
     "upgrade": Kind(
         facts=UpgradeFacts, settle=_check_upgrade, meet=_upgrade, is_repeated=True,
         needs_running=True,

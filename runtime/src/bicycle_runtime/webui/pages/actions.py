@@ -14,7 +14,9 @@ from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from bicycle_runtime.base.options import describe
 from bicycle_runtime.jobs.savepoints.commands import savepoint_of
+from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -22,8 +24,8 @@ from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
-    "ACTIONS", "REMOVE_SAVEPOINT", "REPLAY", "RESTORE", "Action", "action_do", "action_page",
-    "bulk_stop_do", "bulk_stop_page",
+    "ACTIONS", "REMOVE_SAVEPOINT", "REPLAY", "RESTORE", "UPGRADE", "Action", "action_do",
+    "action_page", "bulk_stop_do", "bulk_stop_page", "upgrade_do", "upgrade_page",
 ]  # fmt: skip
 
 _BULK_MAX = 500
@@ -69,6 +71,7 @@ ACTIONS = (
 REPLAY = Action(kind="replay_letters", title="Replay", needs_running=True)
 REMOVE_SAVEPOINT = Action(kind="delete_savepoint", title="Delete savepoint", is_destructive=True)
 RESTORE = Action(kind="restore", title="Restore savepoint")
+UPGRADE = Action(kind="upgrade", title="Upgrade", needs_running=True)  # It has a page of its own.
 _BY_KIND: Mapping[str, Action] = {
     action.kind: action for action in (*ACTIONS, REPLAY, REMOVE_SAVEPOINT, RESTORE)
 }
@@ -122,6 +125,47 @@ async def _restore(
     wanted = {"url": place.url, "checkpoint_dir": facts["checkpoint_dir"], "name": facts["name"]}
     asked = await site.scope(request).ask(RESTORE.kind, None, wanted)
     return RedirectResponse(f"/plugins/operations/{asked.id}", status_code=303)
+
+
+async def upgrade_page(site: Site, request: Request) -> Response:
+    """Return the form that says to which version, and how."""
+    require_role(request.state.identity, Role.OPERATOR)
+    job = site.scope(request).view.get(request.path_params["job"])
+    if job is None or not UPGRADE.fits(job):
+        return RedirectResponse(f"/jobs/{request.path_params['job']}", status_code=303)
+    plugins = await site.scope(request).plugins()
+    plugins.sort(key=lambda each: job.summary.plugin not in each.plugins)  # Its own come first.
+    facts = {"job": job.summary, "plugins": plugins, "options": describe(UpgradeOptions)}
+    return site.page(request, "upgrade.html", facts)
+
+
+async def upgrade_do(site: Site, request: Request) -> Response:
+    """Ask for the plan, which is shown before anything is done; or for the upgrade itself."""
+    require_role(request.state.identity, Role.OPERATOR)
+    job = request.path_params["job"]
+    async with request.form() as form:
+        facts, is_planned = _upgrade_facts(form), bool(form.get("planned"))
+    try:
+        kind = UPGRADE.kind if is_planned else "plan_upgrade"
+        asked = await site.scope(request).ask(kind, job, facts)
+    except BicycleError as error:
+        return site.refusal(request, error, status=409)
+    away = f"/jobs/{job}" if is_planned else f"/plugins/operations/{asked.id}"
+    return RedirectResponse(away, status_code=303)
+
+
+def _upgrade_facts(form: FormData) -> dict[str, Any]:
+    """Return what the form says; numbers that are none are left to the service to refuse."""
+    facts: dict[str, Any] = {"digest": str(form.get("digest", ""))}
+    for name in ("plugin", "strategy"):
+        if form.get(name):
+            facts[name] = str(form[name])
+    for name in ("epochs", "watch_ms", "catch_up_ms"):
+        if text := str(form.get(name, "")).strip():
+            facts[name] = int(text) if text.isdecimal() else text
+    for name in ("skip_savepoint", "allow_dropped_state"):
+        facts[name] = bool(form.get(name))
+    return facts
 
 
 async def bulk_stop_page(site: Site, request: Request) -> Response:

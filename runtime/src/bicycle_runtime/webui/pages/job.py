@@ -24,7 +24,7 @@ from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, one
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.epoch_bars import waterfall
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
-from bicycle_runtime.webui.pages.actions import ACTIONS, REPLAY
+from bicycle_runtime.webui.pages.actions import ACTIONS, REPLAY, UPGRADE
 from bicycle_runtime.webui.pages.state import read_state
 from bicycle_runtime.webui.rendering import Site, now_ms
 from bicycle_runtime.webui.sentences import limit_text
@@ -293,6 +293,7 @@ async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
         "may_operate": may_operate,
         "is_over": State(job.summary.state).is_final,
         "actions": [each for each in ACTIONS if may_operate and each.fits(job)],
+        "can_upgrade": may_operate and UPGRADE.fits(job),
     }
 
 

@@ -30,6 +30,7 @@
     height: box.clientHeight,
     tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
     legend: { show: false },
+    padding: [null, 30, null, null], // Half of the last label, which has its middle at the edge.
     cursor: { drag: { x: false, y: false } },
     scales: { y: { range: (_, low, high) => [0, Math.max(high || 0, 1) * 1.08] } },
     axes: [
@@ -54,7 +55,7 @@
       {},
       {
         stroke: colour(box.dataset.colour),
-        fill: colour("--series-fill"),
+        fill: colour(`${box.dataset.colour}-fill`),
         width: 1.6,
         points: { show: false },
         spanGaps: false,

@@ -8,7 +8,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SubmitJobRequest(_message.Message):
-    __slots__ = ("plugin", "digest", "name", "options", "params", "engine", "spark", "idempotency_key", "wait_seconds")
+    __slots__ = ("plugin", "digest", "name", "options", "params", "engine", "spark", "idempotency_key", "wait_seconds", "pipeline")
     class ParamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,7 @@ class SubmitJobRequest(_message.Message):
     SPARK_FIELD_NUMBER: _ClassVar[int]
     IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
     WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    PIPELINE_FIELD_NUMBER: _ClassVar[int]
     plugin: str
     digest: str
     name: str
@@ -41,7 +42,16 @@ class SubmitJobRequest(_message.Message):
     spark: _containers.ScalarMap[str, str]
     idempotency_key: str
     wait_seconds: float
-    def __init__(self, plugin: _Optional[str] = ..., digest: _Optional[str] = ..., name: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., params: _Optional[_Mapping[str, str]] = ..., engine: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., spark: _Optional[_Mapping[str, str]] = ..., idempotency_key: _Optional[str] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
+    pipeline: PipelineFile
+    def __init__(self, plugin: _Optional[str] = ..., digest: _Optional[str] = ..., name: _Optional[str] = ..., options: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., params: _Optional[_Mapping[str, str]] = ..., engine: _Optional[_Union[_struct_pb2.Struct, _Mapping]] = ..., spark: _Optional[_Mapping[str, str]] = ..., idempotency_key: _Optional[str] = ..., wait_seconds: _Optional[float] = ..., pipeline: _Optional[_Union[PipelineFile, _Mapping]] = ...) -> None: ...
+
+class PipelineFile(_message.Message):
+    __slots__ = ("file", "text")
+    FILE_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    file: str
+    text: str
+    def __init__(self, file: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
 
 class SubmitJobResponse(_message.Message):
     __slots__ = ("job_id", "success", "message", "operation")
@@ -74,6 +84,34 @@ class CancelJobRequest(_message.Message):
     savepoint_to: str
     idempotency_key: str
     def __init__(self, job_id: _Optional[str] = ..., savepoint: _Optional[bool] = ..., savepoint_name: _Optional[str] = ..., savepoint_to: _Optional[str] = ..., idempotency_key: _Optional[str] = ...) -> None: ...
+
+class UpgradeJobRequest(_message.Message):
+    __slots__ = ("job_id", "digest", "plugin", "strategy", "epochs", "watch_ms", "catch_up_ms", "skip_savepoint", "allow_dropped_state", "plan_only", "idempotency_key", "wait_seconds")
+    JOB_ID_FIELD_NUMBER: _ClassVar[int]
+    DIGEST_FIELD_NUMBER: _ClassVar[int]
+    PLUGIN_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    EPOCHS_FIELD_NUMBER: _ClassVar[int]
+    WATCH_MS_FIELD_NUMBER: _ClassVar[int]
+    CATCH_UP_MS_FIELD_NUMBER: _ClassVar[int]
+    SKIP_SAVEPOINT_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_DROPPED_STATE_FIELD_NUMBER: _ClassVar[int]
+    PLAN_ONLY_FIELD_NUMBER: _ClassVar[int]
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    job_id: str
+    digest: str
+    plugin: str
+    strategy: str
+    epochs: int
+    watch_ms: int
+    catch_up_ms: int
+    skip_savepoint: bool
+    allow_dropped_state: bool
+    plan_only: bool
+    idempotency_key: str
+    wait_seconds: float
+    def __init__(self, job_id: _Optional[str] = ..., digest: _Optional[str] = ..., plugin: _Optional[str] = ..., strategy: _Optional[str] = ..., epochs: _Optional[int] = ..., watch_ms: _Optional[int] = ..., catch_up_ms: _Optional[int] = ..., skip_savepoint: _Optional[bool] = ..., allow_dropped_state: _Optional[bool] = ..., plan_only: _Optional[bool] = ..., idempotency_key: _Optional[str] = ..., wait_seconds: _Optional[float] = ...) -> None: ...
 
 class CancelJobResponse(_message.Message):
     __slots__ = ("savepoint_path", "operation")

@@ -49,6 +49,11 @@ class JobManagerStub:
                 request_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.CancelJobRequest.SerializeToString,
                 response_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.CancelJobResponse.FromString,
                 _registered_method=True)
+        self.UpgradeJob = channel.unary_unary(
+                '/bicycle.v1.JobManager/UpgradeJob',
+                request_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.UpgradeJobRequest.SerializeToString,
+                response_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.FromString,
+                _registered_method=True)
         self.ListJobs = channel.unary_unary(
                 '/bicycle.v1.JobManager/ListJobs',
                 request_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.ListJobsRequest.SerializeToString,
@@ -100,6 +105,13 @@ class JobManagerServicer:
 
     def CancelJob(self, request, context):
         """Ends a job at once, or after its epoch with a savepoint. Least role: operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpgradeJob(self, request, context):
+        """Lets a job go on with another version of its plugin, or only plans it. Least role: operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -164,6 +176,11 @@ def add_JobManagerServicer_to_server(servicer, server):
                     servicer.CancelJob,
                     request_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.CancelJobRequest.FromString,
                     response_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.CancelJobResponse.SerializeToString,
+            ),
+            'UpgradeJob': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpgradeJob,
+                    request_deserializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.UpgradeJobRequest.FromString,
+                    response_serializer=bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.SerializeToString,
             ),
             'ListJobs': grpc.unary_unary_rpc_method_handler(
                     servicer.ListJobs,
@@ -277,6 +294,33 @@ class JobManager:
             '/bicycle.v1.JobManager/CancelJob',
             bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.CancelJobRequest.SerializeToString,
             bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.CancelJobResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpgradeJob(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/bicycle.v1.JobManager/UpgradeJob',
+            bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.UpgradeJobRequest.SerializeToString,
+            bicycle__runtime_dot_api_dot_rpc_dot_generated_dot_jobmanager__pb2.Operation.FromString,
             options,
             channel_credentials,
             insecure,
