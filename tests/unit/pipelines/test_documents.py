@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.pipelines.documents import read_document
-from bicycle_runtime.pipelines.toml_places import toml_places
+from bicycle_runtime.pipelines.documents import read_document, toml_places
 from bicycle_runtime.pipelines.values import duration_ms
 
 TOML = '''\
