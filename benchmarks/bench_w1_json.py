@@ -30,6 +30,7 @@ class Bench:
     events: Events
     startup_s: dict[str, list[float]] = field(default_factory=dict)
     whole: dict[str, list[float]] = field(default_factory=dict)
+    idle: dict[str, list[float]] = field(default_factory=dict)
 
     def ours(self, plugin: str, name: str) -> float:
         with scratch("w1") as place:
@@ -38,6 +39,7 @@ class Bench:
             run = self.engine.run(job(plugin, params, storage=place / "checkpoints"))
             check_totals(output, self.events)
         self.whole.setdefault(name, []).append(run.whole_rate)
+        self.idle.setdefault(name, []).append(run.idle_share)
         return run.steady_rate()
 
     def plain(self, loop: str, name: str) -> float:
@@ -117,7 +119,7 @@ def main() -> None:
             contenders = bench.contenders(with_bytewax=bool(peers))
             rates = in_turns(contenders, rounds=options.repeats)
             report.tables.append(bench.table(rates))
-            _judge(report, rates, size)
+            _judge(report, rates, bench)
             costs[size] = 1e9 / statistics.median(rates["Bicycle, dicts"])
     report.compare_growth(costs, "cost per event, {}")
     report.tell(options)
@@ -134,12 +136,15 @@ def _warm_up(engine: Engine, events: Events) -> None:
         warm_up(run, least=3, most=8)
 
 
-def _judge(report: Report, rates: dict[str, list[float]], size: int) -> None:
+def _judge(report: Report, rates: dict[str, list[float]], bench: Bench) -> None:
+    size, whole = bench.events.count, bench.whole
     for name in OURS:
         for other, low in ((PLAIN, 0.6), (PLAIN_FAST, None), (BYTEWAX.name, None)):
             if other in rates:
                 title = f"{name} ÷ {other}, {size:,}"
-                report.compare(title, rates[name], rates[other], low=low)
+                ours, theirs = ((whole[each], rates[each]) for each in (name, other))
+                report.compare_runs(title, ours, theirs, low=low)
+        report.judge_idle(f"{name}, {size:,}", bench.idle[name])
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -170,7 +170,7 @@ def main() -> None:
             bench = Bench(engine, words, options.spark_state_size, peers)
             rates = in_turns(bench.contenders(), rounds=options.repeats)
             report.tables += [bench.table(rates), bench.epoch_table()]
-            _judge(report, rates, words)
+            _judge(report, rates, bench)
             cost = 1e9 / statistics.median(rates[OURS])
             costs.setdefault(words.distinct, {})[words.count] = cost
     for count, by_size in costs.items():
@@ -178,7 +178,7 @@ def main() -> None:
     report.tell(options)
 
 
-def _judge(report: Report, rates: dict[str, list[float]], words: Words) -> None:
+def _judge(report: Report, rates: dict[str, list[float]], bench: Bench) -> None:
     bounds: dict[str, float | None] = {
         **dict.fromkeys(PLAIN_LOOPS, 0.6),
         **dict.fromkeys(BYTEWAX_FORMS.values(), 2.5),
@@ -187,8 +187,10 @@ def _judge(report: Report, rates: dict[str, list[float]], words: Words) -> None:
     }
     for name, low in bounds.items():
         if name in rates:
-            title = f"Bicycle ÷ {name}, {words.text}"
-            report.compare(title, rates[OURS], rates[name], low=low)
+            title = f"Bicycle ÷ {name}, {bench.words.text}"
+            ours, theirs = ((bench.whole[each], rates[each]) for each in (OURS, name))
+            report.compare_runs(title, ours, theirs, low=low)
+    report.judge_idle(bench.words.text, [run.idle_share for run in bench.runs])
 
 
 def _inputs(options: argparse.Namespace) -> list[Words]:

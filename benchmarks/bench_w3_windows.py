@@ -51,10 +51,12 @@ class Bench:
     startup_s: dict[str, list[float]] = field(default_factory=dict)
     whole: dict[str, list[float]] = field(default_factory=dict)
     peer_rates: dict[str, list[float]] = field(default_factory=dict)
+    idle: list[float] = field(default_factory=list)
 
     def ours(self) -> float:
         run = by_window(self.engine, self.readings)
         self.whole.setdefault(OURS, []).append(run.whole_rate)
+        self.idle.append(run.idle_share)
         return run.steady_rate()
 
     def plain(self) -> float:
@@ -140,7 +142,7 @@ def main() -> None:
             bench = Bench(engine, readings, fewer, options.peer_repeats)
             rates = in_turns(bench.contenders(peers), rounds=options.repeats)
             report.tables.append(bench.table(rates))
-            _judge(report, rates, readings)
+            _judge(report, rates, bench)
             cost = 1e9 / statistics.median(rates[OURS])
             costs.setdefault(readings.keys, {})[readings.count] = cost
         if options.kinds:
@@ -194,11 +196,13 @@ def _kinds_table(report: Report, engine: Engine, options: argparse.Namespace) ->
     )
 
 
-def _judge(report: Report, rates: dict[str, list[float]], readings: Readings) -> None:
+def _judge(report: Report, rates: dict[str, list[float]], bench: Bench) -> None:
     for name, low in BOUNDS.items():
         if name in rates:
-            title = f"Bicycle ÷ {name}, {readings.text}"
-            report.compare(title, rates[OURS], rates[name], low=low)
+            title = f"Bicycle ÷ {name}, {bench.readings.text}"
+            ours, theirs = ((bench.whole[each], rates[each]) for each in (OURS, name))
+            report.compare_runs(title, ours, theirs, low=low)
+    report.judge_idle(bench.readings.text, bench.idle)
 
 
 def _inputs(options: argparse.Namespace) -> list[Readings]:

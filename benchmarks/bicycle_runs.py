@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from measuring import BUILD
+from processor_time import processor_ticks
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id
@@ -46,6 +47,7 @@ class JobRun:
     began: float
     ended: float = 0.0
     epochs: list[tuple[float, EpochStats]] = field(default_factory=list)
+    idle_share: float = 0.0  # of all cores, from the end of the first epoch on
 
     @property
     def read_count(self) -> int:
@@ -115,8 +117,12 @@ class Engine:
         """
         found = JobRun(began=0.0)
         stop = stop or threading.Event()
+        before = processor_ticks()
 
         def take(stats: EpochStats) -> None:
+            nonlocal before
+            if not found.epochs:
+                before = processor_ticks()
             found.epochs.append((time.monotonic(), stats))
             if on_epoch is not None:
                 on_epoch(stats)
@@ -129,6 +135,8 @@ class Engine:
             if is_finished:
                 loop.finish(is_finished=not stop.is_set())
             found.ended = time.monotonic()
+            idle, total = (a - b for a, b in zip(processor_ticks(), before, strict=True))
+            found.idle_share = idle / max(total, 1)
         return found
 
     def loop(

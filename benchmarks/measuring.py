@@ -135,6 +135,31 @@ class Report:
         median, best = ratios(ours, theirs)
         self.targets.append(Target(name=title, value=median, best=best, low=low, unit="x"))
 
+    def compare_runs(
+        self, title: str, ours: tuple[Sequence[float], Sequence[float]],
+        theirs: tuple[Sequence[float], Sequence[float]], *, low: float | None,
+    ) -> None:  # fmt: skip
+        """Judge the pace of whole runs beside that of another, and tell that of the steady state.
+
+        Args:
+            title: What is compared.
+            ours: Our rates of whole runs, and those of the steady state.
+            theirs: Those of the other.
+            low: The least ratio; None is not judged.
+        """
+        self.compare(f"{title}, whole run", ours[0], theirs[0], low=low)
+        self.compare(f"{title}, steady", ours[1], theirs[1], low=None)
+
+    def judge_idle(self, title: str, shares: Sequence[float]) -> None:
+        """Judge which share of the cores was idle while jobs ran, from their second epoch on."""
+        percent = [100 * share for share in shares]
+        self.targets.append(
+            Target(
+                name=f"idle cores, {title}", value=statistics.median(percent), best=min(percent),
+                high=10, unit="%",
+            )
+        )  # fmt: skip
+
     def compare_growth(self, costs: Mapping[int, float], what: str) -> None:
         """Judge that something costs the same in a large input as in a small one.
 

@@ -16,7 +16,10 @@ from measuring import Table
 
 from bicycle_runtime.base.processes import descendants
 
-__all__ = ["DRIVER", "JAVA", "KINDS", "WORKERS", "processor_seconds", "shares", "shares_table"]
+__all__ = [
+    "DRIVER", "JAVA", "KINDS", "WORKERS", "processor_seconds", "processor_ticks", "shares",
+    "shares_table",
+]  # fmt: skip
 
 DRIVER, JAVA, WORKERS = KINDS = "driver", "Java", "Python workers"
 _TIMES = slice(11, 15)  # user and system time, of the process and of ended children
@@ -35,6 +38,13 @@ def processor_seconds(pid: int) -> Counter[str]:
         ticks = sum(map(int, stat.rpartition(")")[2].split()[_TIMES]))
         found[_kind(command)] += ticks / _TICKS_PER_S
     return found
+
+
+def processor_ticks() -> tuple[int, int]:
+    """Return for how many ticks the cores of this machine have been idle, and all of them."""
+    first = Path("/proc/stat").read_text().partition("\n")[0]
+    ticks = list(map(int, first.split()[1:9]))  # What guests used is in others, too.
+    return ticks[3] + ticks[4], sum(ticks)
 
 
 def shares(pid: int, seconds: float) -> Counter[str]:
