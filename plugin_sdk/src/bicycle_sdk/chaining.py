@@ -49,7 +49,7 @@ class ChainEdge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainingStats:
-    """What chaining saves. ``min_slots_needed`` counts each slot sharing group once."""
+    """The savings of chaining. ``min_slots_needed`` counts each slot sharing group once."""
 
     operators_before: int
     chains_after: int

@@ -174,7 +174,7 @@ class _Everywhere:
 
 
 class ReadOnlyBroadcastContext(KeyedProcessContext[Any]):
-    """What ``process_element`` may ask beside broadcast state; a key only behind ``key_by``."""
+    """The context of ``process_element`` beside broadcast state; a key only behind ``key_by``."""
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> ReadOnlyMapState[K, V]:
         """Return a map that all subtasks hold alike, to be read."""
@@ -183,7 +183,7 @@ class ReadOnlyBroadcastContext(KeyedProcessContext[Any]):
 
 
 class BroadcastContext(ProcessContext):
-    """What ``process_broadcast_element`` may ask; there is no key."""
+    """The context of ``process_broadcast_element``; there is no key."""
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> MapState[K, V]:
         """Return a map that all subtasks hold alike, to be read and changed."""

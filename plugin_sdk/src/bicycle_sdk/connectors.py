@@ -47,7 +47,7 @@ _PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDescriptor(Generic[T_co]):
-    """Where records come from.
+    """A source of records.
 
     Args:
         connector_type: The word by which the runtime finds the connector.
@@ -64,7 +64,7 @@ class SourceDescriptor(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkDescriptor(Generic[T_contra]):
-    """Where records go; fields as in ``SourceDescriptor``, ``input_type`` is what it takes."""
+    """A sink of records; fields as in ``SourceDescriptor``, ``input_type`` is what it takes."""
 
     connector_type: str
     properties: Mapping[str, Any] = field(default_factory=dict)

@@ -51,7 +51,7 @@ def wall_clock_ms() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskInfo:
-    """Which instance of which operator a function runs in; ``subtask_index`` counts from 0.
+    """The operator instance that a function runs in; ``subtask_index`` counts from 0.
 
     ``properties`` are those that ``env.set_property`` set, the same in the whole job.
     """
@@ -66,7 +66,7 @@ class TaskInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceMessage:
-    """What a source says of a record besides its value.
+    """A record as its source has it, besides the value.
 
     ``source`` is the id of the source's vertex, ``shard`` a part of it (a file, a topic partition),
     ``offset`` the position there. ``key`` is decoded, ``headers`` are pairs of name and bytes; both
@@ -176,7 +176,7 @@ class ContextOptions(TypedDict, total=False):
 
 
 class Context:
-    """What every function may ask.
+    """The context of every function.
 
     ``processing_time`` (ms) and ``random`` are recorded by the runtime: when an epoch is computed
     again, a function sees the same values. ``current_processing_time()`` is the wall clock and is
@@ -222,7 +222,7 @@ class Context:
 
 
 class RuntimeContext(StateAccess, Context):
-    """What a function with state may ask besides: watermark, key, states and small named values.
+    """The context of functions with state: also watermark, key, states and small named values.
 
     ``get_state`` and its companions keep one value per name and key on a keyed stream, and one per
     name and subtask otherwise. ``get_value_state`` and its kin hand out typed states of a keyed
@@ -275,7 +275,7 @@ class RuntimeContext(StateAccess, Context):
 
 
 class ProcessContext(RuntimeContext):
-    """What a ``ProcessFunction`` may ask besides: the record's event time, and side outputs.
+    """The context of a ``ProcessFunction``: also the record's event time, and side outputs.
 
     ``timestamp`` is the event time of the record at hand in ms, None when it has none.
     """
@@ -324,7 +324,7 @@ class KeyedProcessContext(ProcessContext, Generic[K]):
 
 
 class OnTimerContext(KeyedProcessContext[K]):
-    """What ``on_timer`` may ask: the same, with key and time of the timer that fires.
+    """The context of ``on_timer``: the same, with key and time of the timer that fires.
 
     ``timestamp`` is the time of the timer in ms, ``time_domain`` which time it waited for.
     """

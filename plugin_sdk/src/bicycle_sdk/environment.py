@@ -31,7 +31,7 @@ _INTERVAL_MS_MAX = 86_400_000
 
 
 class StreamEnvironment(GraphDraft):
-    """Where a job begins: settings and sources. ``job_name`` is set by ``execute``.
+    """The beginning of a job: its settings and sources. ``job_name`` is set by ``execute``.
 
     Example:
         >>> env = StreamEnvironment.builder().parallelism(2).build()

@@ -48,7 +48,7 @@ K = TypeVar("K")
 
 
 class FunctionObject:
-    """What all function classes have in common.
+    """The base of all function classes.
 
     ``name`` is what people see in graphs and logs; when it is empty they see the class name.
     """

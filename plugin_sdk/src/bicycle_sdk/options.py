@@ -18,7 +18,7 @@ _METADATA = "bicycle_option"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """What stands at a field beside its type and its default.
+    """The declaration at a field, beside its type and its default.
 
     ``call`` is the method of a builder that sets the option, where there is one.
     """

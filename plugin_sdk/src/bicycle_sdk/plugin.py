@@ -37,7 +37,7 @@ _MARK = "__bicycle_plugin__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """What the mark says about a plugin."""
+    """The facts that the mark gives of a plugin."""
 
     name: str
     version: str

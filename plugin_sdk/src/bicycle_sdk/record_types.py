@@ -28,7 +28,7 @@ _AGGREGATES_MODULES = frozenset({"bicycle_sdk.windows.functions"})
 
 
 class FunctionTypes(NamedTuple):
-    """What a function takes and gives, None where unknown."""
+    """The types that a function takes and gives, None where unknown."""
 
     takes: Any
     gives: Any

@@ -61,7 +61,7 @@ class WatermarkGenerator(ABC, Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkStrategy(Generic[T]):
-    """Where event time comes from and how far it has come. Each call returns a changed copy.
+    """The source of event time and of watermarks. Each call returns a changed copy.
 
     Example:
         >>> strategy = WatermarkStrategy.bounded_out_of_orderness(timedelta(seconds=2))

@@ -47,7 +47,7 @@ class OperatorKind(Enum):
 
 
 class Partitioning(Enum):
-    """How the records of an edge choose a subtask of its target."""
+    """The choice of a subtask for each record of an edge."""
 
     FORWARD = "Forward"
     REBALANCE = "Rebalance"
@@ -59,7 +59,7 @@ class Partitioning(Enum):
 
 
 class Inputs(Enum):
-    """How many streams an operator takes, and whether it tells them apart."""
+    """The streams that an operator takes, and whether it distinguishes them."""
 
     NONE = "none"
     ONE = "one"
@@ -68,7 +68,7 @@ class Inputs(Enum):
 
 
 class StateShape(Enum):
-    """What an operator keeps from epoch to epoch for the job's author."""
+    """The state that an operator keeps from epoch to epoch for the job's author."""
 
     NONE = "none"
     ACCUMULATOR = "accumulator"  # one value for each key
@@ -78,7 +78,7 @@ class StateShape(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindDescriptor:
-    """What everybody but the operator itself has to know of a kind.
+    """A kind as everybody but the operator itself has to know it.
 
     Attributes:
         description: What the operator does, for people.

@@ -35,7 +35,7 @@ _CONNECTED = frozenset({"broadcast", "co_map", "co_process"})
 
 
 class RestartKind(Enum):
-    """When a failed job is started again."""
+    """The kinds of restart strategies."""
 
     NONE = "None"
     FIXED_DELAY = "FixedDelay"
@@ -74,7 +74,7 @@ class RestartStrategy:
 
 
 class RuntimeMode(Enum):
-    """Whether a job follows its input forever, or reads input that ends in one pass."""
+    """The mode of a job: it follows its input forever, or reads input that ends in one pass."""
 
     STREAMING = "streaming"
     BATCH = "batch"
@@ -93,7 +93,7 @@ class JobConfig:
 
 
 class ErrorAction(Enum):
-    """What happens to a record whose function raised (after the retries, if any)."""
+    """The action on a record whose function raised (after the retries, if any)."""
 
     FAIL = "fail"
     SKIP = "skip"

@@ -68,7 +68,7 @@ def format_of(record_type: Any) -> str:
 
 
 class KafkaBuilder:
-    """What both builders share: brokers, properties of the client, security, formats."""
+    """The base of both builders: brokers, properties of the client, security, formats."""
 
     _options: ClassVar[type]  # Declares the settings: a call sets the option that names it.
 

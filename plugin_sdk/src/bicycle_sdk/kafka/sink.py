@@ -22,7 +22,7 @@ _CO_COROUTINE = 0x80  # As in ``inspect``, which is slow to import.
 
 
 class DeliveryGuarantee(Enum):
-    """How often a record is found in the topic after a crash."""
+    """The delivery guarantee: how often a record is found in the topic after a crash."""
 
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"

@@ -17,7 +17,7 @@ __all__ = ["IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolling:
-    """When rows that wait are committed: at the first of these; None: as the connector decides.
+    """The bounds at which waiting rows are committed, the first one; None: the connector decides.
 
     Args:
         rows: So many rows.

@@ -32,7 +32,7 @@ _TYPES = (bool, int, float, str, bytes, datetime, date, time, Decimal)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Folders:
-    """How rows are put into folders; ``by_field`` and ``by_date`` make it."""
+    """The partitioning of rows into folders; ``by_field`` and ``by_date`` make it."""
 
     kind: Literal["field", "date"]
     field: str = ""

@@ -70,7 +70,7 @@ _UPDATES = ("on_write", "on_access")
 
 
 class Aggregate(Protocol[AddedIn, Acc, ResultOut]):
-    """What an aggregating state needs of its function; every ``AggregateFunction`` has it."""
+    """The functions of an aggregating state; every ``AggregateFunction`` has them."""
 
     def create_accumulator(self) -> Acc:
         """Return the accumulator of no values."""
@@ -84,7 +84,7 @@ class Aggregate(Protocol[AddedIn, Acc, ResultOut]):
 
 @dataclass(frozen=True, slots=True)
 class StateTtl:
-    """How long an entry lives after it was last written, or last written or read.
+    """The time to live of an entry since it was last written, or last written or read.
 
     An expired entry is never returned, and its space is given back within twice the duration.
     Entries of lists and maps expire one by one.
@@ -120,7 +120,7 @@ class StateTtl:
 
 
 class StateDescriptor(ABC):
-    """What all descriptors have. Two states of one operator never share a name."""
+    """The base of all descriptors. Two states of one operator never share a name."""
 
     kind: ClassVar[StateKind]
 

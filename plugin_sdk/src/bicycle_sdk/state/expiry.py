@@ -18,7 +18,7 @@ _UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is
 
 
 class Expiry:
-    """When each entry of a state was last used, and which entries are due.
+    """The last use of each entry of a state, and the entries that are due.
 
     Entries lie in buckets by their time, so that a sweep looks only at what expired. What was
     written before any event time was known starts to live once one is.

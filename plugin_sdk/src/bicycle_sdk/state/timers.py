@@ -46,7 +46,7 @@ class TimerScope(Protocol):
 
 
 class SetTimers(Protocol):
-    """Where the timers of one domain are set and deleted."""
+    """The timers of one domain, to be set and deleted."""
 
     def set(self, key: Hashable, time_ms: int) -> None:
         """Set a timer; harmless when it is set already."""

@@ -66,7 +66,7 @@ class SelectedAggregate(AggregateFunction[T, Acc, Out]):
 
 
 class Count(AggregateFunction[T, int, int]):
-    """How many records there are."""
+    """The number of records."""
 
     accumulator_type: Any = int
 
@@ -168,7 +168,7 @@ class Maximum(_Extreme[T, V]):
 
 
 class Distinct(SelectedAggregate[T, "set[Any]", int]):
-    """How many different values the selector finds; values are different when ``!=`` says so."""
+    """The number of different values of a selector; values are different when ``!=`` says so."""
 
     plain_types = _SCALARS
 

@@ -63,7 +63,7 @@ def is_mergeable(function: AggregateFunction[Any, Any, Any]) -> bool:
 
 
 class WindowContext(StateAccess, Context, Generic[K]):
-    """What a ``WindowFunction`` may ask: key, window, watermark, and state of two kinds.
+    """The context of a ``WindowFunction``: key, window, watermark, and state of two kinds.
 
     ``get_state`` and its companions keep one value per name, key and window: they are durable, stay
     over repeated firings of the window, and are gone when the window is. ``get_value_state`` and

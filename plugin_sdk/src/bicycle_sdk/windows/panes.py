@@ -57,7 +57,7 @@ class Window:
 
 
 class WindowResult(NamedTuple, Generic[K, V]):
-    """What an aggregated window gives: its key, its bounds in ms (``[start, end)``), its value.
+    """The result of an aggregated window: its key, its bounds in ms (``[start, end)``), its value.
 
     Its event time is ``end - 1``, so that a window behind it takes it for the same span.
     """

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class TriggerResult(Enum):
-    """What happens to a window: nothing, a result, a result and its records go, or they just go."""
+    """The fate of a window: nothing, a result, a result and its records go, or they just go."""
 
     CONTINUE = "continue"
     FIRE = "fire"
@@ -50,7 +50,7 @@ class TriggerResult(Enum):
 
 
 class TriggerContext(Protocol):
-    """What a trigger may ask and set, all of it per key and window.
+    """The context of a trigger: what it may ask and set, per key and window.
 
     A timer is one per time and kind; setting it twice is setting it once. Event-time timers fire
     when input before their time is complete, so that one at ``window.end`` fires with the window;
