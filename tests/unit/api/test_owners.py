@@ -357,6 +357,17 @@ def test_pages_of_what_another_owner_has_are_not_there(ask):
             assert not found_in(found.data.replace(DIGEST[OTHER].encode(), b"")), path
 
 
+def test_the_list_is_filtered_by_owner_and_says_for_whom_it_is(ask):
+    every = ask.page("/jobs", **bearer(ask.root)).data
+    one = ask.page(f"/jobs?owner={OTHER}", **bearer(ask.root)).data
+    own = ask.page("/jobs", **bearer(ask.ada[Role.VIEWER])).data
+
+    assert b"<option >ada</option>" in every
+    assert (b"job-" + OWN.encode() in every, b"job-" + OWN.encode() in one) == (True, False)
+    assert f"<option selected>{OTHER}</option>".encode() in one
+    assert b"(viewer of ada)" in own
+
+
 def test_a_login_sees_what_its_token_sees(ask):
     cookie = ask.page("/login", {"token": ask.ada[Role.VIEWER]}).headers["set-cookie"]
     found = ask("GET", "/api/v1/jobs", cookie=cookie.split(";")[0])

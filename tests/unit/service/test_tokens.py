@@ -1,15 +1,22 @@
 """Tokens as they are made, kept and taken."""
 
+import json
+import re
+
 import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.service.address import service_folder
+from bicycle_runtime.service.store.database import Database
+from bicycle_runtime.service.store.schema import CONTROL
 from bicycle_runtime.service.users import tokens as module
 from bicycle_runtime.service.users.errors import (
     TOKEN_LIFETIME_INVALID,
     TOKEN_NAME_INVALID,
+    TOKEN_OWNER_INVALID,
     TOKEN_UNKNOWN,
 )
 from bicycle_runtime.service.users.roles import Role
@@ -111,3 +118,77 @@ def test_commands_make_list_and_revoke_tokens_and_show_each_once(tmp_path):
     assert revoked.exit_code == 0
     assert "revoked" in again.stdout
     assert runner.invoke(main, ["token", "revoke", "nobody", *words]).exit_code == 2
+
+
+@pytest.mark.parametrize("owners", [[], [""], ["ada", "a\nb"], ["*"], ["a,b"], ["a" * 61]])
+def test_an_owner_that_nobody_can_be_is_refused(tokens, owners):
+    with raises(TOKEN_OWNER_INVALID):
+        tokens.create("ada", role=Role.VIEWER, lifetime_ms=HOUR_MS, by="test", owners=owners)
+
+
+def test_a_token_for_some_owners_starts_jobs_of_its_own_name_else_of_the_first(tokens):
+    found = {}
+    for owners in (None, ["team", "ada", "team"], ["team", "bob"]):
+        _, text = tokens.create(
+            "ada", role=Role.OPERATOR, lifetime_ms=HOUR_MS, by="test", owners=owners
+        )
+        who = tokens.holder(text)
+        found[who.owners] = (who.owner, who.sees("bob"), who.sees("ada"), who.sees(""))
+
+    assert found == {
+        None: ("ada", True, True, True),
+        ("team", "ada"): ("ada", False, True, False),
+        ("team", "bob"): ("team", True, False, False),
+    }
+
+
+def test_the_command_tells_for_which_owners_a_token_counts(tmp_path):
+    words = ["--home", str(tmp_path / "home")]
+    runner = CliRunner()
+
+    made = runner.invoke(main, ["token", "create", "a", "--owner", "bob", "--owner", "eve", *words])
+    every = runner.invoke(main, ["token", "create", "b", "--json", *words])
+    listed = runner.invoke(main, ["token", "list", *words])
+    wrong = runner.invoke(main, ["token", "create", "c", "--owner", "*", *words])
+    role = ["--client-role", "a=viewer:*", "--detach", *words]
+    client = runner.invoke(main, ["up", *role])
+
+    assert "of the jobs of bob, eve" in made.stderr
+    assert json.loads(every.stdout)["owners"] is None
+    assert re.search(r"bob, eve .*\n|all .*\n", listed.stdout)
+    assert [("BIC-2329" in each.stderr, each.exit_code) for each in (wrong, client)] == [
+        (True, 2), (True, 2),
+    ]  # fmt: skip
+
+
+def test_a_database_from_before_owners_is_kept_with_tokens_for_all(tmp_path, clock):
+    home = Home(tmp_path / "home")
+    folder = service_folder(home)
+    folder.mkdir(parents=True)
+    with Database(folder / "control.db", CONTROL[:3], synchronous="FULL") as old:
+        old.write(_write_old_rows).result()
+
+    with tokens_of(home, clock) as tokens:
+        [entry] = tokens.list()
+        control = tokens._control
+        owners = control.read(lambda c: c.execute("SELECT id, owner FROM operations").fetchall())
+        lines = control.read(lambda c: c.execute("SELECT actor, owner FROM audit").fetchall())
+
+    assert (entry.name, entry.owners) == ("ada", None)
+    assert [tuple(row) for row in owners] == [(1, "ada"), (2, "")]
+    assert [tuple(row) for row in lines] == [("ada", "")]
+
+
+def _write_old_rows(connection):
+    connection.execute(
+        "INSERT INTO tokens VALUES ('1', 'ada', x'00', 'viewer', 1, 9000000000000, NULL)"
+    )
+    connection.execute("INSERT INTO owners VALUES ('job', 'ada')")
+    for number, job in ((1, "job"), (2, "other")):
+        connection.execute(
+            "INSERT INTO operations VALUES"
+            f" ({number}, 'ada', NULL, '', '{job}', 'stop', '{{}}', 'done', 1, 2, NULL, NULL)"
+        )
+    connection.execute(
+        "INSERT INTO audit VALUES (1, 1, 'ada', '', 'stop', 'job', 'accepted', '{}')"
+    )

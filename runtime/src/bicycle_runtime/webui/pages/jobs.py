@@ -59,6 +59,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
         "total": found.total,
         "query": query,
         "states": [state.value for state in State],
+        "owners": sorted({job.summary.owner for job in scope.view.jobs} - {""}),
         "queued": scope.queued(),
         "columns": [_column(query, *column) for column in _COLUMNS],
         "next_url": None if found.next is None else _url(query, after=found.next),
