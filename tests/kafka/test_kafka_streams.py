@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from bicycle_runtime.streams import StreamConnectError, StreamError, connect
+from bicycle_runtime.streams import Message, StreamConnectError, StreamError, StreamKey, connect
 from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
@@ -75,6 +75,22 @@ def test_a_topic_that_is_missing_is_told(kafka_broker):
         return sending.value.code, reading.value.code
 
     assert run(kafka_broker, scenario) == ("BIC-2680", "BIC-2680")
+
+
+def test_a_copy_to_a_partition_that_is_missing_is_told_and_others_arrive(kafka_broker):
+    async def scenario(streamer):
+        producer = await streamer.create_producer("copied-partly")
+        await producer.send("first")
+        copies = [Message(StreamKey("x"), shard, 0, 1, b"%d" % shard) for shard in (0, 9, 0)]
+        with pytest.raises(StreamError, match="artition"):
+            producer.copy_many(copies, with_shards=True)
+            await producer.flush()
+        producer.copy_many(copies[:1], with_shards=True)
+        await producer.flush()
+        consumer = await streamer.create_consumer("copied-partly", start="earliest", is_live=False)
+        return {message.payload async for message in consumer}
+
+    assert {b"first", b"0"} <= run(kafka_broker, scenario, create="if-missing")
 
 
 def test_a_message_that_kafka_does_not_take_is_told_and_others_arrive(kafka_broker):

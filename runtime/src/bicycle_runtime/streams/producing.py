@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Generator, Iterable, Sequence
+from itertools import groupby
 from typing import Any, TypeAlias, final
 
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import AlreadyAnchoredError, NotAnchoredError
-from bicycle_runtime.streams.messages import Receipt
+from bicycle_runtime.streams.messages import Message, Receipt
 
 __all__ = ["Producer", "Sender", "Sent"]
 
@@ -59,6 +60,22 @@ class Sender(ABC):
         """
         sent: list[Sent] = [
             self.send(key, payload, shard_id=None, timestamp_ms=None) for payload in payloads
+        ]
+        return _LastOf(sent)
+
+    def copy_many(self, key: StreamKey, messages: Sequence[Message], *, with_shards: bool) -> Sent:
+        """Take messages of another stream with their times; the receipt is that of the last one.
+
+        Overridden where a backend has a cheaper way than one ``send`` for each.
+        """
+        sent: list[Sent] = [
+            self.send(
+                key,
+                message.payload,
+                shard_id=message.shard_id if with_shards else None,
+                timestamp_ms=message.timestamp_ms,
+            )
+            for message in messages
         ]
         return _LastOf(sent)
 
@@ -164,6 +181,16 @@ class Producer:
         if not batch:
             raise ValueError("a batch has at least one payload")
         return self._sender.send_many(self._key, batch)
+
+    def copy_many(self, messages: Iterable[Message], *, with_shards: bool) -> None:
+        """Send messages of other streams with their times, which costs less than a send for each.
+
+        Args:
+            messages: In order; they go to the stream of this producer, or each to that of its name.
+            with_shards: Whether each goes to the shard of its number.
+        """
+        for key, part in groupby(messages, key=lambda message: self._key or message.stream_key):
+            self._sender.copy_many(key, list(part), with_shards=with_shards)
 
     def clone(self) -> Producer:
         """Return a producer that shares what this one sends through."""

@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 
 from bicycle_runtime.streams.addresses import StreamUrl
-from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Start
-from bicycle_runtime.streams.producing import Producer
 from bicycle_runtime.streams.tools.errors import SAME_STREAMS
 from bicycle_runtime.streams.tools.opening import (
     Tally,
@@ -61,9 +59,8 @@ async def relay(
         waiting_max = min(_WAITING_MAX, writing.options.send_queue_messages // 2)
         waiting = 0
         async for batch in consumer.batches(min(_BATCH, waiting_max or 1)):
-            for message in batch:
-                _copy(producer, message, has_shards=has_shards)
-                tally.sent += 1
+            producer.copy_many(batch, with_shards=has_shards)
+            tally.sent += len(batch)
             waiting += len(batch)
             # While there is much to copy, the other side takes some while more is read.
             if waiting >= waiting_max or len(batch) < _BATCH:
@@ -77,12 +74,3 @@ def _may_be_same(source: StreamUrl, target: StreamUrl) -> bool:
     if source.streamer != target.streamer:
         return False
     return not target.stream_keys or bool({*source.stream_keys} & {*target.stream_keys})
-
-
-def _copy(producer: Producer, message: Message, *, has_shards: bool) -> None:
-    producer.send_to(
-        producer.anchored or message.stream_key,
-        message.payload,
-        shard_id=message.shard_id if has_shards else None,
-        timestamp_ms=message.timestamp_ms,
-    )

@@ -8,10 +8,12 @@ import pytest
 
 from bicycle_runtime.streams import (
     AlreadyAnchoredError,
+    Message,
     NotAnchoredError,
     Producer,
     ProducerEndedError,
     Streamer,
+    StreamKey,
     StreamUnsupportedError,
 )
 from bicycle_runtime.testing.connectors.rules import needs
@@ -78,6 +80,33 @@ class ProducerRules(CaseRules):
             receipts = [await producer.send("x", timestamp_ms=time) for time in times]
             assert [receipt.timestamp_ms for receipt in receipts] == times
             assert [(await consumer.next()).timestamp_ms for _ in times] == times
+
+        play(case, scenario)
+
+    def test_copies_keep_times_and_shards(self, case: StreamCase) -> None:
+        """Of messages of another stream; shards where the backend has some."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            able = streamer.capabilities
+            shards = 2 if able.has_shards else 1
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key, shard_count=shards)
+            begin_ms = lately_ms()
+            messages = [
+                Message(StreamKey("other"), n % shards, n, begin_ms + n * _STEP_MS, b"%d" % n)
+                for n in range(12)
+            ]
+            for part in (messages[:6], messages[6:]):
+                producer.copy_many(part, with_shards=able.has_shards)
+                await producer.flush()
+            if able.is_replayable:
+                consumer = await streamer.create_consumer(key, start="earliest", is_live=False)
+            found = [await consumer.next() for _ in messages]
+            assert sorted((m.timestamp_ms, m.shard_id, m.payload) for m in found) == [
+                (m.timestamp_ms, m.shard_id, m.payload) for m in messages
+            ]
+            assert {m.stream_key for m in found} == {key}
 
         play(case, scenario)
 
