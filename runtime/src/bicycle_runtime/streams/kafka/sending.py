@@ -54,12 +54,12 @@ class KafkaSender(Sender):
         self._waiting: dict[StreamKey, list[_Pending] | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._taken = 0
-        self.settled = 0
-        self._counting = threading.Lock()
+        self.delivered = 0  # Changed on the thread alone, and the next one on the event loop alone.
+        self._refused = 0
         self._failure: StreamError | None = None
         self._moved = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._is_waking = False
+        self.is_waking = False
         self._is_closed = False
         self._has_stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="deliveries of Kafka", daemon=True)
@@ -185,17 +185,28 @@ class KafkaSender(Sender):
         return NOT_DELIVERED(address=self.address, key=key, reason=reason)
 
     def note(self, error: StreamError | None) -> None:
-        """Count one message that is settled; on either thread."""
-        with self._counting:
-            self.settled += 1
+        """Count one message that Kafka told of; on the thread of the sender."""
+        self.delivered += 1
+        self._note_failure(error)
+
+    def note_refusal(self, error: StreamError) -> None:
+        """Count one message that was not handed over; on the event loop."""
+        self._refused += 1
+        self._note_failure(error)
+
+    def _note_failure(self, error: StreamError | None) -> None:
         if error is not None and self._failure is None:
             self._failure = error
-        if not self._is_waking:
-            self._is_waking = True
-            self._loop.call_soon_threadsafe(self._wake)
+        if not self.is_waking:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let who waits look again; on either thread."""
+        self.is_waking = True
+        self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        self._is_waking = False
+        self.is_waking = False
         self._moved.set()
 
     async def move(self) -> None:
@@ -205,7 +216,7 @@ class KafkaSender(Sender):
 
     async def flush(self) -> None:
         taken = self._taken
-        while self.settled < taken:
+        while self.delivered + self._refused < taken:
             await self.move()
         failure, self._failure = self._failure, None
         if failure is not None:
@@ -242,11 +253,17 @@ class _Batch:
 
     def settle(self, error: Any, message: Any) -> None:
         """Take what Kafka says of one message; called on the thread of the sender."""
-        failure = None
+        sender = self._sender
         if error is not None:
-            failure = self._error = self._sender.refusal(self._key, error.str())
+            self._error = sender.refusal(self._key, error.str())
+            self._settled += 1  # Who waits for it looks at the error then.
+            sender.note(self._error)
+            return
         self._settled += 1
-        self._sender.note(failure)
+        # hot path: what `note` does without an error, for every message.
+        sender.delivered += 1
+        if not sender.is_waking:
+            sender.wake()
 
     def settle_last(self, error: Any, message: Any) -> None:
         """Take what Kafka says of the last message."""
@@ -260,7 +277,7 @@ class _Batch:
         self._refused = len(reasons)
         for reason in reasons:
             self._error = self._sender.refusal(self._key, reason)
-            self._sender.note(self._error)
+            self._sender.note_refusal(self._error)
 
     def __await__(self) -> Generator[Any, Any, Receipt]:
         while self._settled + self._refused < self._count:
@@ -289,16 +306,17 @@ class _Pending:
     def settle(self, error: Any, message: Any) -> None:
         """Take what Kafka says; called on the thread of the sender."""
         if error is not None:
-            self.fail(self._sender.refusal(self.key, error.str()))
+            self._error = self._sender.refusal(self.key, error.str())
+            self._sender.note(self._error)
             return
         _, time_ms = message.timestamp()
         self._receipt = Receipt(self.key, message.partition(), message.offset(), time_ms)
         self._sender.note(None)
 
     def fail(self, error: StreamError) -> None:
-        """Note that the message does not arrive."""
+        """Note that the message was not handed over."""
         self._error = error
-        self._sender.note(error)
+        self._sender.note_refusal(error)
 
     def __await__(self) -> Generator[Any, Any, Receipt]:
         while self._receipt is None:
