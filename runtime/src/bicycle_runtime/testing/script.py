@@ -8,7 +8,6 @@ the same source serves the harness and Spark.
 from __future__ import annotations
 
 import base64
-import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -30,7 +29,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
     even_slices,
 )
-from bicycle_runtime.records.codecs import pickle_any
+from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.connectors import SourceDescriptor
 
 __all__ = ["CRASH", "END", "EPOCH", "Mark", "Script", "ScriptSource", "script_source"]
@@ -93,13 +92,16 @@ class ScriptOptions:
 
 @dataclass(frozen=True, slots=True)
 class ScriptReader:
-    """Unpacks the records of a slice."""
+    """Unpacks the records of a slice; ``record_type`` is their declared type, None when unknown."""
 
     batch_records: int
+    record_type: Any = None
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
         """Yield the records of the slice; those of a batch all have event times, or none has."""
-        values, times = pickle.loads(base64.b64decode(part.details["records"]))
+        data = base64.b64decode(part.details["records"])
+        values = RecordCodec(self.record_type).decode(part.details["codec"], data)
+        times = part.details["times"] or [None] * len(values)
         if not values:
             yield SourceBatch(values=[], offsets=(), next_offset=part.start)
         first = 0
@@ -129,6 +131,8 @@ class ScriptSource(Source):
     def __init__(self, spec: ConnectorSpec) -> None:
         super().__init__(spec)
         self._options = read_options(ScriptOptions, spec)
+        self._record_type = spec.record_type
+        self._codec = RecordCodec(spec.record_type, sender="a script")
         self._script = Script()
         self._next = 0
 
@@ -158,9 +162,7 @@ class ScriptSource(Source):
         count = min(len(script.values) - self._next, budget.record_count)
         script.read_count += count
         parts = even_slices(SHARD, start=self._next, count=count, parallelism=budget.parallelism)
-        return [
-            replace(part, details={"records": self._packed(part.start, part.end)}) for part in parts
-        ]
+        return [replace(part, details=self._packed(part.start, part.end)) for part in parts]
 
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""
@@ -168,7 +170,7 @@ class ScriptSource(Source):
 
     def reader(self) -> ScriptReader:
         """Return a reader; the records come with the slices."""
-        return ScriptReader(self._options.batch_records)
+        return ScriptReader(self._options.batch_records, self._record_type)
 
     def stop(self) -> None:
         """Nothing was opened."""
@@ -177,10 +179,15 @@ class ScriptSource(Source):
         """Name the index."""
         return f"record {offset} of the script"
 
-    def _packed(self, start: int, end: int) -> str:
-        times = [self._script.timestamps.get(index) for index in range(start, end)]
-        data = pickle_any((self._script.values[start:end], times))
-        return base64.b64encode(data).decode("ascii")
+    def _packed(self, start: int, end: int) -> dict[str, Any]:
+        """Return the details of a slice: its records, and their times where one has any."""
+        known = self._script.timestamps
+        codec, data = self._codec.encode(self._script.values[start:end])
+        return {
+            "records": base64.b64encode(data).decode("ascii"),
+            "codec": codec,
+            "times": [known.get(index) for index in range(start, end)] if known else None,
+        }
 
 
 @connector_hook
