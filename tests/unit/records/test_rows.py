@@ -200,21 +200,25 @@ def test_rows_of_any_fields_hold_what_dicts_hold(first, second, cut, noise):
     found = OpenRows().like(json.dumps(first).encode())
     if found is None:
         return
-    decoder, getter = found.decoder, found.getter
+    getter = found.getter
     try:
         expected = msgspec.json.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError):
         with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
-            decoder.decode(document)
+            found.decoded(lambda decoder: [decoder.decode(document)])
         return
     try:
-        row = decoder.decode(document)
+        [row] = found.decoded(lambda decoder: [decoder.decode(document)])
     except msgspec.ValidationError:
         assert not isinstance(expected, dict) or set(expected) - set(first)
         return
     for name in first:
         assert repr(getter(name)(row)) == repr(expected.get(name, msgspec.UNSET))
     assert getter("other")(row) is msgspec.UNSET
+
+
+def rows_of(found, text):
+    return found.decoded(lambda decoder: decoder.decode_lines(text))
 
 
 ORDERED = st.dictionaries(
@@ -247,7 +251,7 @@ def test_the_names_that_rows_tell_are_those_of_all_dicts_in_their_order(
     found = OpenRows().like(json.dumps(first).encode())
     assert found is not None
 
-    names = found.names_in(found.decoder.decode_lines(text), text + b"\n" * has_end)
+    names = found.names_in(rows_of(found, text), text + b"\n" * has_end)
 
     alike = all(tuple(each) == tuple(first) for each in documents)
     assert names in (None, tuple(first))
@@ -262,7 +266,11 @@ def test_lines_as_programs_write_them_tell_their_names_whatever_spaces_they_have
         rows = OpenRows()
         found = rows.like(text.split(b"\n")[0])
 
-        assert found.names_in(found.decoder.decode_lines(text), text) == ("a", "b", "c")
+        assert found.names_in(rows_of(found, text), text) == (
+            "a",
+            "b",
+            "c",
+        )
         assert rows.like(text.split(b"\n")[0]) is found
 
 
@@ -270,5 +278,15 @@ def test_rows_are_no_longer_made_where_documents_are_in_another_order():
     rows, text = OpenRows(), b'{"a":1,"b":2}\n{"b":1,"a":2}\n'
     found = rows.like(b'{"a":1,"b":2}')
 
-    assert found.names_in(found.decoder.decode_lines(text), text) is None
+    assert found.names_in(rows_of(found, text), text) is None
     assert rows.like(b'{"a":1,"b":2}') is None
+
+
+def test_documents_that_lack_a_field_have_rows_that_tell_no_names():
+    rows, text = OpenRows(), b'{"a":1,"b":2}\n{"a":1}\n'
+    found = rows.like(b'{"a":1,"b":2}')
+
+    assert [found.getter("b")(row) for row in rows_of(found, text)] == [2, msgspec.UNSET]
+    assert found.names_in(rows_of(found, b'{"a":1,"b":2}'), b'{"a":1,"b":2}') is None
+    with pytest.raises(msgspec.ValidationError):
+        rows_of(found, b'{"a":1,"c":2}')

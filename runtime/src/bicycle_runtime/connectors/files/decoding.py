@@ -69,14 +69,14 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
         if found is None:
             return as_dicts(block)
         try:
-            lines = found.decoder.decode_lines(block.data)
+            lines = found.decoded(lambda decoder: decoder.decode_lines(block.data))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return as_dicts(block)
         if len(lines) != line_count(block.data):
             return as_dicts(block)
         made = FieldRecords(
             lines, partial(records.decode_lines, block.data), getter=found.getter,
-            names=cache(partial(found.names_in, lines, block.data)),
+            names=cache(partial(found.names_in, lines, block.data)), are_written=True,
         )  # fmt: skip
         return SourceBatch(values=made, offsets=LineOffsets(block), next_offset=block.next_offset)
 

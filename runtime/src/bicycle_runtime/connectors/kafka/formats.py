@@ -169,10 +169,12 @@ class MessageDecoder:
             # Where one has other fields, or none, all are decoded below.
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
                 if found is not None:
-                    rows = list(map(found.decoder.decode, raws))  # type: ignore[arg-type]  # a None among them raises.
+                    rows = found.decoded(lambda decoder: list(map(decoder.decode, raws)))  # type: ignore[arg-type]  # a None among them raises.
                     made = partial(self.values.decode_all, raws)
                     names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # there is none.
-                    return FieldRecords(rows, made, getter=found.getter, names=names)
+                    return FieldRecords(
+                        rows, made, getter=found.getter, names=names, are_written=True
+                    )
         values = self.values.decode_all(raws)
         return DictRecords(values) if self._gives_dicts else values
 

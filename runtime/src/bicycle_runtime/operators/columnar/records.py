@@ -75,6 +75,7 @@ class FieldRecords(LazyRecords):
             there, or the look-up raises.
         names: Tells the fields that all of the records have, as dicts in this order; None where
             they are no dicts, or not alike.
+        are_written: Whether rows have the JSON text of the records, where ``names`` tells some.
 
     With ``is_shared`` others read the rows, too: what is not plain in them is copied.
     """
@@ -82,12 +83,14 @@ class FieldRecords(LazyRecords):
     def __init__(
         self, rows: Sequence[Any], make: Callable[[], list[Any]],
         *, getter: Callable[[str], Callable[[Any], Any]] = attrgetter,
-        names: Callable[[], Sequence[str] | None] = lambda: None, is_shared: bool = False,
+        names: Callable[[], Sequence[str] | None] = lambda: None, are_written: bool = False,
+        is_shared: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(len(rows), make)
         self.rows = rows
         self.getter = getter
         self.names = names
+        self.are_written = are_written
         self.is_shared = is_shared
 
     def column(self, name: str, kind: type | None = None) -> Vector:
@@ -112,23 +115,31 @@ class FieldRecords(LazyRecords):
             return list(compress(self.records, mask.listed)) if rows else []
 
         return FieldRecords(
-            rows, make, getter=self.getter, names=self.names, is_shared=self.is_shared
-        )
+            rows, make, getter=self.getter, names=self.names, are_written=self.are_written,
+            is_shared=self.is_shared,
+        )  # fmt: skip
 
     def copied(self) -> FieldRecords | None:
         """Return the same for somebody who may change them; None where they are there already."""
         return FieldRecords(
-            self.rows, self._make, getter=self.getter, names=self.names, is_shared=True
-        )
+            self.rows, self._make, getter=self.getter, names=self.names,
+            are_written=self.are_written, is_shared=True,
+        )  # fmt: skip
 
     def as_columns(self) -> ColumnRecords | None:
         """Return the same as columns, where they are dicts with the same fields in one order."""
         names = self.names()
         if names is None:
             return None
-        return ColumnRecords(
-            RecordForm(dict, tuple(names)), (len(self), lambda: list(map(self.column, names)))
+        form, part = RecordForm(dict, tuple(names)), (len(self), self._columns)
+        return (
+            _WrittenRows(form, part, rows=self.rows)
+            if self.are_written
+            else ColumnRecords(form, part)
         )
+
+    def _columns(self) -> list[Vector]:
+        return list(map(self.column, self.names() or ()))
 
 
 class DictRecords(FieldRecords):
@@ -273,6 +284,26 @@ def separated_vector(vector: Vector) -> Vector:
     if vector.kinds <= PLAIN:
         return vector
     return Vector(vector.count, list(map(separated, vector.each())), kinds=vector.kinds)
+
+
+class _WrittenRows(ColumnRecords):
+    """Records of one part whose rows are there.
+
+    Args:
+        form: What they are.
+        part: As of ``ColumnRecords``.
+        rows: Objects with the JSON text of the records.
+    """
+
+    def __init__(
+        self, form: RecordForm, part: tuple[int, Callable[[], Sequence[Vector]]],
+        *, rows: Sequence[Any],
+    ) -> None:  # fmt: skip
+        super().__init__(form, part)
+        self._rows = rows
+
+    def rows(self) -> Iterator[Any]:
+        return iter(self._rows)
 
 
 def joined(several: Sequence[Sequence[Any]]) -> Sequence[Any]:
