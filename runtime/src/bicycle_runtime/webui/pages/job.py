@@ -34,6 +34,7 @@ __all__ = ["TABS", "job_live", "job_page", "missing_job"]
 
 _LOG_LINES = 500
 _LOG_BEAT_S = 1.0
+_SAMPLE_MS = 5_000
 Facts = dict[str, Any]
 
 
@@ -223,6 +224,7 @@ class _Live:
         self._name = request.path_params["job"]
         self._mark: Hashable = None
         self._sampled: list[int] | None = None
+        self._read_ms = 0
         offset = request.query_params.get("next", "")
         self._log_offset = int(offset) if offset.isdecimal() else None
 
@@ -233,7 +235,7 @@ class _Live:
             return [Message(data=self._site.text("live/gone.html", {}))]
         lines = await self._log_lines() if self._tab.name == "logs" else []
         if change is None or (self._name not in change.jobs and not change.operations):
-            return lines
+            return [*lines, *await self._samples()]
         facts = await _head(self._site, job, self._request)
         mark = self._tab.mark(job)
         is_section = self._tab.name != "logs" and (mark != self._mark or bool(change.operations))
@@ -248,8 +250,14 @@ class _Live:
         """Return what scripts of the page draw: the graph, or samples when there are new ones."""
         if facts.get("drawing") is not None:
             return [Message.of("graph", facts["drawing"])]
-        if self._tab.name:
+        return await self._samples()
+
+    async def _samples(self) -> list[Message]:
+        """Return the samples for the charts when there may be new ones: also of a job at rest."""
+        as_of_ms = self._site.service.fleet.view.as_of_ms
+        if self._tab.name or as_of_ms - self._read_ms < _SAMPLE_MS:
             return []
+        self._read_ms = as_of_ms
         history, tier = self._site.service.history, _tier(self._request)
         samples = await self._site.service.slow(lambda: history.samples(self._name, tier=tier))
         if samples["at_s"][-1:] == self._sampled:
