@@ -123,6 +123,28 @@ def test_a_broker_that_goes_away_between_two_questions_is_told(new_kafka_broker,
     assert asyncio.run(scenario()) == ["BIC-2682", "BIC-2682"]
 
 
+def test_questions_that_are_under_way_when_a_broker_dies_end_with_an_error(new_kafka_broker, key):
+    """Wherever it dies: four ask again and again, and none of them waits for ever."""
+    broker = new_kafka_broker()
+
+    async def ask(admin):
+        while True:
+            await admin.describe(key)
+
+    async def scenario():
+        uri, options = f"kafka://{broker.bootstrap}", {"connect_timeout_ms": 2_000}
+        async with asyncio.timeout(90), connect(uri, options) as streamer:
+            admin = streamer.admin()
+            await admin.create(key, shard_count=4, settings={})
+            asking = [asyncio.create_task(ask(admin)) for _ in range(4)]
+            await admin.describe(key)
+            broker.kill()
+            return await asyncio.gather(*asking, return_exceptions=True)
+
+    errors = asyncio.run(scenario())
+    assert {error.code for error in errors} <= {"BIC-2609", "BIC-2667", "BIC-2682"}, errors
+
+
 def test_a_topic_is_dumped_into_a_file_and_back(uri, key, tmp_path):
     def dump(*words):
         done = CliRunner().invoke(main, ["stream", "dump", *words, "--json"], prog_name="bicycle")

@@ -1,13 +1,16 @@
-"""A job on Spark from a file of streams to Redis; driver and server are killed meanwhile."""
+"""Jobs on Spark from streams to Redis; drivers and servers are killed meanwhile."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from bicycle_runtime.streams import connect
 from tests.redis.redis_server import RedisServer
+from tests.unit.connectors.feed_process import FeedProcess
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.extended]
@@ -73,4 +76,45 @@ def test_messages_from_a_file_to_redis_count_once_whatever_is_killed(site, serve
     assert second.wait() == 0, second.stderr
 
     assert sorted(found()) == sorted(f"{number} done" for number in range(COUNT))
+    site.wait_for_no_process()
+
+
+def test_what_is_journalled_counts_once_whatever_is_killed(site, server):
+    """The feed and the driver are killed in turns; the journal has what the feed has forgotten."""
+    folder = site.root / "feed"
+    folder.mkdir()
+    feed = FeedProcess(folder)
+    (site.root / "doing.py").write_text(JOB, "utf-8")
+    asked = "journal=true&sequence_field=seq&subscribe=" + quote('{"after": {sequence}}')
+    command = [str(Path(sys.executable).with_name("bicycle")), "run", "doing.py"]
+    command += ["--set", f"source=ws://127.0.0.1:{feed.port}/prices?{asked}"]
+    command += ["--set", f"target={server.uri}/out", "--checkpoint-dir", "checkpoints"]
+    command += ["--max-records-per-epoch", "200", "--json"]
+
+    def found():
+        with server.client as client:
+            return [fields[b"msg"].decode() for _, fields in client.xrange("out")]
+
+    def reaches(count, run):
+        until(lambda: len(found()) >= count, lambda: f"{len(found())} messages: {run.stderr}")
+
+    try:
+        for life in range(1, 3):
+            run = site.launch(command)
+            feed.send(COUNT * life)
+            reaches(COUNT * life - COUNT // 2, run)
+            feed.kill()
+            run.process.kill()
+            run.wait()
+            feed.start()
+        last = site.launch(command)
+        feed.send(3 * COUNT)
+        reaches(3 * COUNT, last)
+        last.process.send_signal(signal.SIGTERM)
+        assert last.wait() == 0, last.stderr
+    finally:
+        feed.kill()
+
+    wanted = [f'{{"seq": {number}}} done' for number in range(3 * COUNT)]
+    assert sorted(found()) == sorted(wanted)
     site.wait_for_no_process()
