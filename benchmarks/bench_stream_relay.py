@@ -127,8 +127,8 @@ def _tell(options: argparse.Namespace, rates: Rates, count: int) -> None:
     median, best = ratios(used[BATCHES], used[BARE])
     Report(
         name="stream-relay",
-        claim="The toolkit sends to Kafka at 0.7 of the pace of the bare client; a relay of "
-        "200,000 messages a second from a file is the target, both of processor time.",
+        claim="The toolkit sends to Kafka at 0.7 of the pace of the bare client, and relays "
+        "200,000 messages a second from a file, both of processor time.",
         payload=f"{count:,} messages of {len(PAYLOAD)} bytes, four partitions",
         method=f"{options.repeats} rounds in turns; processor time of the process that sends, "
         "without the broker, which shares the machine; the broker counts what arrived",
