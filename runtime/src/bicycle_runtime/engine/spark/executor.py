@@ -109,6 +109,7 @@ class SparkExecutor:
         self._plan: StagePlan | None = None
         self._run_id = ""
         self._seed: Any = None
+        self._results: Any = None
         self._parallelisms: tuple[int, ...] = ()
         self._epoch = 0
         self._view: ClusterView | None = None
@@ -187,9 +188,9 @@ class SparkExecutor:
         with self._spark_errors(self._epoch), self._watched():
             if self._anchors is not None and self._view is not None:
                 self._anchors.refresh(self._view.hosts(), self._view.executors)
-            blocks = self._collect(orders)
+            blocks = self._run_levels(orders)
         self._worked_at = self._clock.monotonic()
-        return [decode_report(report) for report in reports_in(block for _, block in blocks)]
+        return [decode_report(report) for report in reports_in(blocks)]
 
     def rest(self) -> None:
         """Give workers a task without work before Spark ends them, and with them what they hold.
@@ -284,23 +285,24 @@ class SparkExecutor:
         """Return what ends the jobs inside when a cluster has no executor for too long."""
         return self._watch.working() if self._watch else contextlib.nullcontext()
 
-    def _collect(self, orders: list[EpochOrder]) -> list[Any]:
+    def _run_levels(self, orders: list[EpochOrder]) -> list[bytes]:
         from bicycle_runtime.engine.spark.worker import (  # all operators: see ``boot``
             LevelTask,
             encode_order,
         )
 
-        anchors = self._anchors
+        anchors, last = self._anchors, len(orders) - 1
         rdd = self._seed if anchors is None else anchors.seed(self._seed)
         for level, order in enumerate(orders):
             if level:
                 rdd = rdd.partitionBy(self._parallelisms[level], _same)
                 rdd = rdd if anchors is None else anchors.hold(level, rdd)
             data = encode_order(order)
-            task = LevelTask(self._run_id, self._image, level, data, needs=self._needs)
+            box = self._results.box() if level == last else None
+            task = LevelTask(self._run_id, self._image, level, data, needs=self._needs, box=box)
             rdd = rdd.mapPartitionsWithIndex(task)
-        collected: list[Any] = rdd.collect()
-        return collected
+        found: list[bytes] = self._results.of(rdd, self._parallelisms[last])
+        return found
 
     @contextlib.contextmanager
     def _spark_errors(self, epoch: int) -> Iterator[None]:
@@ -351,6 +353,9 @@ class SparkExecutor:
         from pyspark import SparkConf, SparkContext  # slow: loaded while Java comes up
         from pyspark.java_gateway import launch_gateway
 
+        # It loads PySpark, too.
+        from bicycle_runtime.engine.spark.task_results import TaskResults, look_up_classes
+
         hush_py4j()
         hush_serializers()
         forget_numpy()
@@ -368,8 +373,10 @@ class SparkExecutor:
                 conf.set(name, value)
             context = SparkContext(conf=conf, gateway=gateway)
             context.pythonExec = self._worker_python()
-            # We have no accumulators, and it would print a traceback when Java is killed.
+            # It would print a traceback when Java is killed.
             setattr(context._accumulatorServer, "handle_error", _ignore_broken_request)  # noqa: B010 - types forbid a plain assignment
+            look_up_classes(context._jvm)
+            self._results = TaskResults(context)
             return context
         except Exception as error:
             kind = SparkStartKilledError if self._was_killed() else SparkStartError
@@ -415,7 +422,7 @@ class SparkExecutor:
 
 
 def _stop_context(context: Any) -> None:
-    """Stop Spark without waiting for its server of accumulators, of which we have none.
+    """Stop Spark without waiting for its server of accumulators, which has nothing to do any more.
 
     The server's thread looks up once a second, and Spark waits for it: each run would end as much
     later. Again does nothing.

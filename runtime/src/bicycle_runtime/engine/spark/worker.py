@@ -24,6 +24,7 @@ import msgspec
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.engine.spark.positions_folder import local_folder, positions_folder
+from bicycle_runtime.engine.spark.task_results import ResultBox
 from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
@@ -91,17 +92,19 @@ class LevelTask:
         level: Which level the stage is.
         order: Encoded order of the level.
         needs: What a worker that does not know the run needs first.
+        box: Where the last level leaves what it sends to the driver; None for the others.
     """
 
     def __init__(
         self, run_id: str, image: ImageBox, level: int, order: bytes,
-        *, needs: WorkerNeeds = NO_NEEDS,
+        *, needs: WorkerNeeds = NO_NEEDS, box: ResultBox | None = None,
     ) -> None:  # fmt: skip
         self._run_id = run_id
         self._image = image
         self._level = level
         self._order = order
         self._needs = needs
+        self._box = box
 
     def __call__(self, subtask: int, blocks: Iterable[Any]) -> Iterator[ShuffleBlock]:
         """Run the task of one partition.
@@ -112,7 +115,11 @@ class LevelTask:
             worker = self._worker()
             inbox = (block for _, block in blocks if block is not None) if self._level else ()
             order = _ORDER_DECODER.decode(self._order)
-            yield from _interruptible(worker.run(self._level, subtask, order, inbox))
+            sent = _interruptible(worker.run(self._level, subtask, order, inbox))
+            if self._box is None:
+                yield from sent
+            else:
+                self._box.leave([block for _, block in sent])
         except BicycleError as error:
             raise OwnError.of(error) from error
         _freeze()
