@@ -14,6 +14,7 @@ from pyarrow import parquet
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecords
 from bicycle_runtime.testing import Harness
+from bicycle_sdk import file_sink
 from tests.examples import examples
 from tests.unit.pipelines.pipeline_runs import built
 
@@ -187,3 +188,25 @@ def test_branches_make_no_record(sinks, taken, notation, monkeypatch):
     assert found == expected
     if taken is not None:
         assert on_columns >= taken
+
+
+def test_a_branch_behind_a_map_looks_fields_up_by_their_names_only(tmp_path):
+    (tmp_path / "in").write_text('{"a": 1}\n{"a": 7}\n')
+
+    def job(env):
+        made = env.read_jsonl(tmp_path / "in").map(lambda row: {"x": row["a"], "y": 3})
+        for name, chosen in (
+            ("place", lambda row: row.get(0, 5) > 4),
+            ("name", lambda row: row.get("x", 5) > 4),
+        ):
+            made.filter(chosen).sink_to(file_sink(tmp_path / name)).uid(name)
+
+    with Harness(job, real_sinks=["place", "name"]) as harness:
+        harness.run()
+
+    written = {
+        name: b"".join(each.read_bytes() for each in (tmp_path / name).glob("part*"))
+        for name in ("place", "name")
+    }
+    assert written["place"] == b'{"x":1,"y":3}\n{"x":7,"y":3}\n'
+    assert written["name"] == b'{"x":7,"y":3}\n'

@@ -405,3 +405,31 @@ def test_a_record_that_is_no_message_is_found_among_columns():
 )
 def test_what_is_told_by_functions_or_written_otherwise_takes_records(name, functions):
     assert not encoder(name, **functions).takes_rows
+
+
+@dataclass
+class Pair:
+    t: str
+    n: str
+
+
+@pytest.mark.parametrize("form", [dict, tuple, Pair])
+@pytest.mark.parametrize(
+    "key",
+    [
+        lambda record: record["t"], lambda record: record.t, lambda record: record[0],
+        lambda record: record.get(0, "none"), lambda record: record.get("t", "none"),
+    ],
+)  # fmt: skip
+def test_a_key_is_told_by_columns_only_as_the_records_would(form, key):
+    made = encoder("json", key=key)
+    names = (0, 1) if form is tuple else ("t", "n")
+    vectors = [Vector(2, ["a", "b"]), Vector(2, ["x", "y"])]
+    columns = ColumnRecords(RecordForm(form, names), (2, lambda: vectors))
+    try:
+        expected = made.encode(list(columns.records))
+    except (TypeError, AttributeError, KeyError) as error:
+        with pytest.raises(type(error)):
+            made.encode(columns)
+    else:
+        assert made.encode(columns) == expected

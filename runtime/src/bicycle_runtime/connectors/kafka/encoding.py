@@ -25,6 +25,7 @@ from bicycle_runtime.operators.columnar.frames import MappedFrame
 from bicycle_runtime.operators.columnar.kernel import evaluate
 from bicycle_runtime.operators.columnar.reading import Reading, read
 from bicycle_runtime.operators.columnar.records import ColumnRecords
+from bicycle_runtime.operators.columnar.shapes import shape_of_form
 from bicycle_runtime.operators.columnar.vectors import Refused
 
 __all__ = [
@@ -269,7 +270,9 @@ def _each_of(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any
     """Return what a function gives for each record, from their columns where these tell it."""
     if isinstance(records, ColumnRecords):
         with contextlib.suppress(Reading, Refused):
-            return evaluate(read(function), MappedFrame.of(records)).items
+            expression, form = read(function), records.form
+            if shape_of_form(form.kind, form.names).problem(expression) is None:
+                return evaluate(expression, MappedFrame.of(records)).items
     return list(map(function, records))
 
 

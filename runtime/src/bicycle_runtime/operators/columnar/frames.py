@@ -90,9 +90,11 @@ class MappedFrame:
     @classmethod
     def of(cls, records: ColumnRecords) -> MappedFrame:
         """Return records that lie as columns; fields of a named tuple have places, too."""
-        columns = records.columns()
-        by_name = dict(zip(records.form.names, columns, strict=True))
-        return cls(len(records), records.form, {**dict(enumerate(columns)), **by_name})
+        columns, form = records.columns(), records.form
+        found: dict[Name, Vector] = dict(zip(form.names, columns, strict=True))
+        if form.kind is not None and issubclass(form.kind, tuple):
+            found.update(enumerate(columns))
+        return cls(len(records), form, found)
 
     def records(self) -> ColumnRecords:
         """Return the records."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ from bicycle_runtime.records.rows import field_names, is_mapping, other_fields, 
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.windows import WindowResult
 
-__all__ = ["RESULT_SHAPE", "Shape", "mapped_shape", "shape_of"]
+__all__ = ["RESULT_SHAPE", "Shape", "mapped_shape", "shape_of", "shape_of_form"]
 
 _RECORDS = frozenset({"record", "make"})
 _Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
@@ -76,6 +76,24 @@ RESULT_SHAPE = Shape(
     form="named tuple",
     names=frozenset({*WindowResult._fields, *range(len(WindowResult._fields))}),
 )
+
+
+def shape_of_form(kind: type | None, names: Sequence[Any]) -> Shape:
+    """Return the shape of records that lie as columns.
+
+    Args:
+        kind: What they are; None for plain values.
+        names: Of their columns: fields, or places.
+    """
+    form: _Form = "object"
+    if kind is None:
+        form = "value"
+    elif issubclass(kind, tuple):
+        form = "tuple" if kind is tuple else "named tuple"
+        names = [*names, *range(len(names))]
+    elif kind is dict:
+        form = "mapping"
+    return Shape(form=form, names=frozenset(names))
 
 
 def shape_of(record_type: Any) -> Shape | None:
