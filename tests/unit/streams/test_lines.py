@@ -159,12 +159,13 @@ def test_a_slow_consumer_holds_the_reader_up_and_loses_nothing(monkeypatch):
     assert (first, rest) == ([0, 1, 2], list(range(50)))
 
 
-def test_there_is_one_streamer_of_standard_streams_and_none_works_afterwards(monkeypatch):
+def test_one_streamer_reads_standard_input_others_may_write_and_none_works_afterwards(monkeypatch):
     async def scenario(streamer):
-        with pytest.raises(StreamConnectError) as caught:
-            async with connect("stdio://"):
-                raise AssertionError
         consumer = await streamer.create_consumer("a")
+        async with connect("stdio://") as other:
+            await (await other.create_producer("b")).send("x")
+            with pytest.raises(StreamConnectError) as caught:
+                await other.create_consumer("a")
         with pytest.raises(StreamUnsupportedError):
             await consumer.seek(0)
         with pytest.raises(StreamUnsupportedError):
@@ -173,7 +174,8 @@ def test_there_is_one_streamer_of_standard_streams_and_none_works_afterwards(mon
             await consumer.next()
         return caught.value.code
 
-    assert run(monkeypatch, scenario)[0] == "BIC-2653"
+    code, text = run(monkeypatch, scenario)
+    assert (code, text.endswith("| b | 0 | 0] x\n")) == ("BIC-2653", True)
 
 
 def test_programs_make_a_pipe():

@@ -173,7 +173,7 @@ def test_a_side_that_stays_away_ends_consumers_and_producers():
     async def scenario():
         async with plain_server(serve) as uri:
             streamer = connect(uri, {**QUICK, "retry_timeout_ms": 30})
-            await streamer._open()
+            await streamer.__aenter__()
         consumer = await streamer.create_consumer("a")
         producer = await streamer.create_producer("a")
         with pytest.raises(ConnectionLostError):

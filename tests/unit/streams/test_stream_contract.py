@@ -20,6 +20,7 @@ from bicycle_runtime.streams import (
     ProtocolUnknownError,
     Receipt,
     Sender,
+    StreamConnectError,
     StreamEndedError,
     Streamer,
     StreamerOptions,
@@ -324,3 +325,30 @@ def test_the_toolkit_loads_neither_spark_nor_jobs_nor_large_libraries():
     rooms = ("jobs", "engine", "connectors", "operators", "state", "cli")
     assert not [name for name in unwanted if name in loaded]
     assert not [room for room in rooms if f"bicycle_runtime.{room}" in loaded]
+
+
+@pytest.mark.parametrize("payload", [5, [1, 2], {"id": 7}, None, 1.5])
+def test_what_is_neither_bytes_nor_text_is_no_payload(tmp_path, payload):
+    """Python makes bytes of numbers and lists, which nobody wants here."""
+
+    async def scenario():
+        uri = f"file://{tmp_path}/a.ss"
+        async with connect(uri, {"create": "if-missing"}) as streamer:
+            producer = await streamer.create_producer("a")
+            for send in (producer.send, lambda each: producer.send_many([each])):
+                with pytest.raises(TypeError, match=type(payload).__name__):
+                    send(payload)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("uri", ["stdio://", "redis://127.0.0.1:1", "socket://127.0.0.1:1"])
+def test_a_streamer_is_used_while_it_is_open(uri):
+    async def scenario():
+        streamer = connect(uri)
+        with pytest.raises(StreamConnectError, match="not open"):
+            await streamer.create_producer("a")
+        with pytest.raises(StreamConnectError, match="not open"):
+            await streamer.create_consumer("a")
+
+    asyncio.run(scenario())

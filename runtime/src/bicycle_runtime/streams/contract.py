@@ -22,7 +22,11 @@ from typing import ClassVar, Self
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
 from bicycle_runtime.streams.admin import StreamAdmin
 from bicycle_runtime.streams.consuming import Consumer, Subscription
-from bicycle_runtime.streams.errors import StreamKeyEmptyError, StreamUnsupportedError
+from bicycle_runtime.streams.errors import (
+    STREAMER_NOT_OPEN,
+    StreamKeyEmptyError,
+    StreamUnsupportedError,
+)
 from bicycle_runtime.streams.options import Durability, Mode, Start, StreamerOptions
 from bicycle_runtime.streams.producing import Producer, Sender
 
@@ -70,6 +74,7 @@ class Streamer(ABC):
         self.options = options
         self._senders: list[Sender] = []
         self._consumers: list[Consumer] = []
+        self._is_open = False
 
     @abstractmethod
     async def _open(self) -> None:
@@ -139,6 +144,7 @@ class Streamer(ABC):
             ConsumerGroupNotSetError: none is given in mode load-balanced.
             StreamUnsupportedError: the backend does not have this mode.
         """
+        self._require_open()
         wanted = [keys] if isinstance(keys, str) else list(keys)
         if not wanted:
             raise StreamKeyEmptyError(address=str(self.uri), problem="none was named")
@@ -159,6 +165,7 @@ class Streamer(ABC):
 
     async def disconnect(self) -> None:
         """Flush and end all producers, end all consumers, and close the streamer."""
+        self._is_open = False
         senders, self._senders = self._senders, []
         consumers, self._consumers = self._consumers, []
         try:
@@ -171,6 +178,7 @@ class Streamer(ABC):
 
     async def __aenter__(self) -> Self:
         await self._open()
+        self._is_open = True
         return self
 
     async def __aexit__(
@@ -182,6 +190,7 @@ class Streamer(ABC):
         await self.disconnect()
 
     async def _sender(self, durability: Durability | None, shard_count: int) -> Sender:
+        self._require_open()
         if durability is None:
             has_more = "at-least-once" in self.capabilities.durabilities
             durability = "at-least-once" if has_more else "at-most-once"
@@ -195,6 +204,10 @@ class Streamer(ABC):
         sender = await self._make_sender(durability=durability, shard_count=shard_count)
         self._senders.append(sender)
         return sender
+
+    def _require_open(self) -> None:
+        if not self._is_open:
+            raise STREAMER_NOT_OPEN(address=str(self.uri))
 
     def _cannot(self, action: str, reason: str) -> StreamUnsupportedError:
         return StreamUnsupportedError(

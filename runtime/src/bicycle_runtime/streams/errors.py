@@ -209,6 +209,14 @@ EXTRA_MISSING = StreamConnectError.row(
 )
 
 
+STREAMER_NOT_OPEN = StreamConnectError.row(
+    "BIC-2627",
+    "{address} is not open",
+    cause="A producer or consumer was made before a streamer was entered, or after it was left.",
+    fix="write `async with connect(…) as streamer:` and use it inside",
+)
+
+
 class UnacknowledgedError(StreamError):
     """A consumer took more messages than it may hold without saying that they are done."""
 

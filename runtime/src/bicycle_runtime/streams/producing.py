@@ -206,4 +206,9 @@ class Producer:
 
 
 def _bytes_of(payload: Payload) -> bytes:
-    return payload.encode() if isinstance(payload, str) else bytes(payload)
+    """Return a payload as bytes; numbers and lists, which Python makes bytes of, are none."""
+    if isinstance(payload, str):
+        return payload.encode()
+    if not isinstance(payload, bytes | bytearray | memoryview):
+        raise TypeError(f"a payload is bytes or a text, and no {type(payload).__name__}")
+    return bytes(payload)
