@@ -112,10 +112,10 @@ class Connection:
         except BaseException as error:
             if self.redis is not None:
                 await self.close()
-            if isinstance(error, LOST):
-                raise StreamConnectError(address=self.address, reason=str(error)) from None
             if isinstance(error, AuthenticationError | AuthorizationError | ResponseError):
                 raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
+            if isinstance(error, LOST):  # Refusals of a login are among them for the client.
+                raise StreamConnectError(address=self.address, reason=str(error)) from None
             raise
 
     async def _first_answer(self) -> bytes:
