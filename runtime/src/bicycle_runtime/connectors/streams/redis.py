@@ -375,6 +375,8 @@ class RedisOutput:
         except (*LOST, WatchError) as error:
             self.close()
             raise AwayError(str(error)) from None
+        except StreamUrlError as error:  # Several nodes, and no cluster.
+            raise RefusedError(error.summary) from None
         except RedisError as error:
             self.close()
             raise RefusedError(str(error)) from None
