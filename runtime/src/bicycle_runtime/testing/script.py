@@ -29,6 +29,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
     even_slices,
 )
+from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_sdk.connectors import SourceDescriptor
 
@@ -182,7 +183,10 @@ class ScriptSource(Source):
     def _packed(self, start: int, end: int) -> dict[str, Any]:
         """Return the details of a slice: its records, and their times where one has any."""
         known = self._script.timestamps
-        codec, data = self._codec.encode(self._script.values[start:end])
+        values = self._script.values[start:end]
+        codec, data = self._codec.encode(values)
+        if codec == "pickle" and b"__main__" in data:
+            data = pickle_by_value(values)  # That module is another one where tasks are.
         return {
             "records": base64.b64encode(data).decode("ascii"),
             "codec": codec,

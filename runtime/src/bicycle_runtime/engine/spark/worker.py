@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
 import msgspec
@@ -24,7 +24,6 @@ import msgspec
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.engine.spark.positions_folder import local_folder, positions_folder
-from bicycle_runtime.engine.spark.task_results import ResultBox
 from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
@@ -33,6 +32,10 @@ from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.worker import Worker
 from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
+
+if TYPE_CHECKING:
+    # It loads PySpark, which a host that is asked what it has may lack.
+    from bicycle_runtime.engine.spark.task_results import ResultBox
 
 __all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order"]
 

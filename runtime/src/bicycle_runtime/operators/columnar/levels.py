@@ -79,7 +79,8 @@ def choose_all(
         folding = f"{uid}-combine"
         if found[uid] is None and found.get(folding) is not None:
             found[uid] = f"{folding!r} works on records"
-    return found
+    in_order = (spec.uid for chain in plan.chains for spec in chain.operators)
+    return {uid: found[uid] for uid in in_order if uid in found}
 
 
 class _Choices:

@@ -128,7 +128,10 @@ class KafkaAdmin(StreamAdmin):
         self, reader: confluent_kafka.Consumer, key: StreamKey, number: int
     ) -> tuple[int, int]:
         """Return where a partition begins and ends; without a broker that is an error in time."""
-        begin, end = reader.get_watermark_offsets(_place(key, number), timeout=self._timeout_s)
+        place, timeout_s = _place(key, number), self._timeout_s
+        begin, end = self._cluster.patiently(
+            lambda: reader.get_watermark_offsets(place, timeout=timeout_s)
+        )
         return begin, end
 
     def _create(self, key: StreamKey, shard_count: int, settings: Mapping[str, str]) -> None:
