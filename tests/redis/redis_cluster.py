@@ -1,73 +1,26 @@
 """A cluster of Redis: three masters with a replica each, as processes on free ports."""
 
-import shutil
 import socket
-import subprocess
-import tempfile
 from itertools import pairwise
-from pathlib import Path
 
 import redis
 from redis.cluster import RedisCluster
 
+from tests.redis.redis_server import RedisServer
 from tests.waiting import until
 
-_NODE_TIMEOUT_MS = 1_000
 _SLOTS = 16_384
-
-
-class Node:
-    """One process; it keeps what it acknowledged when it is killed."""
-
-    def __init__(self, folder: Path, port: int) -> None:
-        self.port = port
-        self._folder = folder / str(port)
-        self._folder.mkdir()
-        self._process: subprocess.Popen[bytes] | None = None
-        self.start()
-
-    @property
-    def client(self) -> redis.Redis:
-        return redis.Redis(port=self.port)
-
-    def start(self) -> None:
-        words = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
-        words += ["--dir", str(self._folder), "--appendonly", "yes", "--cluster-enabled", "yes"]
-        words += [
-            "--cluster-node-timeout",
-            str(_NODE_TIMEOUT_MS),
-            "--repl-diskless-sync-delay",
-            "0",
-        ]
-        words += ["--cluster-replica-validity-factor", "0"]
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(words, stdout=log, stderr=log)
-        until(self._answers, (self._folder / "log").read_text)
-
-    @property
-    def runs(self) -> bool:
-        return self._process is not None
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def _answers(self) -> bool:
-        try:
-            with self.client as client:
-                return bool(client.ping())
-        except redis.ConnectionError:
-            return False
+_WORDS = [
+    "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+    "--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0",
+]  # fmt: skip
 
 
 class Cluster:
     """Three masters that share the slots, and three replicas."""
 
     def __init__(self) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="bicycle-cluster-"))
-        self.nodes = [Node(self._folder, port) for port in _free_ports(6)]
+        self.nodes = [RedisServer(port=port, words=_WORDS) for port in _free_ports(6)]
         masters, replicas = self.nodes[:3], self.nodes[3:]
         bounds = [0, _SLOTS // 3, 2 * _SLOTS // 3, _SLOTS]
         for node, (begin, end) in zip(masters, pairwise(bounds), strict=True):
@@ -95,7 +48,7 @@ class Cluster:
             host="127.0.0.1", port=next(node.port for node in self.nodes if node.runs)
         )
 
-    def node_of(self, key: str) -> Node:
+    def node_of(self, key: str) -> RedisServer:
         """Return the master that has a key now."""
         for node in self.nodes:
             if not node.runs:
@@ -115,17 +68,15 @@ class Cluster:
 
     def remove(self) -> None:
         for node in self.nodes:
-            node.kill()
-        shutil.rmtree(self._folder)
+            node.remove()
 
     def restart(self) -> None:
         """Start what was killed."""
         for node in self.nodes:
-            if not node.runs:
-                node.start()
+            node.start()
         self.wait()
 
-    def _knows_all(self, node: Node) -> bool:
+    def _knows_all(self, node: RedisServer) -> bool:
         with node.client as client:
             info = client.execute_command("CLUSTER INFO")
         return int(info["cluster_known_nodes"]) == len(self.nodes)

@@ -4,6 +4,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import redis
@@ -15,18 +16,26 @@ class RedisServer:
     """A server that can be killed, emptied and started again on the same port.
 
     With ``appendonly`` it keeps what it acknowledged when it is killed. With certificates it speaks
-    TLS alone, and asks clients for theirs.
+    TLS alone, and asks clients for theirs. It takes any free port unless one is given, and more
+    words of its command line.
     """
 
-    def __init__(self, certificates: Path | None = None) -> None:
+    def __init__(
+        self, certificates: Path | None = None, *, port: int = 0, words: Sequence[str] = ()
+    ) -> None:
         assert shutil.which("redis-server"), "Redis is not installed: apt-get install redis-server"
         self._folder = Path(tempfile.mkdtemp(prefix="bicycle-redis-"))
         with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
+            probe.bind(("127.0.0.1", port))
             self.port = probe.getsockname()[1]
         self._process: subprocess.Popen[bytes] | None = None
         self._certificates = certificates
+        self._words = words
         self.start()
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None
 
     @property
     def uri(self) -> str:
@@ -47,6 +56,7 @@ class RedisServer:
             return
         words = ["redis-server", "--bind", "127.0.0.1", "--save", "", *self._port_words()]
         words += ["--appendonly", "yes", "--appendfsync", "always", "--dir", str(self._folder)]
+        words += self._words
         with (self._folder / "log").open("ab") as log:
             self._process = subprocess.Popen(words, stdout=log, stderr=log)
         until(self._answers, (self._folder / "log").read_text)
