@@ -62,6 +62,19 @@ def behind(readings, called):
     return made, made
 
 
+def is_kept(reading):
+    share = 60 // reading.value
+    return share < 99 if reading.at < 4 else True
+
+
+def unused(readings, called):
+    """What fails is not looked at for the records where it fails."""
+    kept = readings.filter(called(is_kept))
+    timed = kept.assign_timestamps(called(lambda reading: reading.at))
+    keyed = timed.key_by(called(lambda reading: reading.sensor))
+    return kept, keyed.tumbling_window(10).aggregate(Count())
+
+
 def run(tmp_path, form, called, policy, **options):
     """Return results, and what is said of records that failed."""
     path = tmp_path / "readings.jsonl"
@@ -86,7 +99,7 @@ def run(tmp_path, form, called, policy, **options):
         return harness.results("out"), letters, on_columns
 
 
-FORMS = [mapped, filtered, keyed, behind]
+FORMS = [mapped, filtered, keyed, behind, unused]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -89,6 +89,16 @@ def forever(record):
     return forever(record)
 
 
+def takes_first(one, other):
+    return one
+
+
+def unused(record):
+    record["a"]
+    share = record["b"] / record["c"]
+    return share if record["d"] else takes_first(record["e"], record["f"])
+
+
 class Selecting:
     def __call__(self, record):
         return record.key
@@ -120,6 +130,13 @@ class Selecting:
 )
 def test_what_picks_compares_and_computes_is_read(function, shown):
     assert repr(read(function)) == shown
+
+
+def test_what_may_fail_is_computed_though_nobody_uses_it():
+    shown = repr(read(unused))
+
+    assert shown.startswith("checked(col('a'), checked(col('b') / col('c'), if(col('d'), ")
+    assert "checked(col('f'), given(" in shown
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,9 @@ def mapped(expression: Expression, frame: Frame) -> MappedFrame:
             if not expression.arguments[0]():
                 raise Refused
             return mapped(expression.arguments[1], frame)
+        case "checked":
+            evaluate(expression.arguments[0], frame)
+            return mapped(expression.arguments[1], frame)
         case "record":
             kind: type = dict
             names, *values = expression.arguments

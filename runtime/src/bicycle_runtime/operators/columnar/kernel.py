@@ -194,6 +194,13 @@ def _given(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return evaluate(value, columns)
 
 
+def _checked(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+    """Return a value where another one can be computed, too."""
+    other, value = arguments
+    evaluate(other, columns)
+    return evaluate(value, columns)
+
+
 def _applied(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     function, *values = arguments
     if function is operator.not_:
@@ -279,6 +286,7 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "tuple": _tuple,
     "item": _item,
     "given": _given,
+    "checked": _checked,
     "apply": _applied,
     "converted": _converted,
     "columns": _by_others,

@@ -4,7 +4,8 @@ A function that only picks fields, compares, computes, rounds and formats is the
 expression, however it is written. Its bytecode is run with expressions in place of values: both
 ways of a condition are followed to their ends. Whatever is not known to be free of effects ends the
 reading, and the function is called record by record as ever. What a function takes from outside is
-looked up again for each batch.
+looked up again for each batch. What it computes and does not use may still fail, and so belongs to
+the expression.
 
 Nothing of the user's is called. What is read are instructions of Python 3.11 to 3.13; one that is
 not known ends the reading, too.
@@ -22,6 +23,7 @@ from operator import attrgetter, contains, is_, is_not, itemgetter, not_
 from types import FunctionType
 from typing import Any
 
+from bicycle_runtime.operators.columnar.failing import with_failures_of
 from bicycle_runtime.operators.columnar.kernel import HasExpression
 from bicycle_runtime.records.rows import is_plain
 from bicycle_sdk.expressions import OPERATIONS, Expression, lit
@@ -148,6 +150,7 @@ class _Run:
         return self._run(0, [], dict(self._arguments))
 
     def _run(self, number: int, stack: list[Any], names: dict[str, Any]) -> Any:
+        computed: list[Expression] = []
         while True:
             self._left -= 1
             if self._left < 0 or number >= len(self._code):
@@ -155,11 +158,11 @@ class _Run:
             step = self._code[number]
             name = step.opname
             if name == "RETURN_VALUE":
-                return stack.pop()
+                return with_failures_of(computed, stack.pop())
             if name == "RETURN_CONST":
-                return _literal(step.argval)
+                return with_failures_of(computed, _literal(step.argval))
             if "JUMP" in name and name not in ("JUMP_FORWARD",):
-                return self._branch(number, stack, names)
+                return with_failures_of(computed, self._branch(number, stack, names))
             if name == "JUMP_FORWARD":
                 number = self._at[step.argval]
                 continue
@@ -168,6 +171,8 @@ class _Run:
                 if handler is None:
                     raise Reading(_MORE)
                 handler(step, stack, names)
+                if stack and isinstance(stack[-1], Expression):
+                    computed.append(stack[-1])
             number += 1
 
     def _branch(self, number: int, stack: list[Any], names: dict[str, Any]) -> Any:
@@ -197,17 +202,12 @@ class _Run:
     # --- instructions ------------------------------------------------------------------------
 
     def _load_fast(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
-        if step.argval not in names:
-            raise Reading(_MORE)
-        stack.append(names[step.argval])
-
-    _load_fast_check = _load_fast_borrow = _load_fast
-
-    def _load_fast_load_fast(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
-        for name in step.argval:
+        for name in step.argval if isinstance(step.argval, tuple) else (step.argval,):
             if name not in names:
                 raise Reading(_MORE)
             stack.append(names[name])
+
+    _load_fast_check = _load_fast_borrow = _load_fast_load_fast = _load_fast
 
     def _store_fast(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
         names[step.argval] = stack.pop()

@@ -116,6 +116,9 @@ def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, st
     match expression.operation:
         case "given":
             return mapped_shape(expression.arguments[1], shape)
+        case "checked":
+            problem = shape.problem(expression.arguments[0])
+            return (None, problem) if problem else mapped_shape(expression.arguments[1], shape)
         case "record":
             form: _Form = "mapping"
             names, *values = expression.arguments
