@@ -1,10 +1,14 @@
 """rediss:// on a real server that speaks TLS alone, and asks clients for certificates."""
 
 import asyncio
+from urllib.parse import urlencode
 
 import pytest
 
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.streams import StreamConnectError, connect
+from bicycle_runtime.testing import Harness
+from tests.raising import raises
 from tests.redis.redis_server import RedisServer
 
 
@@ -55,6 +59,47 @@ def test_a_client_that_the_server_does_not_know_is_told(tls_server, certificates
         options = {"ca_file": options["ca_file"]}
     with pytest.raises(StreamConnectError):
         send_and_read(tls_server.uri, options | {"connect_timeout_ms": 2_000})
+
+
+def copying(uri, options):
+    def job(env):
+        numbers = env.from_uri(f"{uri}/in?bounded=true&{urlencode(options)}").uid("in")
+        numbers.to_uri(f"{uri}/out?{urlencode(options)}").uid("out")
+
+    return job
+
+
+def test_a_job_reads_and_writes_with_the_certificate_of_a_client(tls_server, certificates):
+    with tls_server.client as client:
+        for number in range(10):
+            client.xadd("in", {"msg": str(number)})
+
+    with Harness(copying(tls_server.uri, options_of(certificates)), real_sinks=["out"]) as harness:
+        harness.run()
+
+    with tls_server.client as client:
+        found = [int(fields[b"msg"]) for _, fields in client.xrange("out")]
+    assert found == list(range(10))
+
+
+WRONG = {"protocol": "only rediss://", "missing": "none.key", "mixed": "KEY"}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_files_that_cannot_be_used_are_told_before_anything_starts(tls_server, certificates, wrong):
+    uri, options = tls_server.uri, options_of(certificates)
+    if wrong == "protocol":
+        uri = uri.replace("rediss", "redis")
+    else:
+        key = certificates / ("none.key" if wrong == "missing" else "eve.key")
+        options["key_file"] = str(key)
+
+    with pytest.raises(StreamConnectError, match=WRONG[wrong]) as refusing:
+        connect(uri, options)
+    assert refusing.value.code == "BIC-2654"
+    with raises(CONNECTOR_OPTION_WRONG) as caught, Harness(copying(uri, options)) as harness:
+        harness.run()
+    assert WRONG[wrong] in str(caught.value)
 
 
 def test_without_tls_nobody_is_let_in(tls_server):

@@ -27,6 +27,7 @@ from bicycle_sdk.sinks.addresses import (
     payload_options,
     place_of_socket,
     redis_options,
+    tls_options,
 )
 
 __all__ = ["source_from_uri"]
@@ -110,6 +111,7 @@ def _received(parts: SplitResult, query: Query, record_type: Any) -> SourceDescr
             listen=query.flag("listen") or None,
             ping_interval_ms=query.number("ping_interval_ms"),
             ping_timeout_ms=query.number("ping_timeout_ms"),
+            **tls_options(query),
         )
     given = type_given_by(properties.get("value_format", "string"))
     output_type = record_type if given is None else given

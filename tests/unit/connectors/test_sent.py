@@ -3,16 +3,19 @@
 import json
 import socket
 import threading
+from urllib.parse import urlencode
 
 import pytest
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.connectors.errors import PublishInterruptedError
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, PublishInterruptedError
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams import StreamUnsupportedError
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 from bicycle_sdk.sinks.addresses import sink_from_uri
+from tests.certificates import make_certificates
+from tests.raising import raises
 from tests.waiting import until
 
 
@@ -164,3 +167,38 @@ def test_a_server_of_a_job_drops_what_nobody_hears_and_counts_it(word, sink_of):
         run.seal([["a", "b"]])
         run.publish()
         assert run.sink.dropped_count() == 2 * (part + 1)
+
+
+def tls(folder, own, trusted):
+    names = {"ca_file": f"{trusted}.pem", "cert_file": f"{own}.pem", "key_file": f"{own}.key"}
+    return urlencode({option: str(folder / name) for option, name in names.items()})
+
+
+def test_a_job_sends_to_another_over_tls_with_certificates_of_both(tmp_path, sink_of):
+    folder = make_certificates(tmp_path)
+    run = sink_of(f"wss://127.0.0.1:0/x?listen=true&{tls(folder, 'service', 'ca')}")
+    port = run.sink._sent_to._streamer.port
+
+    def job(env):
+        uri = f"wss://127.0.0.1:{port}/x?journal=true&{tls(folder, 'ada', 'service')}"
+        env.from_uri(uri).uid("in").collect("seen")
+
+    with Harness(job) as harness:
+        harness.run_epoch()
+        until(lambda: has_peers(run.sink), "the reading job to connect")
+        run.seal([["a", "b"]])
+        run.publish()
+        reaches(harness, "seen", 2)
+        assert harness.results("seen") == ["a", "b"]
+
+
+@pytest.mark.parametrize("query", ["listen=true", "ca_file=none.pem"])
+def test_tls_that_cannot_be_spoken_is_told_before_a_job_starts(sink_of, query):
+    with raises(CONNECTOR_OPTION_WRONG):
+        sink_of(f"wss://127.0.0.1:0/x?{query}")
+
+    def job(env):
+        env.from_uri(f"wss://127.0.0.1:0/x?{query}").uid("in").collect("seen")
+
+    with raises(CONNECTOR_OPTION_WRONG), Harness(job) as harness:
+        harness.run_epoch()

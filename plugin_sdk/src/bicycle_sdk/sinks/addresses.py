@@ -29,6 +29,7 @@ __all__ = [
     "place_of_socket",
     "redis_options",
     "sink_from_uri",
+    "tls_options",
 ]
 
 REDIS = ("redis", "rediss")
@@ -83,6 +84,8 @@ def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
             properties |= given_options(listen=query.flag("listen") or None)
         if word == "socket_stream":
             properties |= given_options(heads=query.flag("heads") or None)
+        if word == "websocket":
+            properties |= tls_options(query)
     else:
         raise address_error(
             f"{uri!r} names no sink",
@@ -187,6 +190,14 @@ def redis_options(query: Query) -> dict[str, Any]:
         password=None if variable is None else Secret.env(variable).to_json(),
         db=query.number("db"),
         message_field=query.text("message_field"),
+        **tls_options(query),
+    )
+
+
+def tls_options(query: Query) -> dict[str, Any]:
+    """Return the options that say with which files TLS is spoken."""
+    return given_options(
+        **{name: query.text(name) for name in ("ca_file", "cert_file", "key_file")}
     )
 
 

@@ -225,6 +225,13 @@ class UnacknowledgedError(StreamError):
     fix = "call ack(message) for each message that is done, or raise unacknowledged_max"
 
 
+MOMENT_UNREADABLE = StreamError.row(
+    "BIC-2669",
+    "{text!r} is no moment: {reason}",
+    cause="A time of messages is not written as ISO 8601 has it.",
+    fix="write 2026-03-01, 2026-03-01T12:00 or 2026-03-01T12:00:00.250, in UTC or with a zone as "
+    "+01:00; where messages are shown from a place on, a sequence number as 42 will do as well",
+)
 STREAM_UNKNOWN = StreamError.row(
     "BIC-2664",
     "there is no stream {key!r} in {address}; there are: {known_text}",
@@ -284,7 +291,8 @@ STREAMER_IN_USE = StreamConnectError.row(
 STREAM_TLS_UNUSABLE = StreamConnectError.row(
     "BIC-2654",
     "TLS cannot be spoken at {address}: {reason}",
-    cause="A certificate or key cannot be read, they do not belong together, or a server has none.",
+    cause="A certificate or key cannot be read, they do not belong together, a server has none, or "
+    "the protocol of the address has no TLS.",
     fix="give PEM files that this user may read: ca_file, cert_file, and key_file without a "
-    "passphrase",
+    "passphrase; and an address with TLS: wss:// or rediss://",
 )

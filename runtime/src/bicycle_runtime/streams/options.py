@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ssl
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from bicycle_runtime.base.options import check, option
+from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.errors import STREAM_TLS_UNUSABLE
 
 __all__ = ["Durability", "Mode", "Start", "StreamerOptions", "TlsOptions"]
 
@@ -44,9 +48,11 @@ class StreamerOptions:
         check(self)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TlsOptions(StreamerOptions):
-    """What a streamer that may speak TLS can be told besides."""
+@dataclass(frozen=True, kw_only=True)
+class TlsOptions:
+    """Files with which TLS is spoken; stands beside the other options of a backend."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
 
     ca_file: str | None = option(
         None,
@@ -56,3 +62,43 @@ class TlsOptions(StreamerOptions):
         None, doc="The file with our own certificate and those behind it, PEM."
     )
     key_file: str | None = option(None, doc="The file with its private key, PEM.")
+
+    def tls_context(
+        self, uri: StreamerUri, protocol: str, *, is_server: bool = False
+    ) -> ssl.SSLContext | None:
+        """Return what TLS is spoken with at an address; None where its protocol has none.
+
+        Args:
+            uri: The address.
+            protocol: The one with TLS.
+            is_server: Whether others connect; with ``ca_file`` they need certificates, too.
+
+        Raises:
+            STREAM_TLS_UNUSABLE: a file cannot be used, or is given for a protocol without TLS.
+        """
+        files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path is not None]
+        try:
+            if uri.protocol != protocol:
+                if files:
+                    raise ValueError(f"files are given, and only {protocol}:// speaks it")
+                return None
+            for path in files:
+                Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.
+            return self._context(is_server=is_server)
+        except (OSError, ValueError) as error:  # An SSLError is an OSError.
+            raise STREAM_TLS_UNUSABLE(address=str(uri), reason=str(error)) from None
+
+    def _context(self, *, is_server: bool) -> ssl.SSLContext:
+        if not is_server:
+            context = ssl.create_default_context(cafile=self.ca_file)
+        elif self.cert_file is None:
+            raise ValueError("a server needs cert_file and key_file")
+        else:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.minimum_version = ssl.TLSVersion.TLSv1_2
+            if self.ca_file is not None:
+                context.load_verify_locations(self.ca_file)
+                context.verify_mode = ssl.CERT_REQUIRED
+        if self.cert_file is not None:
+            context.load_cert_chain(self.cert_file, self.key_file, password="")
+        return context

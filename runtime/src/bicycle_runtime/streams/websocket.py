@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
@@ -24,7 +23,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
 from bicycle_runtime.streams.contract import Capabilities
-from bicycle_runtime.streams.errors import STREAM_TLS_UNUSABLE, StreamError
+from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions, TlsOptions
@@ -38,7 +37,7 @@ Place: TypeAlias = tuple[StreamKey, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketOptions(TlsOptions, PeerOptions):
+class WebSocketOptions(StreamerOptions, TlsOptions, PeerOptions):
     """What the streamer of a WebSocket can be told."""
 
     subscribe: str | None = option(
@@ -82,6 +81,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
 
     def __init__(self, uri: StreamerUri, options: WebSocketOptions) -> None:
         super().__init__(uri, options)
+        self._tls = options.tls_context(uri, "wss", is_server=options.listen)
         self._decoder = LineDecoder(self.address)
         self._clock = SystemClock()
         self._server: Server | None = None
@@ -95,34 +95,12 @@ class WebSocketStreamer(PeerStreamer[Connection]):
             "ping_timeout": self.options.ping_timeout_ms / 1_000,
             "close_timeout": self.options.ping_timeout_ms / 1_000,
             "max_size": self.options.frame_bytes_max,
+            "ssl": self._tls,
         }
-        try:
-            self._limits["ssl"] = self._tls()
-        except (OSError, ValueError) as error:  # An SSLError is an OSError.
-            raise STREAM_TLS_UNUSABLE(address=self.address, reason=str(error)) from None
         await super()._open()
 
     async def _listen(self, host: str, port: int) -> None:
         self._server = await serve(self._serve, host, port, **self._limits)
-
-    def _tls(self) -> ssl.SSLContext | None:
-        """Return what TLS is spoken with, None for ws://."""
-        if self.uri.protocol != "wss":
-            return None
-        options = self.options
-        if not options.listen:
-            context = ssl.create_default_context(cafile=options.ca_file)
-        elif options.cert_file is None:
-            raise ValueError("a server needs cert_file and key_file")
-        else:
-            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            context.minimum_version = ssl.TLSVersion.TLSv1_2
-            if options.ca_file is not None:  # Who connects needs a certificate, too.
-                context.load_verify_locations(options.ca_file)
-                context.verify_mode = ssl.CERT_REQUIRED
-        if options.cert_file is not None:
-            context.load_cert_chain(options.cert_file, options.key_file, password="")
-        return context
 
     async def _part(self, peer: Connection) -> None:
         await peer.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bicycle_runtime.connectors.errors import STREAM_ADDRESS_WRONG
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamUrl
 from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.options import TlsOptions
 
-__all__ = ["address_error", "url_of"]
+__all__ = ["address_error", "check_tls", "url_of"]
 
 
 def url_of(
@@ -31,6 +32,31 @@ def url_of(
     if url.streamer.protocol not in protocols:
         raise address_error(spec, address, f"its protocol is none of {', '.join(protocols)}")
     return url
+
+
+def check_tls(
+    spec: ConnectorSpec,
+    options: TlsOptions,
+    url: StreamUrl,
+    protocol: str,
+    *,
+    is_server: bool = False,
+) -> None:
+    """Refuse files of TLS that cannot be used, before anything starts; as ``tls_context``.
+
+    Raises:
+        CONNECTOR_OPTION_WRONG: so it is.
+    """
+    try:
+        options.tls_context(url.streamer, protocol, is_server=is_server)
+    except StreamError as error:
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name="address",
+            problem=error.summary,
+            hint=error.remedy,
+        ) from None
 
 
 def address_error(spec: ConnectorSpec, address: str, problem: str) -> Exception:

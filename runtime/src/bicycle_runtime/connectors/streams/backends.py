@@ -63,7 +63,7 @@ def shard_name(key: str, shard_id: int) -> str:
 
     Example:
         >>> shard_name("orders", 0), shard_name("orders", 2), stream_in("orders:2")
-        ('orders', 'orders:2', (StreamKey('orders'), 2))
+        ('orders', 'orders:2', ('orders', 2))
     """
     return f"{key}:{shard_id}" if shard_id else str(key)
 

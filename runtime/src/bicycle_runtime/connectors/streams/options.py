@@ -9,6 +9,7 @@ from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.settings import codec_for
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.streams.options import TlsOptions
 
 __all__ = [
     "PublishedOptions",
@@ -21,6 +22,7 @@ __all__ = [
     "SocketStreamOptions",
     "StreamSinkOptions",
     "StreamSourceOptions",
+    "WebSocketSinkOptions",
     "WebSocketSourceOptions",
     "codec_of",
 ]
@@ -71,7 +73,7 @@ class StreamSinkOptions(PublishedOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSourceOptions(StreamSourceOptions):
+class RedisSourceOptions(StreamSourceOptions, TlsOptions):
     """Which streams of Redis are read, and how the server is reached."""
 
     password: object = option(None, doc="A reference to the password of the server.")
@@ -85,7 +87,7 @@ class RedisSourceOptions(StreamSourceOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSinkOptions(StreamSinkOptions):
+class RedisSinkOptions(StreamSinkOptions, TlsOptions):
     """Which stream of Redis is written, and how the server is reached."""
 
     password: object = option(None, doc="A reference to the password of the server.")
@@ -124,7 +126,7 @@ class ReceivedOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebSocketSourceOptions(ReceivedOptions):
+class WebSocketSourceOptions(ReceivedOptions, TlsOptions):
     """Which streams are received over WebSockets, and how the other side is asked for them."""
 
     listen: bool = option(default=False, doc=_LISTEN)
@@ -180,6 +182,11 @@ class SentToPeersOptions(SentOptions):
     """Which stream is sent to, and who connects to whom."""
 
     listen: bool = option(default=False, doc=_LISTEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebSocketSinkOptions(SentToPeersOptions, TlsOptions):
+    """Which stream is sent to as frames, and what TLS is spoken with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,7 @@ from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.streams.addressing import url_of
+from bicycle_runtime.connectors.streams.addressing import check_tls, url_of
 from bicycle_runtime.connectors.streams.options import (
     ReceivedOptions,
     SocketStreamOptions,
@@ -54,8 +54,8 @@ __all__ = ["SocketStreamSource", "StdioSource", "WebSocketSource"]
 
 _LOG = logging.getLogger(__name__)
 _WEBSOCKET_WORDS = (
-    "frame_bytes_max", "listen", "ping_interval_ms", "ping_timeout_ms", "sequence_field",
-    "subscribe",
+    "ca_file", "cert_file", "frame_bytes_max", "key_file", "listen", "ping_interval_ms",
+    "ping_timeout_ms", "sequence_field", "subscribe",
 )  # fmt: skip
 _SOCKET_WORDS = ("heads", "line_bytes_max", "listen")
 _BATCH = 1_000
@@ -300,6 +300,12 @@ class WebSocketSource(ReceivedSource):
 
     options_class = WebSocketSourceOptions
     protocols = ("ws", "wss")
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        options = self._options
+        assert isinstance(options, WebSocketSourceOptions), "as options_class says"
+        check_tls(spec, options, self._url, "wss", is_server=options.listen)
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
         """Return what the connection is told."""

@@ -22,7 +22,7 @@ from redis.retry import Retry
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.connectors.settings import secret_option
-from bicycle_runtime.connectors.streams.addressing import address_error, url_of
+from bicycle_runtime.connectors.streams.addressing import address_error, check_tls, url_of
 from bicycle_runtime.connectors.streams.backends import (
     AwayError,
     Cut,
@@ -49,6 +49,7 @@ from bicycle_runtime.streams.redis.connection import (
     as_they_come,
     is_cluster,
     no_cluster,
+    tls_words,
 )
 from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
@@ -114,7 +115,7 @@ class RedisPlace:
 
     address: str
     nodes: tuple[tuple[str, int], ...]
-    has_tls: bool
+    tls: Mapping[str, Any]
     db: int
     username: str
     secret: Secret | None
@@ -129,11 +130,11 @@ class RedisPlace:
         words: dict[str, Any] = {
             "username": self.username or None,
             "password": None if self.secret is None else self.secret.reveal(),
-            "ssl": self.has_tls,
             "protocol": 2,
             "socket_connect_timeout": 5,
             "socket_timeout": 30,
             "retry": Retry(ExponentialBackoff(_PAUSE_MAX_S, _PAUSE_S), retries),
+            **self.tls,
         }
         client = self._first(words)
         client.response_callbacks = {}  # Answers come as they are.
@@ -406,10 +407,11 @@ def _place_of(
         nodes = tuple(url.streamer.places(PORT))
     except StreamUrlError as error:
         raise address_error(spec, options.address, error.facts["problem"]) from None
+    check_tls(spec, options, url, "rediss")
     return RedisPlace(
         address=str(url.streamer),
         nodes=nodes,
-        has_tls=url.streamer.protocol == "rediss",
+        tls=tls_words(url.streamer, options, is_verified=True),
         db=options.db,
         username=options.username,
         secret=secret_option(spec, "password", options.password),

@@ -13,13 +13,13 @@ from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from bicycle_runtime.connectors.streams.addressing import url_of
+from bicycle_runtime.connectors.streams.addressing import check_tls, url_of
 from bicycle_runtime.connectors.streams.backends import AwayError, RefusedError, StreamOutput
 from bicycle_runtime.connectors.streams.options import (
     PublishedOptions,
     SentOptions,
-    SentToPeersOptions,
     SentToSocketOptions,
+    WebSocketSinkOptions,
 )
 from bicycle_runtime.connectors.streams.sink import PayloadWriterFactory, StreamSink
 from bicycle_runtime.contract import DropsRecords, Guarantee
@@ -182,9 +182,16 @@ class SentSink(DropsRecords, StreamSink):
 class WebSocketSink(SentSink):
     """Sends frames over WebSockets."""
 
-    options_class = SentToPeersOptions
+    options_class = WebSocketSinkOptions
     protocols = ("ws", "wss")
-    passed_on = ("listen",)
+    passed_on = ("ca_file", "cert_file", "key_file", "listen")
+
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
+        """Return what is sent to."""
+        assert isinstance(options, WebSocketSinkOptions), "as options_class says"
+        url = url_of(self.spec, options.address, self.protocols, is_one=True)
+        check_tls(self.spec, options, url, "wss", is_server=options.listen)
+        return super().make_output(options)
 
 
 class SocketStreamSink(SentSink):

@@ -27,10 +27,11 @@ from redis.exceptions import (
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import StreamerUri
 from bicycle_runtime.streams.errors import ConnectionLostError, StreamConnectError, StreamUrlError
+from bicycle_runtime.streams.options import TlsOptions
 from bicycle_runtime.streams.redis.errors import LOGIN_REFUSED
 from bicycle_runtime.streams.redis.options import RedisOptions
 
-__all__ = ["LOST", "PORT", "Connection", "as_they_come", "is_cluster", "no_cluster"]
+__all__ = ["LOST", "PORT", "Connection", "as_they_come", "is_cluster", "no_cluster", "tls_words"]
 
 T = TypeVar("T")
 # The first two are the client's own; those of clusters pass when a replica has taken over.
@@ -56,6 +57,23 @@ def as_they_come(callbacks: dict[str, Any]) -> None:
     """Let the client of a cluster change no answers but those that it asks for itself."""
     for name in [name for name in callbacks if not name.startswith(_ITS_OWN)]:
         del callbacks[name]
+
+
+def tls_words(uri: StreamerUri, options: TlsOptions, *, is_verified: bool) -> dict[str, Any]:
+    """Return with what TLS a client of an address speaks; nothing for redis://.
+
+    Raises:
+        STREAM_TLS_UNUSABLE: a file cannot be used, or is given for redis://.
+    """
+    if options.tls_context(uri, "rediss") is None:
+        return {}
+    words: dict[str, Any] = {
+        "ssl": True,
+        "ssl_ca_certs": options.ca_file,
+        "ssl_certfile": options.cert_file,
+        "ssl_keyfile": options.key_file,
+    }
+    return words if is_verified else words | {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
 
 
 def no_cluster(address: str) -> StreamUrlError:
@@ -91,7 +109,7 @@ class Connection:
             "socket_timeout": timeout_s + options.block_ms / 1_000,
             "socket_keepalive": True,
             "retry": Retry(NoBackoff(), 0),  # `again` tries again.
-            **(_tls(options) if uri.protocol == "rediss" else {}),
+            **tls_words(uri, options, is_verified=options.verify_certificate),
         }
         self.redis: Any = None
 
@@ -227,15 +245,3 @@ class Connection:
                     await self.redis.nodes_manager.initialize()
             await asyncio.sleep(pause_s * self._random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, _PAUSE_MAX_S)
-
-
-def _tls(options: RedisOptions) -> dict[str, Any]:
-    words: dict[str, Any] = {
-        "ssl": True,
-        "ssl_ca_certs": options.ca_file,
-        "ssl_certfile": options.cert_file,
-        "ssl_keyfile": options.key_file,
-    }
-    if not options.verify_certificate:
-        words |= {"ssl_cert_reqs": "none", "ssl_check_hostname": False}
-    return words

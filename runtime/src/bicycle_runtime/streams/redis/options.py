@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bicycle_runtime.base.options import option
-from bicycle_runtime.streams.options import TlsOptions
+from bicycle_runtime.streams.options import StreamerOptions, TlsOptions
 
 __all__ = ["AutoCommit", "RedisOptions"]
 
@@ -14,7 +14,7 @@ AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisOptions(TlsOptions):
+class RedisOptions(StreamerOptions, TlsOptions):
     """What the streamer of a Redis server can be told."""
 
     db: int = option(0, low=0, high=65_535, doc="The number of the database.")
