@@ -114,7 +114,7 @@ def test_the_last_messages_are_shown_or_those_from_a_place_on(numbers):
     assert payloads("tail", stream, "--from", "18") == ["18", "19", "20"]
     assert "20" in payloads("tail", stream, "--from", last["timestamp"])
     assert refused("tail", stream, "--from", "21")[:2] == (1, "BIC-2621")
-    assert refused("tail", stream, "--from", "yesterday")[:2] == (1, "BIC-2600")
+    assert refused("tail", stream, "--from", "yesterday")[:2] == (1, "BIC-2669")
     assert call("tail", stream, "-f", "--json").exit_code == 2
 
 

@@ -17,12 +17,16 @@ def crc16(data, crc=0xFFFF):
 
 @dataclass
 class Decoded:
-    """Everything in a file: messages as (key, shard, sequence, ms, payload), beacons by offset."""
+    """Everything in a file: messages as (key, shard, sequence, ms, payload), beacons by offset.
+
+    ``ends`` tells for each message the offset behind its last byte.
+    """
 
     name: str
     created_ms: int
     interval: int
     messages: list = field(default_factory=list)
+    ends: list = field(default_factory=list)
     beacons: dict = field(default_factory=dict)
     has_ended: bool = False
 
@@ -37,7 +41,7 @@ def decode(data):
     assert data[16 + size : 127] == bytes(111 - size)
     assert data[127] == 0x0D
     found = Decoded(name, created_ms, interval)
-    stream, cuts = without_beacons(data, found)
+    stream, places, cuts = without_beacons(data, found)
     at, running, seen = 0, {}, {}
     while at < len(stream):
         assert not found.has_ended
@@ -54,6 +58,7 @@ def decode(data):
             found.has_ended = True
         else:
             found.messages.append((key, shard, sequence, ms, payload))
+            found.ends.append(places[at + 2] + 1)
             before = running.get((key, shard), 0xFFFF)
             running[key, shard] = crc16(stream[at : at + 2], before)
             last = seen.get((key, shard), (0, 0))
@@ -64,8 +69,8 @@ def decode(data):
 
 
 def without_beacons(data, found):
-    """Return the bytes of messages, and for each beacon at which of them it stands."""
-    stream, cuts = bytearray(), []
+    """Return the bytes of messages, where each stands, and before which each beacon does."""
+    stream, places, cuts = bytearray(), [], []
     at = 128
     while at < len(data):
         if at % found.interval == 0:
@@ -74,8 +79,9 @@ def without_beacons(data, found):
         else:
             step = min(found.interval - at % found.interval, len(data) - at)
             stream += data[at : at + step]
+            places += range(at, at + step)
             at += step
-    return bytes(stream), cuts
+    return bytes(stream), places, cuts
 
 
 def beacon(data, at):

@@ -31,6 +31,14 @@ def make(path, payloads, *, interval=1024, end=True):
     return path.read_bytes()
 
 
+def append(path, payload):
+    async def scenario():
+        async with connect(f"file://{path}") as streamer:
+            (await streamer.create_producer("a")).send(payload)
+
+    asyncio.run(scenario())
+
+
 def flip(data, at, bit=1):
     return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
@@ -145,6 +153,29 @@ def test_one_flipped_bit_costs_at_most_what_it_touches(tmp_path_factory, payload
     assert len(invented) <= 1
     assert {m[4] for m in invented} <= {b"EOS", *(m[4] for m in lost)}
     assert not lost or invented or report.broken
+    path.unlink()
+
+
+@given(st.lists(st.binary(max_size=1500), min_size=1, max_size=20), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_file_that_was_cut_anywhere_has_all_whole_messages_and_goes_on(
+    tmp_path_factory, payloads, data
+):
+    """Message, beacon and mark of the end may be cut; readers and the next writer know of it."""
+    path = tmp_path_factory.mktemp("cuts") / "events.ss"
+    whole = make(path, payloads, end=data.draw(st.booleans(), label="end"))
+    size = data.draw(st.integers(128, len(whole)), label="size")
+    path.write_bytes(whole[:size])
+    before = decode(whole)
+    expected = [m for m, end in zip(before.messages, before.ends, strict=True) if end <= size]
+
+    _, kept = repaired(path)
+    append(path, b"more")
+
+    found = decode(path.read_bytes())
+    assert kept.messages == found.messages[:-1] == expected
+    last = max((m[2] for m in expected if m[0] == "a"), default=0)
+    assert (found.messages[-1][0], found.messages[-1][2]) == ("a", last + 1)
     path.unlink()
 
 

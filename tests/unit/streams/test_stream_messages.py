@@ -1,9 +1,12 @@
 """Messages: payloads as bytes, text and JSON, and moments as they are printed."""
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicycle_runtime.formats.registry import make_codec
 from bicycle_runtime.streams import (
     Message,
     MessageHeader,
@@ -26,6 +29,21 @@ def test_a_payload_is_read_as_bytes_text_and_json():
     assert read.as_str() == '{"a": [1, "é"]}'
     assert read.json() == {"a": [1, "é"]}
     assert (read.size, read.is_empty) == (16, False)
+
+
+@dataclass
+class Order:
+    id: int
+    name: str
+
+
+@pytest.mark.parametrize("name", ["json", "msgpack", "csv"])
+def test_a_payload_is_read_by_the_name_of_its_format(name):
+    codec = make_codec(name, Order)
+
+    assert message(codec.encode(Order(7, "ä, b"))).decode(codec) == Order(7, "ä, b")
+    with pytest.raises(PayloadEncodingError, match="message 7 of stream 'a'"):
+        message(b"\xc1").decode(codec)
 
 
 def test_an_empty_payload_is_empty():
@@ -74,5 +92,6 @@ def test_moments_are_read_in_every_form_of_iso_8601(text, value):
 
 
 def test_what_is_no_moment_is_told():
-    with pytest.raises(StreamError, match="no moment"):
+    with pytest.raises(StreamError, match="'Jan 1, 2022' is no moment") as caught:
         Timestamp.parse("Jan 1, 2022")
+    assert "2026-03-01T12:00" in caught.value.remedy

@@ -156,7 +156,8 @@ def cat_command(*, url: StreamUrl, form: LineFormat, words: dict[str, str], as_j
 @click.option(
     "--from", "begin", metavar="TIME|SEQ",
     callback=lambda _context, _option, text: None if text is None else position(text),
-    help="Begin with the first message of this time or later, or with this sequence.",
+    help="Begin with the first message of this time or later (2026-03-01T12:00, in UTC or with a "
+    "zone), or with this sequence.",
 )  # fmt: skip
 @_format
 @_set

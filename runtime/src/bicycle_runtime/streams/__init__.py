@@ -32,6 +32,7 @@ from bicycle_runtime.streams.errors import (
     StreamUrlError,
     UnacknowledgedError,
 )
+from bicycle_runtime.streams.merging import MergedConsumers
 from bicycle_runtime.streams.messages import (
     BEGINNING,
     END,
@@ -57,6 +58,7 @@ __all__ = [
     "ConsumerEndedError",
     "ConsumerGroupIsSetError",
     "ConsumerGroupNotSetError",
+    "MergedConsumers",
     "Message",
     "MessageHeader",
     "NotAnchoredError",

@@ -38,7 +38,7 @@ class StreamKey(str):
 
     Example:
         >>> StreamKey("orders.eu-1")
-        StreamKey('orders.eu-1')
+        'orders.eu-1'
     """
 
     __slots__ = ()
@@ -54,9 +54,6 @@ class StreamKey(str):
             strange = sorted(set(_KEY.sub("", name)))
             raise StreamKeyError(key=name, problem=f"it has {' '.join(map(repr, strange))}")
         return super().__new__(cls, name)
-
-    def __repr__(self) -> str:
-        return f"StreamKey({str(self)!r})"
 
 
 INTERNAL = StreamKey("SEA_STREAMER_INTERNAL")
@@ -163,7 +160,7 @@ class StreamUrl:
     Example:
         >>> url = StreamUrl.parse("file://./path/to/file/a,b")
         >>> str(url.streamer), url.stream_keys
-        ('file://./path/to/file', (StreamKey('a'), StreamKey('b')))
+        ('file://./path/to/file', ('a', 'b'))
     """
 
     streamer: StreamerUri

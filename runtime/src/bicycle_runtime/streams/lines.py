@@ -44,7 +44,7 @@ def parse_line(line: str, address: str) -> tuple[LineHead, str]:
     Example:
         >>> head, payload = parse_line("[2022-01-02T03:04:05 | clicks | 7] ada", "stdio://")
         >>> head.timestamp_ms, head.stream_key, head.sequence, head.shard_id, payload
-        (1641092645000, StreamKey('clicks'), 7, None, 'ada')
+        (1641092645000, 'clicks', 7, None, 'ada')
     """
     found = _HEAD.match(line)
     if found is None:

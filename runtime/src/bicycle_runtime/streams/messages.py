@@ -10,12 +10,15 @@ import enum
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.errors import PayloadEncodingError, StreamError
+from bicycle_runtime.streams.errors import MOMENT_UNREADABLE, PayloadEncodingError
+
+if TYPE_CHECKING:
+    from bicycle_runtime.formats.contract import Codec
 
 __all__ = [
     "BEGINNING",
@@ -48,16 +51,12 @@ class Timestamp(int):
         """Return the moment that a text in ISO 8601 means; without a zone it is UTC.
 
         Raises:
-            StreamError: the text is no moment.
+            MOMENT_UNREADABLE: the text is no moment.
         """
         try:
             moment = datetime.fromisoformat(text)
         except ValueError as error:
-            raise StreamError(
-                address=repr(text),
-                problem=f"it is no moment: {error}",
-                hint="write YYYY-MM-DDThh:mm:ss, with a fraction if you like",
-            ) from None
+            raise MOMENT_UNREADABLE(text=text, reason=str(error)) from None
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
         return cls((zoned - _EPOCH) // timedelta(milliseconds=1))
 
@@ -169,7 +168,21 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         except ValueError as error:
             raise self._refusal("JSON", error) from None
 
-    def _refusal(self, expected: str, error: ValueError) -> PayloadEncodingError:
+    def decode(self, codec: Codec) -> Any:
+        """Return the value that a codec makes of the payload.
+
+        Args:
+            codec: Of a format, as ``bicycle_runtime.formats.registry.make_codec("msgpack")`` gives.
+
+        Raises:
+            PayloadEncodingError: it is no payload of that format.
+        """
+        try:
+            return codec.decode(self.payload)
+        except Exception as error:
+            raise self._refusal("what its format asks for", error) from error
+
+    def _refusal(self, expected: str, error: Exception) -> PayloadEncodingError:
         return PayloadEncodingError(
             sequence=self.sequence, key=self.stream_key, expected=expected, reason=str(error)
         )

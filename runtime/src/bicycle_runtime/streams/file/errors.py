@@ -8,7 +8,8 @@ FILE_MISSING = StreamConnectError.row(
     "BIC-2630",
     "there is no file {path}",
     cause="The file of an address does not exist, and is not to be created.",
-    fix="check the path, or let it be created with the option create=if-missing",
+    fix="check the path; `bicycle stream produce` makes it, and programs that send with the option "
+    "create=if-missing",
 )
 FILE_EXISTS = StreamConnectError.row(
     "BIC-2631",

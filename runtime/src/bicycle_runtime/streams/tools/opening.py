@@ -28,7 +28,7 @@ def position(text: str) -> At | Timestamp:
     """Return where to begin: a sequence number, or a moment in ISO 8601.
 
     Raises:
-        StreamError: it is neither.
+        MOMENT_UNREADABLE: it is neither.
 
     Example:
         >>> position("7"), position("1970-01-01T00:00:01")
