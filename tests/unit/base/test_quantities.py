@@ -14,7 +14,7 @@ from bicycle_runtime.base.quantities import parse_duration_ms, parse_size_bytes
         ("500ms", 500),
         ("30s", 30_000),
         ("5m", 300_000),
-        ("1.5 H", 5_400_000),
+        ("1.5 h", 5_400_000),
         ("2d", 172_800_000),
     ],
 )
@@ -30,7 +30,9 @@ def test_sizes_are_bytes(text, expected):
     assert parse_size_bytes(text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "s", "-5s", "5 parsecs", "1.2.3s", "1e3", "0.5", "0.0001s"])
+@pytest.mark.parametrize(
+    "text", ["", "s", "-5s", "5 parsecs", "1M", "1.5 H", "1.2.3s", "1e3", "0.5", "0.0001s"]
+)
 def test_a_text_that_is_no_duration_is_refused(text):
     with pytest.raises(ValueError, match=r"."):
         parse_duration_ms(text)

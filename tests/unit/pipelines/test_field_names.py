@@ -122,6 +122,17 @@ def test_problems_of_keys_and_of_expressions_are_told_at_once():
         assert any(message in each for each in found), found
 
 
+def test_names_behind_expressions_that_are_wrong_are_told_with_them():
+    steps = step("filter", 'where = "n > "') + step("map", 'set = { x = "n + page", y = "ageq" }')
+    steps += step("filter", "where = \"x > 'a'\"")  # Of what type x is, nobody knows.
+
+    found = problems(text(steps, WINDOW.replace('count_by = "page"', 'count_by = "z"'), CONSOLE))
+
+    assert len(found) == 4, found
+    for message in ("steps[0].where", "steps[1].set.x", "steps[1].set.y", "ops.count_by: there is"):
+        assert any(message in each for each in found), found
+
+
 def test_where_fields_are_not_known_for_another_problem_they_are_not_asked_for():
     given = text(step("filter", 'where = "n > 1"'), CONSOLE).replace('"string"', '"sting"')
 

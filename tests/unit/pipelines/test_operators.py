@@ -102,6 +102,29 @@ def test_without_a_window_results_run_along(tmp_path):
     ]  # fmt: skip
 
 
+def test_several_results_run_along_in_one_row(tmp_path):
+    text = f"""
+        [source]
+        kind = "file"
+        path = "{lines(tmp_path, *ROWS)}"
+        [ops]
+        count_by = "word"
+        aggregates = [
+            {{ name = "n", agg = "count" }},
+            {{ name = "most", agg = "max", field = "at" }},
+            {{ name = "users", agg = "distinct", field = "user" }},
+        ]
+        [sink]
+        kind = "console"
+    """
+
+    assert run(text) == [
+        {"key": "a", "n": 1, "most": 0, "users": 1},
+        {"key": "a", "n": 2, "most": 20_000, "users": 1},
+        {"key": "b", "n": 1, "most": 40_000, "users": 1},
+    ]
+
+
 def test_a_count_window_has_so_many_records(tmp_path):
     rows = run(windowed(lines(tmp_path, *ROWS), 'type = "count"\nrecords = 2'))
 

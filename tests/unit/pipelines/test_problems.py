@@ -56,6 +56,10 @@ def changed(before, after, text=GOOD):
     return text.replace(before, after)
 
 
+def aggregates(*tables):
+    return changed('agg = "count"', f"aggregates = [{', '.join(tables)}]")
+
+
 def step(keys):
     return changed("[ops]", f"[[steps]]\n{keys}\n[ops]")
 
@@ -96,6 +100,14 @@ def test_good_pipelines_have_no_problems(text):
         (changed('size = "60s"\n', ""), "window.size must be set"),
         (changed('size = "60s"', 'size = "0s"'), "window.size is 0s; expected 1ms or more"),
         (changed('size = "60s"', 'size = "1x"'), "window.size is 1x; expected a time"),
+        (changed('size = "60s"', 'size = "1M"'), "window.size is 1M; expected a time"),
+        (changed('lateness = "10s"', 'lateness = "-10s"'), "allowed_lateness is -10s; expected"),
+        (changed('size = "60s"', 'size = "60s"\nevery = 5'), "window.every is of windows of the"),
+        (changed('"count"', '"count"\nagg_field = "x"\naggregates = [{name = "n", agg = "count"}]'),
+         "aggregates and agg_field are given"),
+        (aggregates('{name = "n", agg = "count"}', '{name = "n", agg = "max", field = "x"}'),
+         "ops.aggregates[1].name is n, which another field is called"),
+        (aggregates('{name = "window_end_ms", agg = "count"}'), "which another field is called"),
         (changed('size = "60s"', "size = true"), "window.size is True; expected a time"),
         (changed('path = "in.jsonl"', "path = 5"), "source.path is 5; expected a text"),
         (changed('out_dir = "out"', 'out_dir = "out"\nroll_bytes = 0'), "expected 1 or more"),
@@ -108,6 +120,8 @@ def test_good_pipelines_have_no_problems(text):
         (step("operator = 'map'\nfunction = 'no.such:x'"), "there is no module 'no'"),
         (step("operator = 'map'\nfunction = 'json:x'"), "module 'json' has no 'x'"),
         (step("operator = 'fliter'"), "did you mean 'filter'?"),
+        (step("operator = 'join'\non = ['a']"), "it stands in a pipeline of vertices and edges"),
+        (step("operator = 'time'"), "time is no step: it stands in the table [time]"),
         (step("function = 'reverse'"), "operator must be set"),
         (step("operator = 'http_call'\nurl = 'ftp://h/x'"), "expected http:// or https://"),
         (step("operator = 'http_call'\nurl = 'http://{a}/x'"), "with a host, and fields behind it"),
@@ -120,6 +134,59 @@ def test_each_problem_is_told_in_its_words(text, message):
 
     assert len(found) == 1, found
     assert message in found[0]
+
+
+def test_what_is_wrong_between_keys_is_told_beside_keys_that_are_wrong():
+    text = """\
+        [source]
+        kind = "kafka"
+        brokers = "b:9092"
+        topic = "t"
+        [time]
+        allowed_lateness = "soon"
+        [window]
+        type = "session"
+        siez = "5m"
+        [ops]
+        agg = "sum"
+        count_bi = "page"
+        [sink]
+        kind = "delta"
+        out_dir = "out"
+        columns = { key = "string" }
+        keys = ["page"]
+        max_age = "1 week"
+    """
+
+    assert [each.partition("; did")[0] for each in problems(text)] == [
+        "1:1: source.group_id must be set for kafka source",
+        "6:20: time.allowed_lateness is soon; expected a time such as 250ms, 10s, 5m, 1h",
+        "7:1: window.gap: gap must be set for session window",
+        "9:1: unknown key window.siez",
+        "10:1: ops.count_by must be set (e.g., word field)",
+        "10:1: ops.agg_field must be set when ops.agg is sum|avg|distinct",
+        "12:1: unknown key ops.count_bi",
+        "17:9: sink.keys[0] is page, which is no column",
+        "18:11: sink.max_age is 1 week; expected a time such as 250ms, 10s, 5m, 1h",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('type = "tumbling"\nsize = "60s"', 'type = "sesion"\ngap = "5m"'),
+        ('type = "tumbling"\nsize = "60s"', 'type = "session"\ngap = "soon"'),
+        ('kind = "file"\nout_dir = "out"', 'kind = "console"\nformat = "tabel"\nrows = 3'),
+    ],
+)
+def test_what_follows_from_a_wrong_key_alone_is_no_news(before, after):
+    assert len(problems(changed(before, after))) == 1
+
+
+def test_an_empty_key_is_as_one_that_is_not_there():
+    text = "source: {kind: file, path: in.jsonl, follow: }\nsink: {kind: console, rows: }"
+
+    assert problems(text, "yaml") == []
 
 
 def test_all_problems_are_told_at_once_where_they_stand():
@@ -175,6 +242,7 @@ edges:
         ("operator: map", "operator: mapp", "6:15: unsupported operator: mapp; did you mean 'map'"),
         ("type: console", "type: cnsole", "10:23: unsupported connector type of a sink: cnsole"),
         ("to: m}", "to: n}", "there is no vertex 'n'"),
+        ("to: m}", "to: mm}", "12:19: there is no vertex 'mm'; did you mean 'm'?"),
         ("to: m}", "to: m, partition: fwd}", "unsupported edges[0].partition: fwd; did you mean"),
         ("to: m}", "to: m, output: late}", "'a' has no output 'late'"),
         ("  - {from: m, to: z}\n", "", "nothing takes the records of 'm'"),
@@ -231,6 +299,8 @@ def test_edges_in_a_circle_are_refused():
 def test_a_text_that_is_no_toml_or_yaml_is_told_with_its_line():
     with raises(PIPELINE_UNREADABLE, match="p.toml:2: this is no TOML"):
         checked("a = 1\nb = [", "toml")
+    with raises(PIPELINE_UNREADABLE, match="p.toml:1: .* a value is no text in quotes"):
+        checked("a = page", "toml")
     with raises(PIPELINE_UNREADABLE, match="p.yaml:3: this is no YAML"):
         checked("a: 1\nb: [\n", "yaml")
     with raises(PIPELINE_UNREADABLE, match="'a' is given twice"):

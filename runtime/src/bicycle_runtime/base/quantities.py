@@ -23,11 +23,13 @@ _SIZES = {
     "gib": 1 << 30,
     "tib": 1 << 40,
 }
-_QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([a-z]*)")
+_QUANTITY = re.compile(r"(\d[\d_]*)(\.\d+)?\s*([A-Za-z]*)")
 
 
 def parse_duration_ms(text: str) -> int:
     """Return a duration in milliseconds; a bare number is milliseconds.
+
+    Units are in lower case: who writes 1M may mean a month.
 
     Raises:
         ValueError: no number with one of the units ms, s, m, h, d; or not a whole number of
@@ -51,11 +53,11 @@ def parse_size_bytes(text: str) -> int:
         >>> [parse_size_bytes(text) for text in ("512", "64KiB", "1.5 MB")]
         [512, 65536, 1500000]
     """
-    return _parse(text, _SIZES)
+    return _parse(text.lower(), _SIZES)
 
 
 def _parse(text: str, units: dict[str, int]) -> int:
-    match = _QUANTITY.fullmatch(text.strip().lower())
+    match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[3] not in units:
         raise ValueError(f"{text!r} is no number with a unit of {', '.join(filter(None, units))}")
     whole, fraction, factor = match[1], match[2] or ".0", units[match[3]]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from bicycle_runtime.pipelines.record_functions import FieldValue, JsonText, NumberOf
 from bicycle_sdk.windows import AggregateFunction, Average, Count, Distinct, Maximum, Minimum, Sum
 
-__all__ = ["aggregate_of", "result_names"]
+__all__ = ["Several", "aggregate_of", "result_names", "wanted_aggregates"]
 
 _AGGREGATES: Mapping[str, Callable[[str], AggregateFunction[Any, Any, Any]]] = {
     "sum": lambda field: Sum(NumberOf(field)),
@@ -28,9 +28,39 @@ def aggregate_of(word: str, field: str | None) -> AggregateFunction[Any, Any, An
     return _AGGREGATES[word](field)
 
 
+def wanted_aggregates(spec: Any) -> list[tuple[str, str, str | None]]:
+    """Return field of the result, word and field of each aggregate of a window or running one."""
+    if spec.aggregates is not None:
+        return [(each.name, each.agg, each.field) for each in spec.aggregates]
+    return [(_NAMES.get(spec.agg, spec.agg), spec.agg, spec.agg_field)]
+
+
 def result_names(spec: Any) -> list[str]:
     """Return the fields of the results of a window, or of a running aggregate."""
-    several = getattr(spec, "aggregates", None)
-    if several is not None:
-        return [each.name for each in several]
-    return [_NAMES.get(spec.agg, spec.agg)]
+    return [name for name, _, _ in wanted_aggregates(spec)]
+
+
+class Several(AggregateFunction[Any, Any, tuple[Any, ...]]):
+    """Several aggregates as one: its results are tuples, in their order.
+
+    Args:
+        functions: The aggregates.
+    """
+
+    def __init__(self, functions: Sequence[AggregateFunction[Any, Any, Any]]) -> None:
+        self.functions = tuple(functions)
+
+    def create_accumulator(self) -> Any:
+        return tuple(each.create_accumulator() for each in self.functions)
+
+    def add(self, accumulator: Any, value: Any) -> Any:
+        pairs = zip(self.functions, accumulator, strict=True)
+        return tuple(each.add(part, value) for each, part in pairs)
+
+    def get_result(self, accumulator: Any) -> tuple[Any, ...]:
+        pairs = zip(self.functions, accumulator, strict=True)
+        return tuple(each.get_result(part) for each, part in pairs)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        parts = zip(self.functions, a, b, strict=True)
+        return tuple(each.merge(one, other) for each, one, other in parts)

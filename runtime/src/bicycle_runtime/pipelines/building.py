@@ -14,7 +14,12 @@ from typing import Any
 
 import msgspec
 
-from bicycle_runtime.pipelines.aggregates import aggregate_of, result_names
+from bicycle_runtime.pipelines.aggregates import (
+    Several,
+    aggregate_of,
+    result_names,
+    wanted_aggregates,
+)
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
 from bicycle_runtime.pipelines.checking import Checks, label_of
 from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
@@ -341,10 +346,10 @@ class _Building:
         spec, keyed = node.spec, self._keyed(node)
         if spec.function is not None:
             return self._set(keyed.reduce(self._find(spec.function)), node)
-        function = aggregate_of(spec.agg, spec.agg_field)
+        functions = [aggregate_of(agg, field) for _, agg, field in wanted_aggregates(spec)]
+        function = functions[0] if len(functions) == 1 else Several(functions)
         running = self._set(keyed.aggregate(function), node)
-        row = RunningRow(result_names(spec)[0])
-        return self._set(running.map(row), node, suffix="-rows")
+        return self._set(running.map(RunningRow(result_names(spec))), node, suffix="-rows")
 
     def _window(self, node: Node) -> Any:
         spec = node.spec
@@ -354,7 +359,7 @@ class _Building:
         has_late = (node.id, _LATE) in self._tags
         if has_late:
             windowed = windowed.late_to(_LATE)
-        functions = [aggregate_of(agg, field) for _, agg, field in _wanted(spec)]
+        functions = [aggregate_of(agg, field) for _, agg, field in wanted_aggregates(spec)]
         results = self._set(windowed.aggregate(*functions), node)
         if has_late:
             late = results.side_output(_LATE).uid(f"{node.id}-{_LATE}-records")
@@ -410,13 +415,6 @@ _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
     "window": _Building._window,
     "join": _Building._join,
 }
-
-
-def _wanted(spec: Any) -> list[tuple[str, str, str | None]]:
-    """Return name, word and field of each aggregate of a window."""
-    if spec.aggregates is not None:
-        return [(each.name, each.agg, each.field) for each in spec.aggregates]
-    return [(result_names(spec)[0], spec.agg, spec.agg_field)]
 
 
 def _policy(rule: str | ErrorRule) -> tuple[ErrorPolicy, float | None]:

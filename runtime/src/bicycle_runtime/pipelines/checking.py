@@ -7,7 +7,7 @@ them are told at once. A table without problems becomes its struct.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -39,7 +39,7 @@ _SHOWN_MAX = 60
 class Problem:
     """One thing that is wrong, and where it stands."""
 
-    key: str
+    path: KeyPath
     text: str
     line: int
     column: int
@@ -63,8 +63,16 @@ class Checks:
         self._add(path, text, place)
 
     def missing(self, path: KeyPath, text: str) -> None:
-        """Take note of a key that is not there: it is told where its table begins."""
-        self._add(path, text, self.document.key_position(path[:-1]))
+        """Take note of a key that is not there: it is told where its table begins.
+
+        One that is there and wrong was told.
+        """
+        if not self.is_wrong(path):
+            self._add(path, text, self.document.key_position(path[:-1]))
+
+    def is_wrong(self, path: KeyPath) -> bool:
+        """Tell whether there is a problem at a path or below it."""
+        return any(each.path[: len(path)] == path for each in self.problems)
 
     def raise_problems(self) -> None:
         """Raise all problems, in the order of the text, as one error.
@@ -82,13 +90,20 @@ class Checks:
             count_text=amount(len(found), "problem"),
             listing="\n".join(lines),
             problems=[
-                {"line": each.line, "column": each.column, "key": each.key, "text": each.text}
+                {
+                    "line": each.line,
+                    "column": each.column,
+                    "key": label_of(each.path),
+                    "text": each.text,
+                }
                 for each in found
             ],
         )
 
     def table(self, data: Any, kind: type[S], path: KeyPath, *, of: str = "") -> S | None:
-        """Check a table and return it as its struct; None where something is wrong.
+        """Check a table and return it as its struct, without the keys that are wrong.
+
+        So what is wrong between the others is told, too; None where a key is missing.
 
         Args:
             data: What stands there.
@@ -96,11 +111,12 @@ class Checks:
             path: Where it stands.
             of: What it belongs to, as messages say it: ``file source``.
         """
-        before = len(self.problems)
-        self._struct(data, inspect.type_info(kind), path, of)
-        if len(self.problems) > before:
-            return None
-        return msgspec.convert(data, kind, strict=False)
+        before, info = len(self.problems), inspect.type_info(kind)
+        self._struct(data, info, path, of)
+        found = [each.path for each in self.problems[before:]]
+        touched = {at[:length] for at in found for length in range(len(at) + 1)}
+        kept = _without(data, info, path, touched)
+        return None if kept is _WRONG else msgspec.convert(kept, kind, strict=False)
 
     def word(self, value: Any, known: Iterable[str], path: KeyPath, *, what: str) -> str | None:
         """Check one word of a closed set; messages call it ``what``."""
@@ -116,7 +132,7 @@ class Checks:
         self.note((*path, key), text, at_key=True)
 
     def _add(self, path: KeyPath, text: str, place: Position) -> None:
-        found = Problem(key=label_of(path), text=text, line=place.line, column=place.column)
+        found = Problem(path=path, text=text, line=place.line, column=place.column)
         self.problems.append(found)
 
     def _struct(self, data: Any, info: Any, path: KeyPath, of: str) -> None:
@@ -136,8 +152,9 @@ class Checks:
 
     def _value(self, data: Any, info: Any, path: KeyPath) -> None:
         if isinstance(info, inspect.Metadata):
-            if (info.extra or {}).get("kind") == "duration":
-                self._duration(data, path)
+            extra = info.extra or {}
+            if extra.get("kind") == "duration":
+                self._duration(data, path, is_signed=extra.get("is_signed", False))
                 return
             self._value(data, info.type, path)
         elif isinstance(info, inspect.UnionType):
@@ -194,11 +211,12 @@ class Checks:
         for key, item in data.items():
             self._value(item, info.value_type, (*path, key))
 
-    def _duration(self, data: Any, path: KeyPath) -> None:
+    def _duration(self, data: Any, path: KeyPath, *, is_signed: bool) -> None:
         try:
             if isinstance(data, bool) or not isinstance(data, (str, int, float)):
                 raise ValueError
-            duration_ms(data)
+            if duration_ms(data) < 0 and not is_signed:
+                raise ValueError
         except ValueError:
             self.note(path, f"{label_of(path)} is {_shown(data)}; expected {_TIMES}")
 
@@ -245,6 +263,38 @@ def _one_of(word: str, known: list[str]) -> str:
     near = likely(word, known)
     hint = f"did you mean {near!r}? " if near else ""
     return f"{hint}known: {', '.join(known)}"
+
+
+_WRONG = object()
+
+
+def _without(data: Any, info: Any, path: KeyPath, touched: Container[KeyPath]) -> Any:
+    """Return data without keys that are wrong or empty; ``_WRONG`` where nothing is left.
+
+    Args:
+        data: What stands at the path.
+        info: What it must be.
+        path: The path.
+        touched: Paths of what is wrong, and all above them.
+    """
+    plain = next((each for each in _members(info) if isinstance(each, inspect.StructType)), None)
+    if plain is None or not isinstance(data, dict):
+        return _WRONG if path in touched else data
+    found = {}
+    for each in plain.fields:
+        name = each.encode_name
+        kept = _without(data.get(name), each.type, (*path, name), touched)
+        if kept is not _WRONG and kept is not None:
+            found[name] = kept
+        elif each.required:
+            return _WRONG
+    return found
+
+
+def _members(info: Any) -> list[Any]:
+    """Return the types that a value may be of."""
+    plain = _plain(info)
+    return list(map(_plain, plain.types)) if isinstance(plain, inspect.UnionType) else [plain]
 
 
 def _plain(info: Any) -> Any:

@@ -122,6 +122,7 @@ def _read_toml(text: str, file: str) -> Document:
 # What the libraries say of mistakes that many make, and what we say of them.
 _WORDS: tuple[tuple[str, str], ...] = (
     (r"Cannot overwrite a value", "a key is given twice"),
+    (r"Invalid value", "a value is no text in quotes, number, true, false, list or table"),
     (r"Cannot declare \('(.+)',\) twice", r"the table [\1] is given twice"),
     (r"found character '\\t' that cannot start any token", "a tab stands where only spaces may"),
     (r"expected <block end>, but found .*", "the line is indented otherwise than those above it"),

@@ -54,8 +54,11 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
         if source is not None and target is not None:
             _check_output(checks, source, data.get("output"), path)
             inputs[target.id].append(_input(data))
+    is_whole = not checks.is_wrong(("edges",))
     for node in nodes:
-        _check_counts(checks, node, len(inputs[node.id]), is_read=node.id in senders)
+        _check_counts(
+            checks, node, len(inputs[node.id]), is_read=node.id in senders, is_whole=is_whole
+        )
     found = [replace(node, inputs=tuple(inputs[node.id])) for node in nodes]
     return _ordered(checks, found)
 
@@ -89,10 +92,11 @@ def _check_output(checks: Checks, source: Any, output: Any, path: KeyPath) -> No
         checks.note((*path, "output"), text)
 
 
-def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool) -> None:
+def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_whole: bool) -> None:
+    """See that a node has its edges; too few are no news where an edge is wrong."""
     low = _INPUTS_MIN.get(node.operator, 1)
     high = _INPUTS_MAX.get(node.operator, 1)
-    if count < low:
+    if count < low and is_whole:
         needed = "two inputs: two edges" if low == 2 else "an input: an edge"
         checks.note(node.path, f"{node.id!r} needs {needed} to it")
     elif count > high:
@@ -103,7 +107,7 @@ def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool) -> No
         )
     if node.operator == "sink" and is_read:
         checks.note(node.path, f"the sink {node.id!r} gives no records, and an edge begins there")
-    if node.operator != "sink" and not is_read:
+    if node.operator != "sink" and not is_read and is_whole:
         checks.note(
             node.path, f"nothing takes the records of {node.id!r}: an edge from it is missing"
         )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bicycle_runtime.expressions.types import CompiledExpressions, ExpressionInvalidError
-from bicycle_runtime.pipelines.aggregates import result_names
+from bicycle_runtime.pipelines.aggregates import wanted_aggregates
 from bicycle_runtime.pipelines.checking import Checks, label_of, likely
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
@@ -83,14 +83,8 @@ def _window(spec: Any, first: Fields, inputs: list[Fields], key: str | None) -> 
 def _reduce(spec: Any, first: Fields, _inputs: list[Fields], key: str | None) -> Fields:
     if getattr(spec, "function", None) is not None:
         return None
-    several = getattr(spec, "aggregates", None)
-    wanted = (
-        [(each.agg, each.field) for each in several]
-        if several is not None
-        else [(spec.agg, spec.agg_field)]
-    )
     found = {"key": (first or {}).get(key or "", "json")}
-    for name, (agg, field) in zip(result_names(spec), wanted, strict=True):
+    for name, agg, field in wanted_aggregates(spec):
         declared = (first or {}).get(field or "")
         is_kept = agg in _SUMS and (declared in ("int", "float") or agg != "sum")
         whole = "int" if agg in ("count", "distinct") else "float"
@@ -138,6 +132,7 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Node
     has_texts = any(map(_texts, nodes))
     compile_all = _compiler(checks.document.file) if has_texts else None
     is_partial = bool(checks.problems)
+    unsure: set[str] = set()  # Nodes of which some fields have an unknown type.
     fields: dict[str, Fields] = {}
     keys: dict[str, str | None] = {}
     found: dict[str, NodeExpressions] = {}
@@ -150,15 +145,20 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Node
         _check_names(checks, node, inputs)
         behind = fields_behind(node, inputs, key=key)
         first = inputs[0] if inputs else None
-        if compile_all is not None and _texts(node) and not (is_partial and first is None):
-            compiled = _compiled(checks, node, first, compile_all=compile_all)
-            if compiled is not None:
+        is_unsure = any(each.node in unsure for each in node.inputs)
+        if compile_all is not None and _texts(node):
+            compiled = None
+            if not is_unsure and not (is_partial and first is None):
+                compiled = _compiled(checks, node, first, compile_all=compile_all)
+            if compiled is None:
+                is_unsure = is_unsure or node.operator == "map"
+            else:
                 is_set = node.operator == "map" and node.spec.select is None
                 found[node.id] = NodeExpressions(compiled, tuple(behind or ()) if is_set else ())
-            behind = None if compiled is None else _changed(node, behind, compiled)
-        elif _texts(node) and node.operator == "map":
-            behind = None
+            behind = _changed(node, behind, compiled)
         fields[node.id] = behind
+        if is_unsure:
+            unsure.add(node.id)
     return found
 
 
@@ -188,7 +188,7 @@ _NAMED_BY: Mapping[str, Sequence[str]] = {
     "split": ("field",),
     "time": ("field",),
     "window": ("agg_field", "aggregates"),
-    "reduce": ("agg_field",),
+    "reduce": ("agg_field", "aggregates"),
     "join": ("on",),
     "sink": ("columns", "key_field", "delete_field"),
 }
@@ -270,9 +270,13 @@ def _compiled(
     return compiled
 
 
-def _changed(node: Any, behind: Fields, compiled: CompiledExpressions) -> Fields:
-    """Return the fields of records behind expressions."""
+def _changed(node: Any, behind: Fields, compiled: CompiledExpressions | None) -> Fields:
+    """Return the fields of records behind expressions; those that are wrong have their names."""
     if node.operator == "filter":
         return behind
-    given = dict(zip(compiled.names, compiled.types, strict=True))
-    return given if node.spec.select is not None else {**(behind or {}), **given}
+    given = dict.fromkeys(_texts(node), "json")
+    if compiled is not None:
+        given = dict(zip(compiled.names, compiled.types, strict=True))
+    if node.spec.select is not None:
+        return given
+    return None if behind is None else {**behind, **given}

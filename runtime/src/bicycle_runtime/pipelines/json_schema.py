@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.pipelines.model import Pipeline
-from bicycle_runtime.pipelines.nodes import ALIASES, Around
-from bicycle_runtime.pipelines.operator_keys import OPERATORS
+from bicycle_runtime.pipelines.nodes import Around
+from bicycle_runtime.pipelines.operator_keys import ALIASES, OPERATORS
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
 

@@ -18,15 +18,21 @@ from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
-from bicycle_runtime.pipelines.operator_keys import OPERATORS, KeyBy, Reduce, Time, Window
+from bicycle_runtime.pipelines.operator_keys import (
+    ALIASES,
+    OPERATORS,
+    KeyBy,
+    Reduce,
+    Time,
+    Window,
+)
 from bicycle_runtime.pipelines.rules import check_node
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
 
-__all__ = ["ALIASES", "Around", "CheckedPipeline", "Node", "check_pipeline"]
+__all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline"]
 
-ALIASES: Mapping[str, str] = {"flatmap": "flat_map", "keyby": "key_by"}
 # Names that clients of Kafka, and other systems, have for keys of ours.
 _KAFKA_KEYS: Mapping[str, str] = {
     "auto.offset.reset": "auto_offset_reset",
@@ -40,7 +46,7 @@ _KAFKA_KEYS: Mapping[str, str] = {
 }
 _STEP_KEYS = frozenset({"id", "name", "operator", "parallelism", "on_error"})
 _VERTEX_KEYS = frozenset({*_STEP_KEYS, "config", "connector"})
-_TWO_INPUTS = frozenset({"join", "union", "split", "time"})
+_NO_STEPS = frozenset({"join", "union", "split", "time"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +118,7 @@ class _Reading:
     def __init__(self, checks: Checks, whole: Pipeline | None) -> None:
         self._checks = checks
         self._data = checks.document.data
-        self._ops = None if whole is None else whole.ops
+        self._whole = Pipeline() if whole is None else whole
 
     def nodes(self) -> list[Node]:
         has_vertices = bool(self._data.get("vertices"))
@@ -225,12 +231,11 @@ class _Reading:
         return self._node(data, name, (name,), operator=name, spec=spec, word=word)
 
     def _time(self) -> Node | None:
-        data, source = self._data.get("time"), self._data.get("source")
+        source = self._data.get("source")
         has_field = isinstance(source, dict) and source.get("time_field")
-        if data is None and not has_field:
+        if self._data.get("time") is None and not has_field:
             return None
-        spec = msgspec.convert(data, Time, strict=False) if _is_good(data, Time) else Time()
-        return Node(id="time", operator="time", spec=spec, path=("time",))
+        return Node(id="time", operator="time", spec=self._whole.time or Time(), path=("time",))
 
     def _steps(self) -> Iterable[Node | None]:
         steps = self._data.get("steps", [])
@@ -243,7 +248,7 @@ class _Reading:
             if not isinstance(data, dict):
                 self._checks.note(path, f"steps[{index}] is no table of keys")
                 continue
-            operator = self._operator(data, path, without=_TWO_INPUTS)
+            operator = self._operator(data, path, without=_NO_STEPS)
             if operator is None:
                 continue
             counts[operator] = counts.get(operator, 0) + 1
@@ -255,32 +260,19 @@ class _Reading:
 
     def _computed(self) -> list[Node]:
         """Return key and window, or key and running result, of the short form."""
-        ops, window = self._data.get("ops"), self._data.get("window")
-        if ops is None and window is None:
+        if self._data.get("ops") is None and self._data.get("window") is None:
             return []
-        if not isinstance(ops, dict) or not ops.get("count_by"):
+        ops, window = self._whole.ops or Ops(), self._whole.window
+        if not ops.count_by:
             text = "ops.count_by must be set (e.g., word field)"
             self._checks.missing(("ops", "count_by"), text)
-            return []
-        if self._ops is None:
-            return []
-        key = Node(id="key", operator="key_by", spec=KeyBy(field=self._ops.count_by), path=("ops",))
-        spec = self._window(window, self._ops) if isinstance(window, dict) else self._running()
-        if spec is None:
-            return []
-        operator = "window" if isinstance(spec, Window) else "reduce"
-        path: KeyPath = ("window",) if operator == "window" else ("ops",)
-        return [key, Node(id=operator, operator=operator, spec=spec, path=path)]
-
-    def _window(self, window: dict[str, Any], ops: Ops) -> Window | None:
-        data = {**window, "agg": ops.agg, "agg_field": ops.agg_field}
-        if ops.aggregates is not None:
-            data["aggregates"] = msgspec.to_builtins(ops.aggregates)
-        return msgspec.convert(data, Window, strict=False) if _is_good(data, Window) else None
-
-    def _running(self) -> Reduce | None:
-        assert self._ops is not None
-        return Reduce(agg=self._ops.agg, agg_field=self._ops.agg_field)
+        key = Node(id="key", operator="key_by", spec=KeyBy(field=ops.count_by), path=("ops",))
+        wanted = {name: getattr(ops, name) for name in ("agg", "agg_field", "aggregates")}
+        if self._data.get("window") is None:
+            return [key, Node(id="reduce", operator="reduce", spec=Reduce(**wanted), path=("ops",))]
+        size = {} if window is None else msgspec.structs.asdict(window)
+        spec = Window(**size, **wanted)
+        return [key, Node(id="window", operator="window", spec=spec, path=("window",))]
 
     # --- what both have ----------------------------------------------------------------------
 
@@ -317,6 +309,10 @@ class _Reading:
             return None
         word = data["operator"]
         word = ALIASES.get(word, word) if isinstance(word, str) else word
+        if word in without:
+            where = "the table [time]" if word == "time" else "a pipeline of vertices and edges"
+            self._checks.note((*path, "operator"), f"{word} is no step: it stands in {where}")
+            return None
         return self._checks.word(word, known, (*path, "operator"), what="operator")
 
     def _id(self, data: dict[str, Any], path: KeyPath, ids: dict[str, KeyPath]) -> str:
@@ -343,15 +339,6 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str | None, describe("Name for people.")] = None
     parallelism: Annotated[Parallelism | None, describe("Number of subtasks.")] = None
     on_error: OnError = None
-
-
-def _is_good(data: Any, kind: type[msgspec.Struct]) -> bool:
-    """Tell whether a table has its struct; what is wrong with it was told with the whole."""
-    try:
-        msgspec.convert(data, kind, strict=False)
-    except msgspec.ValidationError:
-        return False
-    return True
 
 
 def _of_kafka(data: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 
 from bicycle_runtime.pipelines.values import (
     AggregateWord,
+    Distance,
     Duration,
     FunctionName,
     Positive,
@@ -123,7 +124,7 @@ class WindowSize(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     gap: Annotated[Duration | None, describe("How long a key is quiet when its session ends.")] = (
         None
     )
-    offset: Annotated[Duration | None, describe("Where a window begins, from 1970 on.")] = None
+    offset: Annotated[Distance | None, describe("Where a window begins, from 1970 on.")] = None
     records: Annotated[Positive | None, describe("Records of a window of the type count.")] = None
     every: Annotated[Positive | None, describe("Records from one such window to the next.")] = None
     keep: Annotated[
@@ -149,11 +150,9 @@ class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Joins the records of a key; the result so far follows each record."""
 
     function: FunctionName = None
-    agg: Annotated[
-        Literal["count", "sum", "avg", "min", "max", "distinct"] | None,
-        describe("What is computed."),
-    ] = None
+    agg: Annotated[AggregateWord | None, describe("What is computed.")] = None
     agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
+    aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
 
 
 class Count(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -172,10 +171,10 @@ class Join(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         Literal["inner", "left", "right", "full"], describe("Whose rows come out without a match.")
     ] = "inner"
     lower: Annotated[
-        Duration,
+        Distance,
         describe("interval: the first matching row is so far from the left one; may be -5s."),
     ] = "0s"
-    upper: Annotated[Duration | None, describe("interval: the last one is so far.")] = None
+    upper: Annotated[Distance | None, describe("interval: the last one is so far.")] = None
     size: Annotated[Duration | None, describe("window: the length.")] = None
     tolerance: Annotated[Duration | None, describe("as_of: the row may be so much older.")] = None
     prefix: Annotated[

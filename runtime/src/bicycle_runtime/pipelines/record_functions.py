@@ -210,15 +210,20 @@ class CountRow:
 
 
 class RunningRow:
-    """A running result as a record."""
+    """A running result as a record.
 
-    __slots__ = ("name",)
+    Args:
+        names: Fields of the results; of several aggregates in their order.
+    """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    __slots__ = ("names",)
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
 
     def __call__(self, result: tuple[Any, Any]) -> dict[str, Any]:
-        return {"key": result[0], self.name: result[1]}
+        values = result[1] if len(self.names) > 1 else result[1:]
+        return dict(zip(("key", *self.names), (result[0], *values), strict=True))
 
 
 class WindowRow(HasExpression):

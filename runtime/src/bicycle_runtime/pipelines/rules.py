@@ -27,6 +27,7 @@ from bicycle_runtime.pipelines.values import duration_ms
 __all__ = ["check_node"]
 
 _OPS = ("sum", "avg", "distinct")
+_BOUNDS = ("window_start_ms", "window_end_ms")
 
 
 def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
@@ -88,20 +89,8 @@ def _key_by(checks: Checks, spec: KeyBy, path: KeyPath) -> None:
 
 
 def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
-    needed = {"sliding": "slide", "session": "gap", "count": "records"}.get(spec.type)
-    if needed is not None and getattr(spec, needed) is None:
-        label = label_of((*path, needed))
-        checks.missing((*path, needed), f"{label}: {needed} must be set for {spec.type} window")
-    if spec.type == "sliding" and spec.size is None:
-        label = label_of((*path, "size"))
-        checks.missing((*path, "size"), f"{label}: size must be set for sliding window")
-    if (
-        spec.type == "tumbling"
-        and spec.size is None
-        and spec.window_ms is None
-        and path[0] == "window"
-    ):
-        checks.missing((*path, "size"), "window.size must be set")
+    if not checks.is_wrong((*path, "type")):
+        _window_type(checks, spec, path)
     for name in ("size", "slide", "gap"):
         length = getattr(spec, name)
         if length is not None and duration_ms(length) < 1:
@@ -110,34 +99,68 @@ def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
             )
     if spec.size is not None and spec.window_ms is not None:
         checks.note((*path, "window_ms"), "size and window_ms are given; one is enough")
-    is_short = path[0] == "window"
-    if spec.aggregates is not None:
-        at: KeyPath = ("ops", "aggregates") if is_short else (*path, "aggregates")
-        for index, each in enumerate(spec.aggregates):
-            if each.agg != "count" and not each.field:
-                label = label_of((*at, index, "field"))
-                checks.missing((*at, index, "field"), f"{label} must be set for {each.agg}")
-        return
-    _aggregate(checks, spec.agg, spec.agg_field, ("ops",) if is_short else path)
+    _aggregates(checks, spec, ("ops",) if path[0] == "window" else path)
+
+
+def _window_type(checks: Checks, spec: Window, path: KeyPath) -> None:
+    """See that a window has the keys of its type."""
+    needed = {"sliding": "slide", "session": "gap", "count": "records"}.get(spec.type)
+    if needed is not None and getattr(spec, needed) is None:
+        label = label_of((*path, needed))
+        checks.missing((*path, needed), f"{label}: {needed} must be set for {spec.type} window")
+    if spec.type == "sliding" and spec.size is None:
+        label = label_of((*path, "size"))
+        checks.missing((*path, "size"), f"{label}: size must be set for sliding window")
+    has_size = spec.size is not None or spec.window_ms is not None
+    if spec.type == "tumbling" and not has_size and path[0] == "window":
+        checks.missing((*path, "size"), "window.size must be set")
+    for name in ("records", "every") if spec.type != "count" else ():
+        if getattr(spec, name) is not None:
+            text = f"{label_of((*path, name))} is of windows of the type count, not {spec.type}"
+            checks.note((*path, name), text, at_key=True)
 
 
 def _reduce(checks: Checks, spec: Reduce, path: KeyPath) -> None:
-    if (spec.function is None) == (spec.agg is None):
+    has_aggregates = spec.agg is not None or spec.aggregates is not None
+    is_wrong = checks.is_wrong((*path, "agg")) or checks.is_wrong((*path, "aggregates"))
+    if (spec.function is not None) == has_aggregates and not is_wrong:
         label = label_of((*path, "function"))
         checks.missing((*path, "function"), f"{label} must be set, or agg, and not both")
-    if spec.agg is not None:
-        _aggregate(checks, spec.agg, spec.agg_field, path)
+    if has_aggregates:
+        _aggregates(checks, spec, path)
 
 
-def _aggregate(checks: Checks, agg: str, field: str | None, path: KeyPath) -> None:
-    if agg == "count" or field:
+def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
+    """See that what is computed of a field names one, and that each result has its own name."""
+    agg = spec.agg
+    if spec.aggregates is None:
+        if agg not in (None, "count") and not spec.agg_field:
+            _agg_field(checks, agg, path)
         return
+    for key in ("agg", "agg_field"):
+        if getattr(spec, key) not in (None, "count"):
+            checks.note((*path, key), f"aggregates and {key} are given; one is enough")
+    names = {"key", *(_BOUNDS if isinstance(spec, Window) else ())}
+    for index, each in enumerate(spec.aggregates):
+        at = (*path, "aggregates", index)
+        if each.agg != "count" and not each.field:
+            field = (*at, "field")
+            checks.missing(field, f"{label_of(field)} must be set for {each.agg}")
+        if each.name in names:
+            label = label_of((*at, "name"))
+            checks.note((*at, "name"), f"{label} is {each.name}, which another field is called")
+        names.add(each.name)
+
+
+def _agg_field(checks: Checks, agg: str | None, path: KeyPath) -> None:
     label, word = label_of((*path, "agg_field")), label_of((*path, "agg"))
     words = "|".join(_OPS) if agg in _OPS else "min|max"
     checks.missing((*path, "agg_field"), f"{label} must be set when {word} is {words}")
 
 
 def _join(checks: Checks, spec: Join, path: KeyPath) -> None:
+    if checks.is_wrong((*path, "type")):
+        return
     needed = {"interval": "upper", "window": "size"}.get(spec.type)
     if needed is not None and getattr(spec, needed) is None:
         label = label_of((*path, needed))

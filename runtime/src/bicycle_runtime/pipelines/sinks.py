@@ -15,11 +15,12 @@ from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.record_functions import FieldText
 from bicycle_runtime.pipelines.values import (
     NOTHING_NAMED,
+    Brokers,
     ColumnWord,
     Duration,
+    KafkaProperties,
     Port,
     Positive,
-    Scalar,
     Text,
     describe,
     duration_ms,
@@ -88,7 +89,7 @@ class FileSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A Kafka topic."""
 
-    bootstrap_servers: Annotated[Text, describe("Brokers: host:port, several with commas.")]
+    bootstrap_servers: Brokers
     topic: Annotated[Text, describe("The topic.")]
     acks: Annotated[
         Literal["all", "1", "0", "-1"], describe("Which brokers confirm a message.")
@@ -104,10 +105,7 @@ class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
         str | None, describe("How the names of transactions begin.")
     ] = None
     out_dir: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
-    properties: Annotated[
-        dict[str, Scalar],
-        describe("Properties of the client; a secret is given as env:NAME or file:PATH."),
-    ] = field(default_factory=dict)
+    properties: KafkaProperties = field(default_factory=dict)
 
     def sink(self) -> SinkDescriptor[Any]:
         builder = KafkaSinkBuilder[Any](self.bootstrap_servers, self.topic)
@@ -416,8 +414,9 @@ class ConsoleSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         return console_table_sink(columns=columns, rows=self.rows)
 
     def check(self, checks: Checks, path: KeyPath) -> None:
+        is_lines = self.format == "lines" and not checks.is_wrong((*path, "format"))
         for key in ("columns", "rows"):
-            if self.format == "lines" and getattr(self, key) is not None:
+            if is_lines and getattr(self, key) is not None:
                 label = label_of((*path, key))
                 checks.note((*path, key), f"{label} is for the format table", at_key=True)
 

@@ -15,10 +15,11 @@ from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.record_functions import PayloadSchema
 from bicycle_runtime.pipelines.values import (
     NOTHING_NAMED,
+    Brokers,
     FieldType,
+    KafkaProperties,
     Port,
     Positive,
-    Scalar,
     Text,
     describe,
     with_secrets,
@@ -85,7 +86,7 @@ class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Messages of a Kafka topic."""
 
-    bootstrap_servers: Annotated[Text, describe("Brokers: host:port, several with commas.")]
+    bootstrap_servers: Brokers
     topic: Annotated[Text, describe("Topic, several with commas.")]
     group_id: Annotated[str, describe("Group to which progress is reported.")] = (
         "bicycle-default-group"
@@ -111,10 +112,7 @@ class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=T
         int | None, describe(f"{NOTHING_NAMED}: progress is sealed and reported with each epoch.")
     ] = None
     path: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
-    properties: Annotated[
-        dict[str, Scalar],
-        describe("Properties of the client; a secret is given as env:NAME or file:PATH."),
-    ] = field(default_factory=dict)
+    properties: KafkaProperties = field(default_factory=dict)
 
     def source(self) -> SourceDescriptor[Any]:
         topics = [topic.strip() for topic in self.topic.split(",") if topic.strip()]

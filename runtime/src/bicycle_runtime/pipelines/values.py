@@ -14,11 +14,14 @@ from bicycle_sdk.secrets import Secret
 __all__ = [
     "NOTHING_NAMED",
     "AggregateWord",
+    "Brokers",
     "ColumnWord",
+    "Distance",
     "Duration",
     "ErrorRule",
     "FieldType",
     "FunctionName",
+    "KafkaProperties",
     "OnError",
     "Parallelism",
     "Partition",
@@ -37,6 +40,11 @@ Duration = Annotated[
         description="a time such as 250ms, 10s, 5m, 1h, 2d; a bare number is seconds",
         extra={"kind": "duration"},
     ),
+]
+# A time before or after another: it may be negative.
+Distance = Annotated[
+    str | int | float,
+    Meta(description="a time such as 10s or -10s", extra={"kind": "duration", "is_signed": True}),
 ]
 Text = Annotated[str, Meta(min_length=1)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -58,6 +66,11 @@ def describe(text: str) -> Meta:
 
 
 Scalar = str | int | float | bool
+KafkaProperties = Annotated[
+    dict[str, Scalar],
+    describe("Properties of the client; a secret is given as env:NAME or file:PATH."),
+]
+Brokers = Annotated[Text, describe("Brokers: host:port, several with commas.")]
 FunctionName = Annotated[
     str | None,
     describe("A word of Bicycle, a function class of an installed plugin, or module:function."),
