@@ -30,6 +30,7 @@ from bicycle_runtime.pipelines.computed import ComputedFields, Where
 from bicycle_runtime.pipelines.record_functions import (
     FieldKey,
     FieldValue,
+    GoesTo,
     NumberOf,
     TimeOf,
     TypedRecord,
@@ -72,6 +73,10 @@ FUNCTIONS = {
     "time": TimeOf("n"),
     "contains": Keep("contains", "a", "t"),
     "exists": Keep("exists", "", "n"),
+    "goes": GoesTo("n", {"a": [1, "b"], "b": [2, True]}, "rest", "b"),
+    "goes-on": GoesTo("n", {"a": [1, "b"], "b": [2, "a"]}, "rest", "rest"),
+    "goes-anywhere": GoesTo("t", {"a": ["a"]}, None, None),
+    "goes-by-value": GoesTo("t", None, None, "a"),
     "typed": TypedRecord({"n": "int", "t": "string"}),
     "typed-more": TypedRecord({"n": "float", "t": "timestamp", "j": "json"}),
     "where": Where(sql("where")),
@@ -334,3 +339,75 @@ def test_a_pipeline_without_a_window_makes_no_record(notation, sink, monkeypatch
 
     assert len(found.splitlines()) == 20 + ("csv" in sink)
     assert taken == 20 * (4 + ("time_field" in sink))  # Its fields, the steps, the time.
+
+
+SPLIT = """
+on_error: skip
+vertices:
+  - id: in
+    operator: source
+    connector: {{type: file, properties: {{path: "{path}", format: {notation}, time_field: at}}}}
+  - {{id: every, operator: {every}}}
+  - {{id: time, operator: time, config: {{allowed_lateness: 1h}}}}
+  - {{id: by, operator: split, config: {{field: t, outputs: {{a: [a, b], b: [b]}}, default: rest}}}}
+  - {{id: key, operator: key_by, config: {{field: t}}}}
+  - {{id: w, operator: window, config: {{size: 10s}}}}
+  - {{id: counted, operator: sink, connector: {{type: file, properties: {{out_dir: "{out}/w"}}}}}}
+  - {{id: kept, operator: sink, connector: {{type: file, properties: {{out_dir: "{out}/k"}}}}}}
+edges:
+  - {{from: in, to: every}}
+  - {{from: every, to: time}}
+  - {{from: time, to: by}}
+  - {{from: by, to: key, output: a}}
+  - {{from: key, to: w}}
+  - {{from: w, to: counted}}
+  - {{from: by, to: kept, output: rest}}
+"""
+
+
+def split_outcome(rows, *, called, notation):
+    """Return the lines of both branches of a split, and how many records each took on columns."""
+    every = "filter, config: {predicate: exists, field: at}"
+    if called:
+        every = "filter, config: {function: 'tests.unit.pipelines.functions:unreadable'}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = input_of(rows, notation, folder)
+        text = SPLIT.format(path=path, notation=notation, every=every, out=f"{folder}/out")
+        with Harness(built(text, "yaml"), real_sinks=["counted", "kept"]) as harness:
+            harness.run()
+            counts = [each.counts for each in harness.epochs]
+            taken = {
+                uid: sum(each[uid].on_columns for each in counts if uid in each)
+                for uid in ("by", "by-a", "by-rest", "w-combine")
+            }
+        lines = {
+            kind: sorted(
+                line
+                for file in Path(folder).glob(f"out/{kind}/*")
+                for line in file.read_text().splitlines()
+            )
+            for kind in "wk"
+        }
+        return lines, taken
+
+
+@settings(SETTINGS, max_examples=examples(30))
+@given(rows=ROWS, notation=st.sampled_from(["jsonl", "csv", "parquet"]))
+def test_a_split_gives_the_same_both_ways(rows, notation):
+    if notation == "parquet":  # A column has one type.
+        rows = [{**row, "at": at_of(row, int), "n": float(n)} for n, row in enumerate(rows)]
+
+    columns, records = (split_outcome(rows, called=each, notation=notation) for each in (0, 1))
+
+    assert columns[0] == records[0]
+
+
+@pytest.mark.parametrize("notation", ["jsonl", "csv", "parquet"])
+def test_a_split_works_on_columns(notation):
+    rows = [{"at": 1_000 * n, "n": n / 2, "t": "abc"[n % 3]} for n in range(21)]
+
+    lines, taken = split_outcome(rows, called=False, notation=notation)
+
+    assert taken == {"by": 21, "by-a": 21, "by-rest": 21, "w-combine": 14}
+    assert len(lines["k"]) == 7
+    assert sum(json.loads(line)["count"] for line in lines["w"]) == 14

@@ -8,7 +8,7 @@ from typing import Any
 from bicycle_runtime.pipelines.record_functions import FieldValue, JsonText, NumberOf
 from bicycle_sdk.windows import AggregateFunction, Average, Count, Distinct, Maximum, Minimum, Sum
 
-__all__ = ["Several", "aggregate_of", "result_names", "wanted_aggregates"]
+__all__ = ["AggregateTuple", "aggregate_of", "result_names", "wanted_aggregates"]
 
 _AGGREGATES: Mapping[str, Callable[[str], AggregateFunction[Any, Any, Any]]] = {
     "sum": lambda field: Sum(NumberOf(field)),
@@ -40,7 +40,7 @@ def result_names(spec: Any) -> list[str]:
     return [name for name, _, _ in wanted_aggregates(spec)]
 
 
-class Several(AggregateFunction[Any, Any, tuple[Any, ...]]):
+class AggregateTuple(AggregateFunction[Any, Any, tuple[Any, ...]]):
     """Several aggregates as one: its results are tuples, in their order.
 
     Args:

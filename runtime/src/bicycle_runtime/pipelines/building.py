@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.pipelines.aggregates import (
-    Several,
+    AggregateTuple,
     aggregate_of,
     result_names,
     wanted_aggregates,
@@ -39,11 +39,11 @@ from bicycle_runtime.pipelines.record_functions import (
     CountText,
     FieldKey,
     FirstOfKey,
+    GoesTo,
     JoinedRow,
     LateRow,
     RecordKey,
     RunningRow,
-    SplitBy,
     TimeOf,
     TypedRecord,
     WindowRow,
@@ -53,7 +53,7 @@ from bicycle_runtime.pipelines.record_functions import (
 from bicycle_runtime.pipelines.sources import FileSource, KafkaSource
 from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
 from bicycle_sdk import ProcessFunction, StreamEnvironment
-from bicycle_sdk.aggregations import SplitFunction, everything
+from bicycle_sdk.aggregations import everything
 from bicycle_sdk.failures import error_policy, retry
 from bicycle_sdk.graph import ErrorAction, ErrorPolicy, RestartStrategy
 from bicycle_sdk.settings import VertexSettings
@@ -297,9 +297,13 @@ class _Building:
         return self._set(first.union(*others), node)
 
     def _split(self, node: Node) -> Any:
-        spec = node.spec
-        function = SplitFunction(SplitBy(spec.field, spec.outputs, spec.default))
-        return self._set(self._input(node).process_fn(function), node)
+        """Choose what goes anywhere, and from that what goes to each output: so columns stay."""
+        goes = partial(GoesTo, node.spec.field, node.spec.outputs, node.spec.default)
+        chosen = self._set(self._input(node).filter(goes(None)), node)
+        for output in sorted(name for split, name in self._tags if split == node.id):
+            branch = self._set(chosen.filter(goes(output)), node, suffix=f"-{output}")
+            self._side_outputs[node.id, output] = branch
+        return chosen
 
     def _enrich(self, node: Node) -> Any:
         return self._set(self._input(node).process(LookupInFile(node.spec)), node)
@@ -347,7 +351,7 @@ class _Building:
         if spec.function is not None:
             return self._set(keyed.reduce(self._find(spec.function)), node)
         functions = [aggregate_of(agg, field) for _, agg, field in wanted_aggregates(spec)]
-        function = functions[0] if len(functions) == 1 else Several(functions)
+        function = functions[0] if len(functions) == 1 else AggregateTuple(functions)
         running = self._set(keyed.aggregate(function), node)
         return self._set(running.map(RunningRow(result_names(spec))), node, suffix="-rows")
 

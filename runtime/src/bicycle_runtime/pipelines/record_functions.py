@@ -30,6 +30,7 @@ __all__ = [
     "FieldText",
     "FieldValue",
     "FirstOfKey",
+    "GoesTo",
     "JoinedRow",
     "JsonText",
     "LateRow",
@@ -37,7 +38,6 @@ __all__ = [
     "PayloadSchema",
     "RecordKey",
     "RunningRow",
-    "SplitBy",
     "TimeOf",
     "TypedRecord",
     "WindowRow",
@@ -304,19 +304,39 @@ class JoinedRow:
         return row
 
 
-class SplitBy:
-    """The outputs of a record, by the value of a field."""
+class GoesTo(HasExpression):
+    """Whether a record goes to an output, by the value of a field.
 
-    __slots__ = ("default", "field", "outputs")
+    Args:
+        field: The field.
+        outputs: Outputs by values; without them the value is the output.
+        default: Output for all other values.
+        output: The output; None for any.
+    """
+
+    __slots__ = ("default", "field", "output", "outputs")
 
     def __init__(
-        self, field: str, outputs: Mapping[str, Sequence[Any]] | None, default: str | None
+        self,
+        field: str,
+        outputs: Mapping[str, Sequence[Any]] | None,
+        default: str | None,
+        output: str | None,
     ) -> None:
-        self.field, self.default = field, default
+        self.field, self.default, self.output = field, default, output
         self.outputs = None if outputs is None else {k: list(v) for k, v in outputs.items()}
 
-    def __call__(self, record: Any) -> list[str]:
-        value = field_of(record, self.field)
+    def __call__(self, record: Any) -> bool:
+        return self._holds(field_of(record, self.field))
+
+    def expression(self) -> Expression:
+        return Expression("apply", self._holds, expression_of(self.field))
+
+    def _holds(self, value: Any) -> bool:
+        found = self._outputs_of(value)
+        return bool(found) if self.output is None else self.output in found
+
+    def _outputs_of(self, value: Any) -> list[str]:
         if self.outputs is None:
             return [] if value is None else [text_of(value)]
         found = [name for name, values in self.outputs.items() if value in values]

@@ -8,7 +8,7 @@ from typing import TypedDict
 import pytest
 
 from bicycle_runtime.cli.plan import report_lines
-from bicycle_runtime.operators.columnar import NOTHING_SPARED
+from bicycle_runtime.operators.columnar import NO_COLUMNS
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import WatermarkStrategy, file_sink
 from bicycle_sdk.connectors import collect_sink
@@ -251,7 +251,7 @@ def test_records_that_no_map_makes_again_go_on_as_they_are():
         readings = env.read_jsonl("/nowhere", type=Reading).uid("readings")
         readings.filter(lambda reading: reading.value > 3).uid("f").print().uid("out")
 
-    assert {one.because for one in report(build).columns} == {NOTHING_SPARED}
+    assert {one.because for one in report(build).columns} == {NO_COLUMNS}
 
 
 def unread(reading):
@@ -298,7 +298,7 @@ def test_a_union_takes_columns_where_all_that_comes_has_the_same_fields():
     because = reasons(build)
 
     assert (because["both"], because["out"]) == (None, None)
-    assert because["mixed"] == NOTHING_SPARED
+    assert because["mixed"] == NO_COLUMNS
 
 
 def test_what_stands_behind_a_branch_on_records_works_on_records():
@@ -317,7 +317,7 @@ def test_windows_that_are_not_folded_before_the_shuffle_say_so():
     because = found(cut=lambda keyed: keyed.tumbling_window(10).pre_combine(False))
 
     assert because["w"] == "nothing is folded before the shuffle"
-    assert because["by"] == NOTHING_SPARED
+    assert because["by"] == NO_COLUMNS
 
 
 def test_the_report_says_it_in_words_and_in_json():
@@ -336,11 +336,11 @@ def test_people_are_told_of_windows_and_what_they_fold_and_programs_of_all():
 
     made, mixed = report(build), report(job(cut=lambda k: k.tumbling_window(10).pre_combine(False)))
 
-    assert not any("works on" in line or NOTHING_SPARED in line for line in report_lines(made))
-    assert {each["because"] for each in made.to_json()["columns"]} == {NOTHING_SPARED}
+    assert not any("works on" in line or NO_COLUMNS in line for line in report_lines(made))
+    assert {each["because"] for each in made.to_json()["columns"]} == {NO_COLUMNS}
     assert "  w: records, because nothing is folded before the shuffle" in report_lines(mixed)
     assert "  out: columns" in report_lines(mixed)
-    assert f"  by: records, because {NOTHING_SPARED}" in report_lines(mixed)
+    assert f"  by: records, because {NO_COLUMNS}" in report_lines(mixed)
 
 
 @pytest.mark.parametrize("key", [attrgetter("sensor"), lambda reading: "".join(reading.sensor)])

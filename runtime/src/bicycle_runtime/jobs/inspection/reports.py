@@ -20,7 +20,7 @@ from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.errors import GUARANTEE_TOO_WEAK, INSPECTION_FAILED
 from bicycle_runtime.layouts.state import UNTYPED
-from bicycle_runtime.operators.columnar import NOTHING_SPARED
+from bicycle_runtime.operators.columnar import NO_COLUMNS
 from bicycle_runtime.state.values.schema_changes import names_classes
 from bicycle_runtime.state.values.schemas import Schema
 from bicycle_sdk.graph import JobGraph
@@ -153,7 +153,7 @@ class ColumnReport:
     @property
     def tells(self) -> bool:
         """Whether the job could be written so that the answer is another one, or it is columns."""
-        return self.because != NOTHING_SPARED
+        return self.because != NO_COLUMNS
 
     @property
     def text(self) -> str:

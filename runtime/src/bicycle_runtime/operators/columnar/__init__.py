@@ -7,9 +7,9 @@ behind the shuffle, ``chain`` runs the steps of one chain.
 
 from bicycle_sdk.graph import OperatorKind
 
-__all__ = ["EXPRESSION_KINDS", "NOTHING_SPARED"]
+__all__ = ["EXPRESSION_KINDS", "NO_COLUMNS"]
 
 # What may compute an expression over the columns of any batch, without a window.
 EXPRESSION_KINDS = (OperatorKind.MAP, OperatorKind.FILTER, OperatorKind.KEY_BY)
 # Why most operators work on records: they would on any job like theirs, so nobody is told.
-NOTHING_SPARED = "no window, map or sink of its chain works on columns"
+NO_COLUMNS = "no window, map or sink of its chain works on columns"

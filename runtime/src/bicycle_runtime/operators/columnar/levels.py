@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NOTHING_SPARED
+from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_COLUMNS
 from bicycle_runtime.operators.columnar.choice import (
     ChainChoice,
     Choosing,
@@ -121,7 +121,7 @@ class _Choices:
                 return found
             return _records(chain, self._lack(chain))
         if shape is None:
-            return _records(chain, NOTHING_SPARED)
+            return _records(chain, NO_COLUMNS)
         return self._going_on(chain.operators, shape, {}, first=0)
 
     def _behind_window(self, chain: ChainSpec) -> ChainChoice:
@@ -148,7 +148,7 @@ class _Choices:
             reason = "its connector gives records"
             return self._folding(others, shape, {source.uid: reason}, first=1)
         if shape is None or is_refused:
-            return _records(chain, NOTHING_SPARED)
+            return _records(chain, NO_COLUMNS)
         return self._going_on(others, shape, {source.uid: None}, first=1)
 
     def _shape_of_inputs(self, chain: ChainSpec) -> Shape | None:
