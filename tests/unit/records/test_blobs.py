@@ -40,7 +40,8 @@ def test_records_come_back_with_groups_times_and_header(rows, is_keyed, is_timed
     groups = [group for _, group, _ in rows] if is_keyed else None
     times = [time for _, _, time in rows] if is_timed else None
     codec = RecordCodec(str)
-    body = memoryview(encode_records(values, groups, times, codec=codec, blob=place, origin="here"))
+    data, _ = encode_records(values, groups, times, codec=codec, blob=place, origin="here")
+    body = memoryview(data)
     header = read_header(body)
     found, columns, stamps = decode_records(body, header, codec)
 
@@ -53,7 +54,8 @@ def test_records_come_back_with_groups_times_and_header(rows, is_keyed, is_timed
 @pytest.mark.parametrize("groups", [[0, 128, 255], [0, 256, 32_767]])
 def test_large_key_groups_come_back(groups):
     codec = RecordCodec(int)
-    body = memoryview(encode_records([1, 2, 3], groups, codec=codec, blob=(0, 0, 0), origin=""))
+    data, _ = encode_records([1, 2, 3], groups, codec=codec, blob=(0, 0, 0), origin="")
+    body = memoryview(data)
 
     _, found, _ = decode_records(body, read_header(body), codec)
     assert found is not None

@@ -18,4 +18,5 @@ class BlobHeader(msgspec.Struct, array_like=True):
     record_count: int
     codec: str
     origin: str
-    has_times: bool = False  # the last field: headers written without it have no times
+    has_times: bool = False  # headers written without it have no times
+    holder: tuple[int, int] | None = None  # headers written without it have their own records

@@ -25,9 +25,11 @@ from bicycle_runtime.records.errors import BLOB_UNREADABLE
 __all__ = [
     "BlockKind",
     "Envelope",
+    "Holder",
     "RecordBlob",
     "decode_records",
     "encode_records",
+    "encoded_part",
     "open_block",
     "read_header",
     "seal_block",
@@ -55,13 +57,23 @@ class Envelope:
     task: int
 
 
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A blob of the same sender that has the records of another, and how they are encoded."""
+
+    edge: int
+    sequence: int
+    codec: CodecName
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordBlob:
     """The header of encoded records.
 
     ``edge`` is the index of the edge in the stage plan, ``sender`` the upstream subtask,
     ``sequence`` the order of the sender's blobs. ``origin`` says for people where the records came
-    from. With ``has_times`` there is an event time for each record.
+    from. With ``has_times`` there is an event time for each record. The records of a blob with a
+    ``holder`` are in that one.
     """
 
     edge: int
@@ -71,6 +83,7 @@ class RecordBlob:
     codec: CodecName
     origin: str
     has_times: bool = False
+    holder: Holder | None = None
 
 
 _HEADER_ENCODER = msgspec.msgpack.Encoder()
@@ -105,8 +118,9 @@ def encode_records(
     codec: RecordCodec,
     blob: tuple[int, int, int],
     origin: str,
-) -> bytes:
-    """Return header, key groups, event times and records as one body.
+    holder: Holder | None = None,
+) -> tuple[bytes, CodecName]:
+    """Return header, key groups, event times and records as one body, and the name of the codec.
 
     Args:
         values: The records.
@@ -115,16 +129,25 @@ def encode_records(
         codec: Codec of the edge.
         blob: Edge index, sender and sequence.
         origin: Source positions that the records came from, for error messages.
+        holder: The blob that has the records, so that this one goes without; None for none.
     """
-    name, encoded = codec.encode(values)
+    if holder is None:
+        place, (name, encoded) = None, codec.encode(values)
+    else:
+        place, name, encoded = (holder.edge, holder.sequence), holder.codec, b""
     edge, sender, sequence = blob
     has_times = times is not None
     header = _HEADER_ENCODER.encode(
-        BlobHeader(edge, sender, sequence, len(values), name, origin, has_times)
+        BlobHeader(edge, sender, sequence, len(values), name, origin, has_times, place)
     )
     column = groups if isinstance(groups, bytes) else array("H", groups or ()).tobytes()
     stamps = b"" if times is None else _little_endian(array("q", times)).tobytes()
-    return b"".join((_SIZES.pack(len(header), len(column)), header, column, stamps, encoded))
+    body = b"".join((_SIZES.pack(len(header), len(column)), header, column, stamps, encoded))
+    return body, name
+
+
+def _size_of_times(blob: RecordBlob) -> int:
+    return 8 * blob.record_count if blob.has_times else 0
 
 
 def _little_endian(column: array[int]) -> array[int]:
@@ -137,31 +160,45 @@ def read_header(body: memoryview) -> RecordBlob:
     """Return the header of a record body without decoding the records."""
     header_size, _ = _SIZES.unpack_from(body)
     header = _HEADER_DECODER.decode(body[_SIZES.size : _SIZES.size + header_size])
+    codec: CodecName = header.codec  # type: ignore[assignment]  # the encoder above writes only these words
     return RecordBlob(
         edge=header.edge,
         sender=header.sender,
         sequence=header.sequence,
         record_count=header.record_count,
-        codec=header.codec,  # type: ignore[arg-type]  # the encoder above writes only these words
+        codec=codec,
         origin=header.origin,
         has_times=header.has_times,
+        holder=None if header.holder is None else Holder(*header.holder, codec),
     )
 
 
+def encoded_part(body: memoryview, blob: RecordBlob) -> memoryview:
+    """Return the bytes of the records in a body."""
+    return body[sum(_SIZES.unpack_from(body), _SIZES.size) + _size_of_times(blob) :]
+
+
 def decode_records(
-    body: memoryview, blob: RecordBlob, codec: RecordCodec
+    body: memoryview, blob: RecordBlob, codec: RecordCodec, values: list[Any] | None = None
 ) -> tuple[list[Any], bytes | list[int] | None, list[int] | None]:
-    """Return the records, their key groups and their event times (None where there are none)."""
+    """Return the records, their key groups and their event times (None where there are none).
+
+    Args:
+        body: The body.
+        blob: Its header.
+        codec: Codec of the edge.
+        values: The records, where they are known; None to read them.
+    """
     header_size, column_size = _SIZES.unpack_from(body)
     start = _SIZES.size + header_size
     end = start + column_size
     times: list[int] | None = None
     if blob.has_times:
         stamps = array("q")
-        stamps.frombytes(body[end : end + 8 * blob.record_count])
+        stamps.frombytes(body[end : end + _size_of_times(blob)])
         times = _little_endian(stamps).tolist()
-        end += 8 * blob.record_count
-    values = codec.decode(blob.codec, body[end:])
+    if values is None:
+        values = codec.decode(blob.codec, encoded_part(body, blob))
     if not column_size:
         return values, None, times
     groups = bytes(body[start : start + column_size])

@@ -16,7 +16,7 @@ import io
 import pickle
 import types
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextvars import ContextVar
 from operator import attrgetter, methodcaller
 from typing import Any, Literal
@@ -123,6 +123,11 @@ class RecordCodec:
     def name(self) -> CodecName:
         """The codec that records of the declared type get."""
         return "pickle" if self._fit is None or self._fit.is_never else "typed"
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for codecs that encode equally, and read what the other has encoded."""
+        return self._decoder, self._separates
 
     @property
     def is_typed(self) -> bool:

@@ -67,6 +67,7 @@ from bicycle_runtime.operators.tasks.routing import (
     ShuffleBlock,
     ShuffleRouter,
 )
+from bicycle_runtime.operators.tasks.shared_blobs import SentBlobs
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
 from bicycle_runtime.operators.user_calls.user_functions import selector_of
@@ -101,7 +102,10 @@ _PLAIN_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
 
 @dataclass(slots=True)
 class Program:
-    """What one task runs: its chains in topological order, codecs by edge, routers, outbox."""
+    """What one task runs: its chains in topological order, codecs by edge, routers, outbox.
+
+    ``sent`` is what has gone along any edge.
+    """
 
     subtask: int
     level: int
@@ -109,6 +113,7 @@ class Program:
     codecs: dict[int, RecordCodec] = field(default_factory=dict)
     routers: list[tuple[RouteSpec, Router]] = field(default_factory=list)
     outbox: list[ShuffleBlock] = field(default_factory=list)
+    sent: SentBlobs = field(default_factory=SentBlobs)
     dead_letters: list[dict[str, Any]] = field(default_factory=list)
     replayed_letters: list[dict[str, Any]] = field(default_factory=list)
 
@@ -238,6 +243,7 @@ class _Builder:
                     self.codec(route),
                     next_parallelism=parallelism,
                     emit=program.outbox.append,
+                    sent=program.sent,
                 )
 
     def _operator(self, spec: OperatorSpec) -> Operator:

@@ -18,10 +18,12 @@ from bicycle_runtime.contract import StagedFile
 from bicycle_runtime.operators.batch import Batch, Origin
 from bicycle_runtime.operators.spec import RouteSpec
 from bicycle_runtime.operators.tasks.record_copies import Copy
+from bicycle_runtime.operators.tasks.shared_blobs import SentBlobs, gives_frozen
 from bicycle_runtime.records.blobs import (
     BYTE_GROUPS_MAX,
     BlockKind,
     Envelope,
+    Holder,
     encode_records,
     seal_block,
 )
@@ -205,17 +207,27 @@ class _Spreader:
 
 
 class ShuffleRouter:
-    """Sends records to a deeper level, as blobs in shuffle blocks."""
+    """Sends records to a deeper level, as blobs in shuffle blocks.
+
+    Args:
+        route: The edge.
+        subtask: Which subtask sends.
+        codec: Codec of the edge.
+        next_parallelism: How many tasks the next level has.
+        emit: Takes the blocks.
+        sent: What the task has sent along any edge.
+    """
 
     def __init__(
         self, route: RouteSpec, subtask: int, codec: RecordCodec, *,
-        next_parallelism: int, emit: Callable[[ShuffleBlock], None],
+        next_parallelism: int, emit: Callable[[ShuffleBlock], None], sent: SentBlobs,
     ) -> None:  # fmt: skip
         self._route = route
         self._subtask = subtask
         self._codec = codec
         self._next_parallelism = next_parallelism
         self._emit = emit
+        self._sent = sent
         self._spreader = _Spreader(route, subtask)
         self._sequence = 0
         self._is_keyed = route.partitioning is Partitioning.HASH
@@ -243,30 +255,37 @@ class ShuffleRouter:
         if any(len(values) >= BLOB_RECORDS for values in self._spreader.values):
             self.flush()
 
-    def flush(self) -> None:
-        """Send everything that is held."""
+    def flush(self, *, is_end: bool = False) -> None:
+        """Send everything that is held.
+
+        Args:
+            is_end: All edges are flushed one after the other, with no function between.
+        """
         body: bytes | None = None
         for target, values in enumerate(self._spreader.values):
             if not values:
                 continue
             if body is None or self._route.partitioning is not Partitioning.BROADCAST:
-                body = self._body(values, target)
+                body = self._body(values, target, is_end=is_end)
             envelope = Envelope(BlockKind.RECORDS, self._route.target_level, target)
             self._emit((target % self._next_parallelism, seal_block(envelope, body)))
             self._spreader.clear(target)
         self._sequence += 1
         self._span = None
 
-    def _body(self, values: list[Any], target: int) -> bytes:
+    def _body(self, values: list[Any], target: int, *, is_end: bool) -> bytes:
         groups = self._spreader.groups_of(target) if self._is_keyed else None
-        return encode_records(
-            values,
-            groups,
-            self._spreader.times_of(target),
-            codec=self._codec,
-            blob=(self._route.edge, self._subtask, self._sequence),
-            origin=origin_text(self._span),
-        )
+        edge, sequence = self._route.edge, self._sequence
+        place = self._route.target_level, target, self._route.partitioning, self._codec.identity
+        holder = self._sent.find(place, values)
+        body, name = encode_records(
+            values, groups, self._spreader.times_of(target), codec=self._codec,
+            blob=(edge, self._subtask, sequence), origin=origin_text(self._span), holder=holder,
+        )  # fmt: skip
+        # A function that runs before the next flush may change other records.
+        if holder is None and (is_end or gives_frozen(self._codec, name)):
+            self._sent.note(place, values, Holder(edge, sequence, name))
+        return body
 
 
 class FeedbackRouter:
@@ -315,7 +334,7 @@ class FeedbackRouter:
                 continue
             place = (self._route.edge, self._subtask, 0)
             times = self._spreader.times_of(target)
-            data = encode_records(values, None, times, codec=self._codec, blob=place, origin="")
+            data, _ = encode_records(values, None, times, codec=self._codec, blob=place, origin="")
             self._parts.append((target, len(values), data))
             self._spreader.clear(target)
 

@@ -53,6 +53,7 @@ from bicycle_runtime.operators.tasks.routing import (
     ShuffleRouter,
     parse_origin,
 )
+from bicycle_runtime.operators.tasks.shared_blobs import ReceivedBlobs
 from bicycle_runtime.operators.tasks.sink import SinkOperator
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.operators.user_calls.waits import WAITS
@@ -137,6 +138,7 @@ class _Task:
     def run(self, blocks: Iterable[bytes]) -> Iterator[ShuffleBlock]:
         started = time.perf_counter()
         self._program.outbox.clear()
+        self._program.sent.forget()
         self._program.dead_letters.clear()
         self._program.replayed_letters.clear()
         mine, carried = self._sort(blocks)
@@ -237,12 +239,14 @@ class _Task:
                 # Unlike those of an exchange, they come from a checkpoint.
                 refuse_pickles(state=no_pickle, records=no_pickle)
                 try:
-                    self._feed(targets[edge], read_header(body), body)
+                    blob = read_header(body)
+                    self._feed(targets[edge], blob, body, ReceivedBlobs([(blob, body)]))
                 finally:
                     refuse_pickles(state=no_pickle)
                 yield
+        received = ReceivedBlobs(mine)
         for blob, body in mine:
-            self._feed(targets[blob.edge], blob, body)
+            self._feed(targets[blob.edge], blob, body, received)
             yield
         for letter in feed_letters(self._image, self._program, self._order.letters):
             self._program.replayed_letters.append(
@@ -280,7 +284,8 @@ class _Task:
             yield from chain.advance(advance_of)
         for _, router in self._program.routers:
             if isinstance(router, ShuffleRouter):
-                router.flush()
+                router.flush(is_end=True)
+        self._program.sent.forget()
 
     def _watermark(self, above: tuple[str, ...], known: ShardTimes) -> int:
         time = self._epoch.time
@@ -323,9 +328,13 @@ class _Task:
         ends = self._report.source_ends.setdefault(uid, {})
         ends[part.shard] = max(end, ends.get(part.shard, 0))
 
-    def _feed(self, route: RouteSpec, blob: RecordBlob, body: memoryview) -> None:
+    def _feed(
+        self, route: RouteSpec, blob: RecordBlob, body: memoryview, received: ReceivedBlobs
+    ) -> None:
+        codec = self._program.codecs[route.edge]
         try:
-            values, groups, times = decode_records(body, blob, self._program.codecs[route.edge])
+            shared = received.records(blob, codec)
+            values, groups, times = decode_records(body, blob, codec, shared)
         except RecordDecodingError as error:
             sender = self._image.plan.sender_of(route.edge)
             error.facts["reason"] += f" (records from operator {sender!r})"

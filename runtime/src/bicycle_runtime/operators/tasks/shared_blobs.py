@@ -1,0 +1,103 @@
+"""Records that go along several edges to one task: encoded once, sent once, read once.
+
+The first blob has them, and those of the other edges name it. That they are the same is seen from
+the objects: the same ones in the same order. Where records may change in place, blobs are only
+compared while no function runs, and each edge reads records of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from operator import is_
+from typing import Any
+
+from bicycle_runtime.records.blobs import Holder, RecordBlob, encoded_part
+from bicycle_runtime.records.codecs import CodecName, RecordCodec
+from bicycle_sdk.state.frozen import is_frozen_type
+
+__all__ = ["ReceivedBlobs", "SentBlobs", "gives_frozen"]
+
+_HELD_RECORDS_MAX = 262_144  # So many read records wait for further edges; others are read again.
+
+
+def gives_frozen(codec: RecordCodec, name: CodecName) -> bool:
+    """Tell whether records that were encoded in some way cannot be changed in place."""
+    is_typed = name == "typed" and codec.declared is not None
+    return name == "plain" or (is_typed and is_frozen_type(codec.declared))
+
+
+class SentBlobs:
+    """What a task has sent last to each target, in each codec."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, tuple[list[Any], Holder]] = {}
+
+    def find(self, place: Hashable, values: Sequence[Any]) -> Holder | None:
+        """Return the blob that has the same records; None when the last one has others.
+
+        Args:
+            place: The target and the codec.
+            values: The records.
+        """
+        last = self._last.get(place)
+        if last is None or len(last[0]) != len(values) or not all(map(is_, last[0], values)):
+            return None
+        return last[1]
+
+    def note(self, place: Hashable, values: list[Any], holder: Holder) -> None:
+        """Take note of what a blob has; the list stays as it is from now on."""
+        self._last[place] = values, holder
+
+    def forget(self) -> None:
+        """Let go of all records."""
+        self._last.clear()
+
+
+class ReceivedBlobs:
+    """The blobs that a task has got, of which some name others that have their records.
+
+    Args:
+        blobs: All of them, with their bodies.
+    """
+
+    def __init__(self, blobs: Sequence[tuple[RecordBlob, memoryview]]) -> None:
+        named = Counter(_place(blob) for blob, _ in blobs if blob.holder is not None)
+        # How often the records of a blob are still to be read.
+        self._reads = Counter({place: count + 1 for place, count in named.items()})
+        self._holders = {
+            _place(blob): (blob, body)
+            for blob, body in blobs
+            if blob.holder is None and _place(blob) in named
+        }
+        self._read: dict[Hashable, list[Any]] = {}
+        self._held = 0
+
+    def records(self, blob: RecordBlob, codec: RecordCodec) -> list[Any] | None:
+        """Return the records of a blob that shares them; None when it alone has them.
+
+        Raises:
+            RecordDecodingError: the bytes do not have the declared type.
+        """
+        place = _place(blob)
+        if place not in self._reads:
+            return None
+        self._reads[place] -= 1
+        known = self._read.get(place)
+        if known is None:
+            holder, body = self._holders[place]
+            known = codec.decode(holder.codec, encoded_part(body, holder))
+            fits = self._held + len(known) <= _HELD_RECORDS_MAX
+            if fits and self._reads[place] and gives_frozen(codec, holder.codec):
+                self._read[place] = known
+                self._held += len(known)
+        if not self._reads[place]:
+            self._held -= len(self._read.pop(place, ()))
+        return known
+
+
+def _place(blob: RecordBlob) -> tuple[int, int, int]:
+    """Return which blob has the records of this one: sender, edge and sequence."""
+    if blob.holder is None:
+        return blob.sender, blob.edge, blob.sequence
+    return blob.sender, blob.holder.edge, blob.holder.sequence
