@@ -40,6 +40,11 @@ KAFKA_SINK = GOOD.replace(
 )
 
 
+FILE_SOURCE = 'kind = "file"\npath = "in.jsonl"\nformat = "jsonl"'
+POSTGRES_SOURCE = 'kind = "postgres"\nurl = "postgresql://h/d"\ntable = "t"\ncolumn = "id"\n'
+LOOKUP = "operator = 'lookup'\nurl = 'postgresql://h/d'\ntable = 't'\nkey = 'user'\n"
+
+
 def problems(text, notation="toml"):
     """Return the problems of a text, as ``line:column: text``."""
     document = read_document(textwrap.dedent(text), file="p", notation=notation)
@@ -127,6 +132,11 @@ def test_good_pipelines_have_no_problems(text):
         (step("operator = 'http_call'\nurl = 'http://{a}/x'"), "with a host, and fields behind it"),
         (step("operator = 'http_call'\nurl = 'http://h/{a b}'"), "fields are written {name}"),
         (step("operator = 'http_call'\nurl = 'http://h'\ntimeout = 0"), "is 0; expected 1ms"),
+        (step(LOOKUP + "timeout = 0"), "steps[0].timeout is 0; expected 1ms or more"),
+        (step(LOOKUP + "password = 'hunter2'"), "steps[0].password is a secret; give where it is"),
+        (step(LOOKUP.replace("key = 'user'", "")), "steps[0].key must be set for lookup"),
+        (changed(FILE_SOURCE, POSTGRES_SOURCE + 'password = "hunter2"'), "source.password is a"),
+        (changed(FILE_SOURCE, POSTGRES_SOURCE + "start_at = -1"), "is -1; expected 0 or more"),
     ],
 )  # fmt: skip
 def test_each_problem_is_told_in_its_words(text, message):

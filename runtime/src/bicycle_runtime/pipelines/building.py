@@ -26,6 +26,7 @@ from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
 from bicycle_runtime.pipelines.lookup_files import LookupInFile
+from bicycle_runtime.pipelines.lookup_tables import LookupInTable
 from bicycle_runtime.pipelines.named_functions import (
     FunctionMissingError,
     found_function,
@@ -50,7 +51,7 @@ from bicycle_runtime.pipelines.record_functions import (
     WithMessage,
     lower_text,
 )
-from bicycle_runtime.pipelines.sources import FileSource, KafkaSource
+from bicycle_runtime.pipelines.sources import KafkaSource
 from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
 from bicycle_sdk import ProcessFunction, StreamEnvironment
 from bicycle_sdk.aggregations import everything
@@ -66,6 +67,7 @@ __all__ = ["build_join", "build_pipeline"]
 
 _LATE = "late"
 _WINDOW_MS = 5_000
+_QUESTION_RECORDS_MAX = 500
 # These do nothing that can fail for a record.
 _NEVER_FAIL = frozenset({"union", "rate_limit"})
 
@@ -233,7 +235,7 @@ class _Building:
 
         Those that go nowhere but to the operator of time need not: so it is told on columns.
         """
-        if not isinstance(source.spec, FileSource):
+        if not source.spec.reads_time:
             return False
         behind = [
             node
@@ -309,15 +311,22 @@ class _Building:
         return self._set(self._input(node).process(LookupInFile(node.spec)), node)
 
     def _http_call(self, node: Node) -> Any:
-        spec, rule, stream = node.spec, node.on_error, self._input(node)
-        again = None
+        spec, stream = node.spec, self._input(node)
+        call = stream.async_io_ordered if spec.ordered else stream.async_io_unordered
+        return self._asked(node, partial(call, CallServer(spec), capacity=spec.capacity))
+
+    def _lookup(self, node: Node) -> Any:
+        call = partial(self._input(node).async_io_batches, LookupInTable(node.spec))
+        return self._asked(node, partial(call, max_size=_QUESTION_RECORDS_MAX))
+
+    def _asked(self, node: Node, call: Callable[..., Any]) -> Any:
+        """Return what a call to somebody else gives; retries are those of the call."""
+        rule, again = node.on_error, None
         if isinstance(rule, ErrorRule) and rule.retries:
             backoff = timedelta(milliseconds=duration_ms(rule.backoff))
             again = retry(rule.retries, backoff=backoff)
             rule = msgspec.structs.replace(rule, retries=0)
-        call = stream.async_io_ordered if spec.ordered else stream.async_io_unordered
-        limit = timedelta(milliseconds=duration_ms(spec.timeout))
-        called = call(CallServer(spec), timeout=limit, capacity=spec.capacity, retry=again)
+        called = call(timeout=timedelta(milliseconds=duration_ms(node.spec.timeout)), retry=again)
         return self._set(called, replace(node, on_error=rule))
 
     # --- by key ------------------------------------------------------------------------------
@@ -412,6 +421,7 @@ _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
     "split": _Building._split,
     "enrich": _Building._enrich,
     "http_call": _Building._http_call,
+    "lookup": _Building._lookup,
     "key_by": _Building._key_by,
     "dedup": _Building._dedup,
     "count": _Building._count,

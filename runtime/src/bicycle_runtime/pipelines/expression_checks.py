@@ -185,6 +185,8 @@ _NAMED_BY: Mapping[str, Sequence[str]] = {
     "key_by": ("field", "fields"),
     "map": ("drop",),
     "dedup": ("fields",),
+    "enrich": ("key",),
+    "lookup": ("key",),
     "split": ("field",),
     "time": ("field",),
     "window": ("agg_field", "aggregates"),

@@ -30,6 +30,7 @@ __all__ = [
     "HttpCall",
     "Join",
     "KeyBy",
+    "Lookup",
     "Map",
     "Process",
     "RateLimit",
@@ -224,6 +225,30 @@ class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     ] = "left"
 
 
+class Lookup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Completes records from a table of PostgreSQL, with one question for many records."""
+
+    url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
+    table: Annotated[Text, describe("The table, or schema.table.")]
+    key: Annotated[Text, describe("Field of the record.")]
+    column: Annotated[
+        str | None, describe("Column that has each key once; else it is called the same.")
+    ] = None
+    fields: Annotated[list[Text] | None, describe("Columns that are taken; else all.")] = None
+    password: Annotated[
+        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+    ] = None
+    how: Annotated[
+        Literal["inner", "left"],
+        describe("left lets records come out that the table does not know."),
+    ] = "left"
+    cache_rows: Annotated[Positive, describe("So many keys are kept by each subtask.")] = 10_000
+    cache_for: Annotated[
+        Duration, describe("For so long; a change of the table may show that much later.")
+    ] = "1m"
+    timeout: Annotated[Duration, describe("How long an answer may take, tries included.")] = "30s"
+
+
 class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Completes records by what a server answers, with many requests in flight.
 
@@ -275,6 +300,7 @@ OPERATORS: Mapping[str, type[Struct]] = {
     "split": Split,
     "dedup": Dedup,
     "enrich": Enrich,
+    "lookup": Lookup,
     "http_call": HttpCall,
     "process": Process,
     "rate_limit": RateLimit,

@@ -16,6 +16,7 @@ from bicycle_runtime.pipelines.operator_keys import (
     HttpCall,
     Join,
     KeyBy,
+    Lookup,
     Map,
     Reduce,
     Window,
@@ -177,14 +178,31 @@ def _http_call(checks: Checks, spec: HttpCall, path: KeyPath) -> None:
         checks.note((*path, "url"), f"{label_of((*path, 'url'))} is {spec.url}; {error}")
     for name, text in spec.secret_headers.items():
         check_secret(checks, text, (*path, "secret_headers", name))
+    _asks(checks, spec, path, operator="http_call", extra="http", library="httpx")
+
+
+def _lookup(checks: Checks, spec: Lookup, path: KeyPath) -> None:
+    if spec.password is not None:
+        check_secret(checks, spec.password, (*path, "password"))
+    _asks(checks, spec, path, operator="lookup", extra="postgres", library="psycopg")
+
+
+def _asks(
+    checks: Checks,
+    spec: HttpCall | Lookup,
+    path: KeyPath,
+    *,
+    operator: str,
+    extra: str,
+    library: str,
+) -> None:
+    """See that an operator that asks somebody else has a limit, and its library."""
     if duration_ms(spec.timeout) < 1:
         label = label_of((*path, "timeout"))
         checks.note((*path, "timeout"), f"{label} is {spec.timeout}; expected 1ms or more")
-    if find_spec("httpx") is None:
-        text = (
-            "http_call needs a library that is not installed: pip install 'bicycle-runtime[http]'"
-        )
-        checks.note(path, text)
+    if find_spec(library) is None:
+        text = f"{operator} needs a library that is not installed: pip install"
+        checks.note(path, f"{text} 'bicycle-runtime[{extra}]'")
 
 
 def _connector(checks: Checks, spec: SinkKeys | SourceKeys, path: KeyPath) -> None:
@@ -200,6 +218,7 @@ _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "reduce": _reduce,
     "join": _join,
     "http_call": _http_call,
+    "lookup": _lookup,
     "sink": _connector,
     "source": _connector,
 }

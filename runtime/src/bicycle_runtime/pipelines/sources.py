@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from bicycle_runtime.pipelines.checking import Checks, check_secrets, label_of
+from bicycle_runtime.pipelines.checking import Checks, check_secret, check_secrets, label_of
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.record_functions import PayloadSchema
 from bicycle_runtime.pipelines.values import (
@@ -27,6 +27,8 @@ from bicycle_runtime.pipelines.values import (
 from bicycle_sdk import connectors
 from bicycle_sdk.connectors import SourceDescriptor
 from bicycle_sdk.kafka import KafkaSourceBuilder
+from bicycle_sdk.secrets import Secret
+from bicycle_sdk.sources import postgres_source
 
 __all__ = ["SOURCES", "FileSource", "KafkaSource", "SourceKeys"]
 
@@ -34,11 +36,17 @@ _KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
 
 
 class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of a source."""
+    """The keys of a source; ``reads_time`` tells whether it can take event times itself."""
+
+    reads_time: ClassVar[bool] = False
 
     def source(self) -> SourceDescriptor[Any]:
         """Return the source that they describe."""
         raise AssertionError(f"{type(self).__name__} makes no source")
+
+    def source_with_times(self) -> SourceDescriptor[Any]:
+        """Return that source, which takes event times from its records itself."""
+        return self.source()
 
     def check(self, checks: Checks, path: KeyPath) -> None:
         """Take note of what does not fit together in them."""
@@ -51,6 +59,8 @@ class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Files: JSON lines, CSV with a header line, Parquet, or lines of text."""
+
+    reads_time: ClassVar[bool] = True
 
     path: Annotated[Text, describe("File, glob or directory.")]
     format: Annotated[
@@ -69,7 +79,6 @@ class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         return self._read(None)
 
     def source_with_times(self) -> SourceDescriptor[Any]:
-        """Return that source, which takes event times from its records itself."""
         return self._read(self.time_field)
 
     def _read(self, time_field: str | None) -> SourceDescriptor[Any]:
@@ -135,6 +144,51 @@ class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=T
         super().check(checks, path)
 
 
+class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Rows of a table of PostgreSQL, in the order of a column that grows."""
+
+    reads_time: ClassVar[bool] = True
+
+    url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
+    table: Annotated[Text, describe("The table, or schema.table.")]
+    column: Annotated[
+        Text,
+        describe("Whole numbers, unique and never null, larger for each new row: an identity."),
+    ]
+    password: Annotated[
+        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+    ] = None
+    follow: Annotated[bool, describe("Wait for new rows.")] = False
+    start_at: Annotated[int, Meta(ge=0, description="Rows with smaller numbers are not read.")] = 0
+    time_field: Annotated[str | None, describe("Column with the event time.")] = None
+    fields: Annotated[
+        dict[str, FieldType] | None,
+        describe("Types of the fields; records that have others are bad. Others are not kept."),
+    ] = None
+
+    def source(self) -> SourceDescriptor[Any]:
+        return self._read(None)
+
+    def source_with_times(self) -> SourceDescriptor[Any]:
+        return self._read(self.time_field)
+
+    def _read(self, time_field: str | None) -> SourceDescriptor[Any]:
+        return postgres_source(
+            self.url,
+            self.table,
+            self.column,
+            password=None if self.password is None else Secret.parse(self.password),
+            follow=self.follow,
+            start_at=self.start_at or None,
+            timestamp_field=time_field,
+        )
+
+    def check(self, checks: Checks, path: KeyPath) -> None:
+        if self.password is not None:
+            check_secret(checks, self.password, (*path, "password"))
+        super().check(checks, path)
+
+
 class SocketSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Lines that clients send to a TCP server."""
 
@@ -171,6 +225,7 @@ class CollectionSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_o
 SOURCES: Mapping[str, type[SourceKeys]] = {
     "file": FileSource,
     "kafka": KafkaSource,
+    "postgres": PostgresSource,
     "socket": SocketSource,
     "generator": GeneratorSource,
     "collection": CollectionSource,

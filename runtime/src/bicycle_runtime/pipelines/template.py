@@ -11,7 +11,7 @@ _TOML = """\
 name = "{name}"
 
 [source]
-kind = "file"          # file, kafka, socket, generator, collection
+kind = "file"          # file, kafka, postgres, socket, generator, collection
 path = "events.jsonl"  # one JSON object a line
 time_field = "at"      # RFC 3339, or ms since 1970
 
@@ -26,7 +26,7 @@ size = "1m"
 count_by = "page"      # agg = "sum", agg_field = "price" adds up a field instead
 
 [sink]
-kind = "file"          # file, kafka, socket, console
+kind = "file"          # file, kafka, parquet, delta, iceberg, postgres, http, socket, console
 out_dir = "counts"
 
 [[test]]
@@ -47,7 +47,7 @@ _YAML = """\
 name: {name}
 
 source:
-  kind: file          # file, kafka, socket, generator, collection
+  kind: file          # file, kafka, postgres, socket, generator, collection
   path: events.jsonl  # one JSON object a line
   time_field: at      # RFC 3339, or ms since 1970
 
@@ -62,7 +62,7 @@ ops:
   count_by: page      # agg: sum, agg_field: price adds up a field instead
 
 sink:
-  kind: file          # file, kafka, socket, console
+  kind: file          # file, kafka, parquet, delta, iceberg, postgres, http, socket, console
   out_dir: counts
 
 test:
