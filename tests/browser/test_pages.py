@@ -80,6 +80,24 @@ def test_rows_follow_their_jobs_and_nothing_else_of_the_page_changes(opened, fle
     assert page.is_checked("#job-clicks input")
 
 
+def test_a_row_that_leaves_the_filter_stays_greyed_until_the_next_look(opened, fleet, url):
+    fleet.put("to-finish", has_begun=True)
+    page = opened(f"{url}/jobs?text=to-finish")
+    until(
+        lambda: page.goto(f"{url}/jobs?text=to-finish") and page.locator("a.row").count(), "a row"
+    )
+    page.select_option("#state", "RUNNING")
+    page.click("button:has-text('Filter')")
+    page.wait_for_selector("tr#job-to-finish:not(.left)")
+    is_live(page)
+
+    fleet.change("to-finish", state=JobState.FINISHED, ended_ms=now_ms())
+
+    page.wait_for_selector("tr#job-to-finish.left .badge.FINISHED")
+    page.goto(f"{url}/jobs?text=to-finish&state=RUNNING")
+    assert "No job fits" in page.inner_text("main")
+
+
 def test_the_head_of_a_job_shows_what_was_asked_of_it(opened, fleet, url):
     fleet.put("to-cancel", has_begun=True)
     page = opened(url)

@@ -22,6 +22,7 @@ from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.savepoints.paths import SAVEPOINT_FILES
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
@@ -259,6 +260,23 @@ def test_every_change_of_another_owner_is_refused_by_what_it_names(ask):
     assert {re.sub(r"\{\w+(:int)?\}", "", each) for each in changing} <= {
         re.sub(f"({digest}|{waits}$|{OTHER}$|ada$)", "", each) for each in walked
     } | {"POST /plugins"}
+
+
+def test_a_plugin_stays_for_a_foreign_job_which_is_not_named(ask):
+    home, digest = ask.service.home, DIGEST["ada"]
+    options = JobOptions(
+        plugin="ada-plugin", plugin_env=str(home.path / f"plugins/{digest}/environment"),
+        name=FOREIGN,
+    )  # fmt: skip
+    home.folder(FOREIGN).write_request(JobRequest(options=options))
+
+    kept = ask("DELETE", f"/api/v1/plugins/{digest}", **bearer(ask.ada[Role.OPERATOR]))
+    seen = ask("GET", f"/api/v1/plugins/{digest}", **bearer(ask.root)).json["jobs"]
+    home.folder(FOREIGN).request_path.unlink()
+
+    assert (kept.code, kept.json["code"], seen) == (409, "BIC-2341", [FOREIGN])
+    assert "1 job may go on with it" in kept.json["message"]
+    assert found_in(kept.data) == []
 
 
 def test_who_sees_some_owners_starts_jobs_of_theirs(ask):

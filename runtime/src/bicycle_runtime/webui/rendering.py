@@ -10,11 +10,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 
@@ -26,6 +28,7 @@ from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
+    from bicycle_runtime.service.watching.summaries import JobSummary
 
 __all__ = ["Site", "StaticFiles", "now_ms"]
 
@@ -34,6 +37,7 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_ROWS_KEPT = 500
 _FOR_EVER = "public, max-age=31536000, immutable"
 
 
@@ -93,11 +97,13 @@ class Site:
             loader=PackageLoader("bicycle_runtime.webui"),
             autoescape=True,
             undefined=StrictUndefined,
+            auto_reload=False,  # Else each part of each row asks for the times of its files.
             trim_blocks=True,
             lstrip_blocks=True,
         )
         self._templates.filters.update(FILTERS, why=why_text)
-        self._templates.globals.update(static=self.files.url)
+        job_row = lru_cache(_ROWS_KEPT)(self._job_row)
+        self._templates.globals.update(static=self.files.url, job_row=job_row)
 
     def scope(self, request: Request) -> Scope:
         """Return the service as who asks for a page sees it."""
@@ -107,6 +113,11 @@ class Site:
     def text(self, template: str, facts: Mapping[str, Any]) -> str:
         """Return a template filled in."""
         return self._templates.get_template(template).render(facts)
+
+    def _job_row(self, job: JobSummary, may_operate: bool, is_left: bool) -> Markup:
+        """Return one row of the list of jobs: as long as the job is as it was, for all pages."""
+        facts = {"job": job, "may_operate": may_operate, "is_left": is_left}
+        return Markup(self.text("parts/job_row.html", facts))
 
     def page(
         self, request: Request, template: str, facts: Mapping[str, Any], *, status: int = 200

@@ -14,9 +14,10 @@ PLUGIN_UNKNOWN = BicycleError.row(
 
 PLUGIN_IN_USE = BicycleError.row(
     "BIC-2341",
-    "{title} cannot be removed: {needed_by}",
+    "{title} cannot be removed: {jobs_text} go on with it",
     cause="A job, or a savepoint of one, needs the environment of the plugin.",
-    fix="stop the jobs that run; `bicycle jobs prune` forgets those that have ended",
+    fix="stop the jobs that run (GET /api/v1/plugins/{digest} names yours); `bicycle jobs prune` "
+    "forgets those that have ended",
 )
 
 

@@ -78,7 +78,6 @@ _ENVIRONMENT = "environment"
 _UPLOADS = "uploads"
 _RECEIVING_MAX = 2
 _CHUNK_BYTES = 1 << 20
-_NEEDED_SHOWN_MAX = 5
 # A job that is over for good goes on nowhere; all others may be started again as they were.
 _OVER = frozenset({JobState.FINISHED})
 
@@ -295,17 +294,13 @@ def require_unused(home: Home, digest: str) -> UploadedPlugin:
 
     Raises:
         PLUGIN_UNKNOWN: there is none of this digest.
-        PLUGIN_IN_USE: with the jobs that need it.
+        PLUGIN_IN_USE: a job needs it; who asks may not see that one.
     """
     found = find_uploaded(home, digest)
-    jobs = sorted(_needed(home).get(digest, ()))
-    if jobs:
-        shown = ", ".join(jobs[:_NEEDED_SHOWN_MAX])
-        more = f" and {len(jobs) - _NEEDED_SHOWN_MAX} more" if jobs[_NEEDED_SHOWN_MAX:] else ""
-        raise PLUGIN_IN_USE(
-            title=found.title, jobs=jobs,
-            needed_by=f"{'job' if len(jobs) == 1 else 'jobs'} {shown}{more} may go on with it",
-        )  # fmt: skip
+    job_count = len(_needed(home).get(digest, ()))
+    if job_count:
+        jobs_text = "1 job may" if job_count == 1 else f"{job_count} jobs may"
+        raise PLUGIN_IN_USE(title=found.title, digest=digest, jobs_text=jobs_text)
     return found
 
 
@@ -314,7 +309,7 @@ def remove_plugin(home: Home, digest: str) -> UploadedPlugin:
 
     Raises:
         PLUGIN_UNKNOWN: there is none of this digest.
-        PLUGIN_IN_USE: with the jobs that need it.
+        PLUGIN_IN_USE: a job needs it.
     """
     found = require_unused(home, digest)
     gone = _folder(home) / f".removed-{digest}"
