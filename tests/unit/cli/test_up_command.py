@@ -43,6 +43,25 @@ def test_a_service_is_started_found_and_ended_while_jobs_go_on(shell):
     assert read_address(shell.home) is None
 
 
+@pytest.mark.parametrize(
+    "text", ["local", "=4", "local=0", "local=http://h:1", "spark://h:1=http://h", "spark://h:1=x"]
+)
+def test_slots_that_say_no_number_and_no_page_are_refused(shell, text):
+    done = shell.run("up", "--port", "0", "--slots", text)
+
+    assert (done.exit_code, "MASTER=NUMBER" in done.stderr) == (2, True)
+
+
+def test_the_page_of_a_master_is_passed_on(shell):
+    shell.answer("up", "--detach", "--port", "0", "--slots", "spark://a:7077=http://a:8081")
+    url = read_address(shell.home)["url"]
+    with urllib.request.urlopen(f"{url}/api/v1/slots") as answer:
+        masters = {each["master"]: each["total"] for each in json.load(answer)["items"]}
+    shell.answer("down")
+
+    assert masters["spark://a:7077"] is None
+
+
 def test_without_its_libraries_the_service_says_what_to_install(shell, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
 

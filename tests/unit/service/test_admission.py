@@ -135,3 +135,15 @@ def test_owners_with_endless_jobs_get_equal_parts():
     owners = [waiting[number].owner for number in found.begun]
 
     assert {owner: owners.count(owner) for owner in owners} == {"ada": 3, "bob": 3, "cy": 3}
+
+
+def test_a_declared_number_wins_over_what_a_master_says():
+    slots = Slots({"spark://a:1": 3, "spark://b:1": "http://b:8081"})
+    slots.tell("spark://a:1", 9)
+    slots.tell("spark://b:1", 9)
+    slots.tell("spark://c:1", None)
+
+    told = [slots.of(each) for each in ("spark://a:1", "spark://b:1", "spark://c:1")]
+    assert told == [3, 9, None]
+    assert slots.pools() == ["local", "spark://a:1", "spark://b:1"]
+    assert slots.is_fixed("spark://a:1") and not slots.is_fixed("spark://b:1")

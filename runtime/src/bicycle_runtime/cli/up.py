@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import re
 import signal
 import sys
 import threading
@@ -43,6 +44,8 @@ _LIBRARIES = (
     "starlette",
     "uvicorn",
 )
+_NUMBER = re.compile(r"[1-9][0-9]{0,8}")
+_PAGE = re.compile(r"http://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\]):[0-9]{1,5}/?")
 _POLL_S = 0.05
 _END_MS = 30_000
 
@@ -75,13 +78,17 @@ def _client_roles(
 
 def _slots(
     _context: click.Context, _option: click.Parameter, texts: tuple[str, ...]
-) -> dict[str, int]:  # fmt: skip
-    slots = {}
+) -> dict[str, int | str]:  # fmt: skip
+    slots: dict[str, int | str] = {}
     for text in texts:  # A URL may have an equals sign itself.
-        master, _, number = text.rpartition("=")
-        if not master or not (number.isascii() and number.isdecimal()) or int(number) < 1:
-            raise click.BadParameter(f"{text!r} is not MASTER=NUMBER", param_hint="--slots")
-        slots[master] = int(number)
+        master, _, word = text.rpartition("=")
+        if master.startswith("spark://") and _PAGE.fullmatch(word):
+            slots[master] = word
+        elif master and _NUMBER.fullmatch(word):
+            slots[master] = int(word)
+        else:
+            problem = f"{text!r} is not MASTER=NUMBER, nor spark://HOST:PORT=http://HOST:PORT"
+            raise click.BadParameter(problem, param_hint="--slots")
     return slots
 
 
@@ -159,10 +166,11 @@ def door_options(command: Any) -> Any:
 @click.option(
     "--slots",
     multiple=True,
-    metavar="MASTER=NUMBER",
+    metavar="MASTER=NUMBER|PAGE",
     callback=_slots,
-    help="Slots of a Spark master, for the queue of jobs; `local` is this machine, which has as "
-    "many as cores, 4 at least. May be given several times.",
+    help="Slots of a Spark master, for the queue of jobs, or http://HOST:PORT of the page where a "
+    "standalone master tells its cores (by default port 8080 of its host); `local` is this "
+    "machine, which has as many as cores, 4 at least. May be given several times.",
 )
 @home_option
 @click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")

@@ -13,8 +13,6 @@ ended. It is no model for one in production.
 from __future__ import annotations
 
 import contextlib
-import http.client
-import json
 import random
 import signal
 import socket
@@ -30,6 +28,7 @@ from bicycle_runtime.base.java import (
     java_version,
 )
 from bicycle_runtime.base.processes import kill_all, send_signal, wait_for_end
+from bicycle_runtime.base.spark_masters import master_status
 from bicycle_runtime.dev.cluster_processes import KILL_TIMEOUT_S, ClusterProcesses
 from bicycle_runtime.dev.cluster_record import (
     MASTER_HOST,
@@ -55,7 +54,6 @@ __all__ = ["ClusterState", "HostState", "JobState", "SparkCluster", "read_state"
 
 _TIMEOUT_S = 5.0
 _ALIVE = "ALIVE"
-_SUCCESS = 200
 
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
@@ -95,19 +93,13 @@ class ClusterState:
 
 
 def read_state(host: str, port: int) -> ClusterState:
-    """Ask a master by its page. No proxy is asked: it is a process of this machine.
+    """Ask a master by its page.
 
     Raises:
         OSError: it does not answer.
         ValueError: what it answers is not what a Spark master says.
     """
-    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S)) as page:
-        try:
-            page.request("GET", "/json/")
-            answer = page.getresponse()
-            data = json.loads(answer.read()) if answer.status == _SUCCESS else {}
-        except http.client.HTTPException as error:
-            raise OSError(f"{type(error).__name__}: {error}") from error
+    data = master_status(host, port, timeout_s=_TIMEOUT_S)
     try:
         return ClusterState(
             hosts=_hosts(data["workers"]),

@@ -63,7 +63,7 @@ class Service:
     Args:
         home: The home.
         clock: The time of day.
-        slots: Slots of masters, by URL.
+        slots: Slots of masters, by URL: see ``Slots``.
 
     Attributes:
         owners: Whose jobs there are, and what they may use.
@@ -82,7 +82,9 @@ class Service:
         closing: Set when the service ends: streams end then.
     """
 
-    def __init__(self, home: Home, *, clock: Clock, slots: Mapping[str, int] | None = None) -> None:
+    def __init__(
+        self, home: Home, *, clock: Clock, slots: Mapping[str, int | str] | None = None
+    ) -> None:
         self.home = home
         self.clock = clock
         self.started_ms = clock.now_ms()

@@ -27,7 +27,7 @@ class Doors:
         client_roles: Common name of a client's certificate -> its role, and behind a colon the
             owners that it counts for; see ``client_of``.
         names: What requests may call the service, beside the address.
-        slots: Slots of Spark masters by URL, for the queue of jobs; ``local`` is this machine.
+        slots: Slots of Spark masters by URL, or the pages that tell them: see ``Slots``.
         grpc_port: Port for gRPC; 0 takes any that is free, None is no gRPC.
     """
 
@@ -37,7 +37,7 @@ class Doors:
     tls_client_ca: str | None = None
     client_roles: Mapping[str, str] = field(default_factory=dict)
     names: Sequence[str] = ()
-    slots: Mapping[str, int] = field(default_factory=dict)
+    slots: Mapping[str, int | str] = field(default_factory=dict)
     grpc_port: int | None = None
 
     @property

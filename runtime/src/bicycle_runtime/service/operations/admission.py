@@ -19,8 +19,9 @@ __all__ = ["LOCAL", "Admission", "Claim", "Slots", "WaitingJob", "admit", "pool_
 
 LOCAL = "local"
 _LOCAL_SLOTS_MIN = 4
-_RESERVING_MS = 600_000
 _LOCAL_MASTER = re.compile(r"local(\[.*\]|-cluster.*)?")
+
+_RESERVING_MS = 600_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,20 +54,35 @@ class Slots:
     """How many slots each master has.
 
     Args:
-        declared: By master URL; ``local`` is this machine, for all embedded Sparks together.
+        declared: By master URL the number, or the address of the page where the master tells it;
+            ``local`` is this machine, for all embedded Sparks together.
+
+    Attributes:
+        pages: Those addresses, by master URL.
     """
 
-    def __init__(self, declared: Mapping[str, int] | None = None) -> None:
+    def __init__(self, declared: Mapping[str, int | str] | None = None) -> None:
         here = max(_LOCAL_SLOTS_MIN, os.cpu_count() or 1)
-        self._known: dict[str, int] = {LOCAL: here, **(declared or {})}
+        given = {LOCAL: here, **(declared or {})}
+        self.pages = {pool: page for pool, page in given.items() if isinstance(page, str)}
+        self._fixed = {pool: number for pool, number in given.items() if isinstance(number, int)}
+        self._told: dict[str, int | None] = {}
 
     def of(self, pool: str) -> int | None:
         """Return the slots of a master; None when nobody has told them: it queues by itself."""
-        return self._known.get(pool)
+        return self._fixed.get(pool, self._told.get(pool))
+
+    def is_fixed(self, pool: str) -> bool:
+        """Tell whether the number was declared, so that the master need not be asked."""
+        return pool in self._fixed
+
+    def tell(self, pool: str, slots: int | None) -> None:
+        """Say how many slots a master has now by its own word."""
+        self._told[pool] = slots
 
     def pools(self) -> list[str]:
-        """Return the masters whose slots are known."""
-        return sorted(self._known)
+        """Return the masters that were declared."""
+        return sorted({*self._fixed, *self.pages})
 
 
 def pool_of(master: str | None) -> str:

@@ -19,6 +19,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.spark_masters import Masters
 from bicycle_runtime.service.operations.admission import Claim, Slots, WaitingJob, admit, pool_of
 from bicycle_runtime.service.operations.kinds import SubmitFacts
 from bicycle_runtime.service.users.owners import Owners
@@ -51,6 +52,7 @@ class JobQueue:
         self._fleet = fleet
         self._owners = owners
         self.slots = slots
+        self._masters = Masters(clock, slots.pages)
         self._clock = clock
         self._begin = begin
         self._waiting: dict[int, tuple[WaitingJob, SubmitFacts]] = {}
@@ -153,6 +155,9 @@ class JobQueue:
 
     def _look(self) -> None:
         self._drop_shown()
+        for pool in {job.pool for job in self.waiting()}:
+            if not self.slots.is_fixed(pool):
+                self.slots.tell(pool, self._masters.cores(pool))
         claims = self.claims()
         with self._news:
             waiting = [job for job, _ in self._waiting.values()]

@@ -1,0 +1,90 @@
+"""Standalone Spark masters by their status pages, where they say in JSON what they have."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from bicycle_runtime.base.clock import Clock
+
+__all__ = ["Masters", "master_status"]
+
+_SUCCESS = 200
+_BYTES_MAX = 16 << 20
+_SCHEME = "spark://"
+_PAGE_PORT = 8_080  # Where a master shows its page unless it is told otherwise.
+_KEPT_MS = 15_000
+_TIMEOUT_S = 2.0
+
+
+def master_status(host: str, port: int, *, timeout_s: float) -> dict[str, Any]:
+    """Return what a master says, as ``url``, ``status``, ``cores`` of live workers, ``workers``.
+
+    No proxy is asked, and no redirection is followed.
+
+    Args:
+        host: Of its page.
+        port: Of its page.
+        timeout_s: How long one step, such as to connect, may take.
+
+    Raises:
+        OSError: it does not answer.
+        ValueError: what it answers is no JSON object.
+    """
+    with contextlib.closing(http.client.HTTPConnection(host, port, timeout=timeout_s)) as page:
+        try:
+            page.request("GET", "/json/")
+            answer = page.getresponse()
+            data = json.loads(answer.read(_BYTES_MAX)) if answer.status == _SUCCESS else {}
+        except http.client.HTTPException as error:
+            raise OSError(f"{type(error).__name__}: {error}") from error
+    if not isinstance(data, dict):
+        raise ValueError("it is no object")
+    return data
+
+
+class Masters:
+    """Tells the cores of masters; asks each every 15 s at most. For one thread.
+
+    Args:
+        clock: The time of day.
+        pages: Address of the page, ``http://HOST:PORT``, by master URL; of others it is
+            looked for on port 8080 of the host.
+    """
+
+    def __init__(self, clock: Clock, pages: Mapping[str, str]) -> None:
+        self._clock = clock
+        self._pages = pages
+        self._told: dict[str, tuple[int, int | None]] = {}
+
+    def cores(self, master: str) -> int | None:
+        """Return the cores of the live workers; None when no such master tells them."""
+        if not master.startswith(_SCHEME):
+            return None
+        now_ms = self._clock.now_ms()
+        asked_ms, found = self._told.get(master, (0, None))
+        if now_ms - asked_ms >= _KEPT_MS:
+            found = self._ask(master)
+            self._told[master] = (now_ms, found)
+        return found
+
+    def _ask(self, master: str) -> int | None:
+        """Ask each of the masters: one of them leads, the others stand by."""
+        urls = [f"{_SCHEME}{place}" for place in master.removeprefix(_SCHEME).split(",")]
+        given = self._pages.get(master)
+        pages = (
+            [given] if given else [f"http://{urlsplit(url).hostname}:{_PAGE_PORT}" for url in urls]
+        )
+        for page in pages:
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+                place = urlsplit(page)
+                said = master_status(str(place.hostname), place.port or 80, timeout_s=_TIMEOUT_S)
+                # Another program, or the master of another cluster, may listen on port 8080.
+                is_it = given is not None or said["url"] in urls
+                if is_it and said["status"] == "ALIVE":
+                    return int(said["cores"])
+        return None
