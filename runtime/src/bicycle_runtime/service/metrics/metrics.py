@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import cache, lru_cache
 from typing import Protocol
 
 import msgspec
@@ -22,6 +23,7 @@ from bicycle_runtime.service.watching.summaries import KnownJob
 __all__ = ["MetricSample", "MetricsText", "job_samples"]
 
 _PARTITIONS_MAX = 64
+_LABELS_KEPT = 4_096  # One label stands in hundreds of lines of a job.
 _Sample = tuple[str, Mapping[str, str], float]
 _ENDS = ("_bucket", "_sum", "_count")
 _PLACES = {metric.name: place for place, metric in enumerate(METRICS)}
@@ -31,6 +33,9 @@ _SHOWN_US = (
 )  # fmt: skip
 # The bounds in ms that dashboards of the first runtime know; each is among ours.
 _PULSE_MS = (0.1, 0.5, 1, 5, 10, 25, 50, 100, 250, 500, 1_000)
+# Place of a bound among the buckets, and its label.
+_SHOWN = [(BOUNDS_US.index(bound_us), repr(bound_us / 1e6)) for bound_us in _SHOWN_US]
+_PULSE = [(BOUNDS_US.index(round(ms * 1_000)), str(float(ms))) for ms in _PULSE_MS]
 
 
 class MetricSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,7 +80,7 @@ class MetricsText:
 
     def __init__(self, fleet: HasView) -> None:
         self._fleet = fleet
-        self._kept: dict[str, tuple[JobStatus, str, dict[str, list[str]]]] = {}
+        self._kept: dict[str, tuple[JobStatus, str, dict[str, str]]] = {}
 
     def text(self, view: FleetView | None = None, *, now_ms: int) -> str:
         """Return the exposition of all jobs, or of those of a part of the snapshot.
@@ -93,7 +98,7 @@ class MetricsText:
             kept[name] = known
             for made in (known[2], _lines_by_name(_timed(job, now_ms))):
                 for metric_name, lines in made.items():
-                    parts[metric_name] += lines
+                    parts[metric_name].append(lines)
         self._kept = kept
         blocks = []
         for metric in METRICS:
@@ -103,18 +108,25 @@ class MetricsText:
         return "".join(blocks)
 
 
-def _lines_by_name(samples: Iterator[_Sample]) -> dict[str, list[str]]:
+def _lines_by_name(samples: Iterator[_Sample]) -> dict[str, str]:
     lines: dict[str, list[str]] = {}
     for name, labels, value in samples:
         lines.setdefault(_family(name), []).append(_line(name, labels, value))
-    return lines
+    return {name: "\n".join(found) for name, found in lines.items()}
 
 
 def _line(name: str, labels: Mapping[str, str], value: float) -> str:
-    text = ",".join(f'{label}="{_escaped(word)}"' for label, word in labels.items())
+    text = ",".join(map(_label, labels, labels.values()))
     return f"{name}{{{text}}} {value}"
 
 
+@lru_cache(_LABELS_KEPT)
+def _label(name: str, word: str) -> str:
+    escaped = word.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+    return f'{name}="{escaped}"'
+
+
+@cache
 def _family(name: str) -> str:
     """Return the name in the table of a sample."""
     return name.removesuffix(_part_of(name))
@@ -123,10 +135,6 @@ def _family(name: str) -> str:
 def _part_of(name: str) -> str:
     """Return the end that a sample of a histogram or a summary has behind the metric's name."""
     return next((end for end in _ENDS if name.endswith(end) and name not in _PLACES), "")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
 def _samples(known: KnownJob) -> Iterator[_Sample]:
@@ -207,15 +215,13 @@ def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> It
 
 
 def _histogram(name: str, labels: Mapping[str, str], times: Durations) -> Iterator[_Sample]:
-    bounds = [(bound_us, repr(bound_us / 1e6)) for bound_us in _SHOWN_US]
-    return _buckets(name, labels, times, bounds=bounds, total=times.seconds)
+    return _buckets(name, labels, times, bounds=_SHOWN, total=times.seconds)
 
 
 def _pulse_latency(labels: Mapping[str, str], operator: OperatorStatus) -> Iterator[_Sample]:
     kind = "operator" if operator.bytes_out is None else "sink"
-    bounds = [(round(bound_ms * 1_000), str(float(bound_ms))) for bound_ms in _PULSE_MS]
     name, times = f"pulse_{kind}_process_latency_ms", operator.times
-    return _buckets(name, labels, times, bounds=bounds, total=times.seconds * 1_000)
+    return _buckets(name, labels, times, bounds=_PULSE, total=times.seconds * 1_000)
 
 
 def _buckets(
@@ -223,11 +229,11 @@ def _buckets(
     total: float,
 ) -> Iterator[_Sample]:  # fmt: skip
     """Yield a histogram, always with all bounds: a rate needs each from the beginning."""
-    for bound_us, text in bounds:
-        last = BOUNDS_US.index(bound_us)
+    bucket = f"{name}_bucket"
+    for last, text in bounds:
         count = sum(number for place, number in times.buckets.items() if place <= last)
-        yield f"{name}_bucket", {**labels, "le": text}, count
-    yield f"{name}_bucket", {**labels, "le": "+Inf"}, times.count
+        yield bucket, {**labels, "le": text}, count
+    yield bucket, {**labels, "le": "+Inf"}, times.count
     yield f"{name}_sum", labels, total
     yield f"{name}_count", labels, times.count
 
