@@ -1,8 +1,8 @@
-"""What sending to Kafka costs by the toolkit, beside the bare client, and what a relay costs.
+"""What sending to and reading from Kafka cost beside the bare client, and what a relay costs.
 
-All send the same messages to topics of one broker on this machine. The cost is the processor time
-of the process that sends, without the broker; rates by the clock stand beside it, and are those of
-a machine that the broker shares. The broker counts what arrived.
+All send the same messages to topics of one broker on this machine, and read one of these. The cost
+is the processor time of this process, without the broker; rates by the clock stand beside it, and
+are those of a machine that the broker shares. The broker counts what arrived.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import statistics
 import time
 from collections.abc import Callable
 
-from confluent_kafka import Producer
-from kafka_topics import kafka_place
+from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka_topics import PARTITIONS, READING, kafka_place
 from measuring import Report, Table, Target, WrongOutputError, arguments, ratios
 from workloads import scratch
 
@@ -26,6 +26,7 @@ BATCH = 1_000
 WAITING_MAX = 20_000
 PAYLOAD = b"x" * 256
 BARE, BATCHES, RELAY = "bare client", "send in batches", "relay from a file"
+BARE_READ, BATCHES_READ = "bare client, read", "read in batches"
 RELAY_MIN = 200_000
 BARE_SHARE_MIN = 0.7
 Rates = dict[str, list[tuple[float, float]]]
@@ -35,7 +36,7 @@ def main() -> None:
     """Measure and tell."""
     options = arguments(__doc__, repeats=3, add=_add_options)
     count = 20_000 if options.quick else options.messages
-    rates: Rates = {BARE: [], BATCHES: [], RELAY: []}
+    rates: Rates = {}
     with kafka_place() as place, scratch("stream-relay") as folder:
         reader = place.consumer()
         source = f"file://{folder}/events.ss/a"
@@ -48,9 +49,15 @@ def main() -> None:
         for _ in range(options.repeats):
             for name, work in works.items():
                 topic = place.create(name.replace(" ", "-"))
-                rates[name].append(_rate(work, topic, count))
+                rates.setdefault(name, []).append(_rate(work, topic, count))
                 if sum(place.ends(topic, reader).values()) != count:
                     raise WrongOutputError(f"{name}: the broker has another number of messages")
+            reads: dict[str, Callable[[str], None]] = {
+                BARE_READ: lambda topic: _read_bare(place.bootstrap, topic, count),
+                BATCHES_READ: lambda topic: asyncio.run(_read(place.bootstrap, topic, count)),
+            }
+            for name, work in reads.items():
+                rates.setdefault(name, []).append(_rate(work, topic, count))
         reader.close()
     _tell(options, rates, count)
 
@@ -102,6 +109,34 @@ async def _send(bootstrap: str, topic: str, count: int) -> None:
         await producer.flush()
 
 
+def _read_bare(bootstrap: str, topic: str, count: int) -> None:
+    """Read as a program does that keeps of each message what one of the toolkit has."""
+    settings = {"bootstrap.servers": bootstrap, "group.id": "bare", "enable.auto.commit": False}
+    consumer = Consumer({**settings, **READING})
+    consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
+    size = 0
+    while size < count * len(PAYLOAD):
+        batch = []
+        for message in consumer.consume(BATCH, 1.0):
+            if message.error() is not None:
+                raise WrongOutputError(str(message.error()))
+            _, time_ms = message.timestamp()
+            place = (message.topic(), message.partition(), message.offset(), time_ms)
+            batch.append((*place, message.value()))
+        size += sum(len(payload) for *_, payload in batch)
+    consumer.close()
+
+
+async def _read(bootstrap: str, topic: str, count: int) -> None:
+    async with connect(f"kafka://{bootstrap}") as streamer:
+        consumer = await streamer.create_consumer(topic, start="earliest", is_live=False)
+        size = 0
+        async for batch in consumer.batches(BATCH):
+            size += sum(len(message.payload) for message in batch)
+        if size != count * len(PAYLOAD):
+            raise WrongOutputError(f"{size} bytes were read")
+
+
 async def _relay(source: str, bootstrap: str, topic: str) -> None:
     await relay(
         StreamUrl.parse(source),
@@ -124,13 +159,16 @@ def _tell(options: argparse.Namespace, rates: Rates, count: int) -> None:
         for name, found in rates.items()
     ]
     used = {name: [rate for rate, _ in found] for name, found in rates.items()}
-    median, best = ratios(used[BATCHES], used[BARE])
+    shares = {
+        f"{own} ÷ bare client": ratios(used[own], used[bare])
+        for own, bare in ((BATCHES, BARE), (BATCHES_READ, BARE_READ))
+    }
     Report(
         name="stream-relay",
-        claim="The toolkit sends to Kafka at 0.7 of the pace of the bare client, and relays "
-        "200,000 messages a second from a file, both of processor time.",
+        claim="The toolkit sends to Kafka and reads from it at 0.7 of the pace of the bare client, "
+        "and relays 200,000 messages a second from a file, all of processor time.",
         payload=f"{count:,} messages of {len(PAYLOAD)} bytes, four partitions",
-        method=f"{options.repeats} rounds in turns; processor time of the process that sends, "
+        method=f"{options.repeats} rounds in turns; processor time of this process, "
         "without the broker, which shares the machine; the broker counts what arrived",
         tables=[
             Table(
@@ -140,12 +178,9 @@ def _tell(options: argparse.Namespace, rates: Rates, count: int) -> None:
             )
         ],
         targets=[
-            Target(
-                name="send in batches ÷ bare client",
-                value=median,
-                best=best,
-                low=BARE_SHARE_MIN,
-                unit="x",
+            *(
+                Target(name=name, value=median, best=best, low=BARE_SHARE_MIN, unit="x")
+                for name, (median, best) in shares.items()
             ),
             Target(
                 name=RELAY,

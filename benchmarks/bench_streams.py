@@ -2,7 +2,8 @@
 
 One process sends all messages, and another round of it reads them. The cost is the processor time
 of this process for one message, so that other load of the machine counts little; a rate is its
-inverse. Payloads that are read are compared with those that were sent.
+inverse. Payloads that are read are compared with those that were sent. A process of its own tells
+what the import costs, and how much memory files of two sizes take.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from measuring import ROOT, Report, Table, Target, WrongOutputError, arguments
+from measuring import ROOT, Report, Table, Target, WrongOutputError, arguments, run_program
 from workloads import scratch
 
 sys.path.append(str(ROOT))  # The server is that of the tests.
@@ -31,15 +32,38 @@ TARGETS = {
     ("file", "send in batches"): 460_000,
     ("file", "send one by one"): 150_000,
     ("file", "read in batches"): 400_000,
+    ("file", "read one by one"): 150_000,
     ("redis", "send in batches"): 100_000,
     ("redis", "read in batches"): 100_000,
 }
+# Sends and reads a file in batches, and tells what the import took, and the most memory in MB.
+ALONE = """
+import asyncio, sys, time
+begun = time.process_time()
+from bicycle_runtime.streams import connect
+loaded_ms = (time.process_time() - begun) * 1e3
+url, count, batch, size = sys.argv[1], *map(int, sys.argv[2:])
+
+async def main():
+    async with connect(url, {"create": "if-missing"}) as streamer:
+        producer = await streamer.create_producer("a")
+        for _ in range(0, count, batch):
+            await producer.send_many([bytes(size)] * batch)
+        consumer = await streamer.create_consumer("a", start="earliest", is_live=False)
+        assert sum([len(found) async for found in consumer.batches(batch)]) == count
+
+asyncio.run(main())
+with open("/proc/self/status") as status:
+    [peak] = [line.split()[1] for line in status if line.startswith("VmHWM")]
+print(loaded_ms, int(peak) / 1024)
+"""
 
 
 def main() -> None:
     """Measure and tell."""
     options = arguments(__doc__, repeats=5, add=_add_options)
     count = 20_000 if options.quick else options.messages
+    alone: dict[int, list[tuple[float, float]]] = {count // 10: [], count: []}
     costs: dict[tuple[str, str], list[float]] = {}
     seeks: list[float] = []
     server = RedisServer()
@@ -51,11 +75,13 @@ def main() -> None:
                     for name, work in WORKS.items():
                         cost = _cost(place, OPTIONS[backend], partial(work, count=count), count)
                         costs.setdefault((backend, name), []).append(cost)
+                for part, found in alone.items():
+                    found.append(_alone(Path(folder) / f"alone-{number}-{part}.ss", part))
                 path = _place("file", server, Path(folder), number)
                 seeks.append(asyncio.run(_seek(path, count)))
     finally:
         server.remove()
-    _tell(options, costs, seeks, count)
+    _tell(options, costs, seeks, alone)
 
 
 def _place(backend: str, server: RedisServer, folder: Path, number: int) -> str:
@@ -96,7 +122,18 @@ async def _send_one_by_one(streamer: Streamer, *, count: int) -> None:
     await producer.flush()
 
 
-async def _read(streamer: Streamer, *, count: int) -> None:
+async def _read_one_by_one(streamer: Streamer, *, count: int) -> None:
+    consumer = await streamer.create_consumer("singles", start="earliest", is_live=False)
+    number = 0
+    async for message in consumer:
+        if message.payload != _payload(number):
+            raise WrongOutputError(f"message {number} differs")
+        number += 1
+    if number != count:
+        raise WrongOutputError(f"{number} of {count} messages were read")
+
+
+async def _read_batches(streamer: Streamer, *, count: int) -> None:
     consumer = await streamer.create_consumer("batches", start="earliest", is_live=False)
     number = 0
     async for batch in consumer.batches(BATCH):
@@ -106,6 +143,14 @@ async def _read(streamer: Streamer, *, count: int) -> None:
             number += 1
     if number != count:
         raise WrongOutputError(f"{number} of {count} messages were read")
+
+
+def _alone(path: Path, count: int) -> tuple[float, float]:
+    """Return what the import takes in ms of the processor, and the most memory in MB."""
+    words = (f"file://{path}", str(count), str(BATCH), str(SIZE))
+    loaded_ms, peak_mb = run_program([sys.executable, "-c", ALONE, *words]).split()
+    path.unlink()
+    return float(loaded_ms), float(peak_mb)
 
 
 async def _seek(uri: str, count: int) -> float:
@@ -130,7 +175,8 @@ FILL = b"x" * (SIZE - 8)
 WORKS: dict[str, Callable[..., Awaitable[None]]] = {
     "send in batches": _send_batches,
     "send one by one": _send_one_by_one,
-    "read in batches": _read,
+    "read in batches": _read_batches,
+    "read one by one": _read_one_by_one,
 }
 
 
@@ -138,8 +184,9 @@ def _tell(
     options: argparse.Namespace,
     costs: dict[tuple[str, str], list[float]],
     seeks: list[float],
-    count: int,
+    alone: dict[int, list[tuple[float, float]]],
 ) -> None:
+    count = max(alone)
     rows = [
         [f"{backend}: {name}", f"{statistics.median(each):.2f}", f"{min(each):.2f}"]
         for (backend, name), each in costs.items()
@@ -159,13 +206,24 @@ def _tell(
             name="file: seek", value=statistics.median(seeks), best=min(seeks), high=10, unit="ms"
         )
     )
+    loads = [loaded_ms for found in alone.values() for loaded_ms, _ in found]
+    targets.append(
+        Target(name="import", value=statistics.median(loads), best=min(loads), high=150, unit="ms")
+    )
+    for part, found in alone.items():
+        peaks = [peak_mb for _, peak_mb in found]
+        name = f"file: memory with {part:,} messages"
+        targets.append(
+            Target(name=name, value=statistics.median(peaks), best=min(peaks), high=100, unit="MB")
+        )
     Report(
         name="streams",
         claim="The toolkit sends 460,000 and reads 400,000 messages a second of processor time in "
         "files, and in Redis 100,000 each way.",
         payload=f"{count:,} messages of {SIZE} bytes",
         method=f"{options.repeats} rounds; one process, processor time of the client without the "
-        "server; payloads are compared, which is part of reading",
+        "server; payloads are compared, which is part of reading; processes of their own for the "
+        "import (processor time) and memory (the peak)",
         tables=[
             Table(title="One message", columns=["us of the processor", "median", "best"], rows=rows)
         ],

@@ -114,6 +114,22 @@ def test_settings_that_the_client_does_not_know_are_told(kafka_broker, words):
     assert caught.value.code == "BIC-2683"
 
 
+@pytest.mark.parametrize(
+    ("protocol", "given"),
+    [("PLAINTEXT", "password"), ("SSL", "username"), ("SASL_PLAINTEXT", "ca_file")],
+)
+def test_what_the_protocol_would_not_use_is_refused(protocol, given):
+    async def scenario():
+        options = {"security_protocol": protocol, given: "x"}
+        async with connect("kafka://127.0.0.1:1", options):
+            raise AssertionError("it must not open")
+
+    with pytest.raises(StreamConnectError) as caught:
+        asyncio.run(scenario())
+    assert caught.value.code == "BIC-2683"
+    assert protocol in caught.value.summary
+
+
 def test_nobody_where_kafka_should_be_is_told():
     async def scenario():
         async with connect("kafka://127.0.0.1:1", {"connect_timeout_ms": 300}):

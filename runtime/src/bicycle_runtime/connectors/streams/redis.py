@@ -51,8 +51,8 @@ from bicycle_runtime.streams.redis.connection import (
     no_cluster,
     tls_words,
 )
-from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
+from bicycle_runtime.streams.redis.places import entry_message
 from bicycle_sdk.secrets import Secret
 
 __all__ = ["RedisStreamSink", "RedisStreamSource"]
@@ -249,6 +249,7 @@ class RedisInput:
         name = shard.encode()
         [key] = [key for key in self.keys if shard_of(name, key) is not None]
         shard_id = shard_of(name, key) or 0
+        words = (self.message_field.encode(), self.place.address)
         while start < end:
             try:
                 entries = self._call(
@@ -259,24 +260,9 @@ class RedisInput:
                 raise AwayError(str(error)) from None
             if not entries:
                 return
-            yield [self._message(key, shard_id, *entry) for entry in entries]
+            items = [entry_message(entry, (key, shard_id), *words) for entry in entries]
+            yield [item for item in items if item is not None]
             start = sequence_of(entries[-1][0])[1] + 1
-
-    def _message(
-        self, key: StreamKey, shard_id: int, entry_id: bytes, fields: list[bytes]
-    ) -> Message | StreamError:
-        address = self.place.address
-        try:
-            time_ms, sequence = sequence_of(entry_id)
-        except ValueError:
-            return ID_UNUSABLE(address=address, key=key, id=entry_id.decode())
-        found = dict(zip(fields[::2], fields[1::2], strict=True))
-        if (payload := found.get(self.message_field.encode())) is not None:
-            return Message(key, shard_id, sequence, time_ms, payload)
-        names = ", ".join(repr(name.decode(errors="replace")) for name in found)
-        return FIELD_MISSING(
-            address=address, key=key, id=entry_id.decode(), field=self.message_field, found=names
-        )
 
     def keep(self, positions: Mapping[str, int]) -> None:
         """Move the group; it is made where it is missing, and a server that is away hears later."""

@@ -48,6 +48,7 @@ class Cluster:
     def settings(self, **own: Any) -> dict[str, Any]:
         """Return the settings of a client."""
         options = self.options
+        self._refuse_unspoken()
         found: dict[str, Any] = {
             "bootstrap.servers": self._bootstrap,
             "security.protocol": options.security_protocol,
@@ -70,6 +71,15 @@ class Cluster:
             elif text:
                 raise SETTINGS_UNREADABLE(address=self.address, reason=f"{text!r} has no '='")
         return found
+
+    def _refuse_unspoken(self) -> None:
+        """Refuse what the chosen protocol would leave unsaid: nobody sends secrets in the clear."""
+        options, protocol = self.options, self.options.security_protocol
+        given = [options.username, options.password] if not protocol.startswith("SASL") else []
+        given += [options.ca_file] if not protocol.endswith("SSL") else []
+        if any(each is not None for each in given):
+            reason = f"username, password or ca_file are given, and {protocol} does not use them"
+            raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
 
     def open(self) -> None:
         """Reach the cluster once.

@@ -48,8 +48,10 @@ class KafkaConsumer(Consumer):
         self._keeps = subscription.mode != "real-time"
         self._client = self._make_client()
         self._thread = ThreadPoolExecutor(1, "consumer of Kafka")
-        self._request: asyncio.Task[list[Message | StreamError]] | None = None
-        self._items: deque[Message | StreamError] = deque()
+        self._request: asyncio.Task[list[Message]] | None = None
+        self._messages: deque[Message] = deque()
+        self._errors: deque[StreamError] = deque()
+        self._keys = {key: key for key in subscription.keys}  # Topics by their names.
         self._at_end: set[Stream] = set()
         self._reads: set[Stream] = set()
         self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
@@ -130,40 +132,45 @@ class KafkaConsumer(Consumer):
 
     async def _fetch(self, count_max: int) -> list[Message]:
         self._refuse_unacknowledged()
-        while not self._items:
+        messages = self._messages
+        while not messages:
+            if self._errors:
+                raise self._errors.popleft()
             if self._request is None:
                 self._request = asyncio.create_task(self._in_thread(self._read))
             await asyncio.wait([self._request])
             request, self._request = self._request, None
-            self._items.extend(request.result())
-            if not self._items and self._reads and self._at_end >= self._reads:
+            messages.extend(request.result())
+            has_none = not messages and not self._errors
+            if has_none and self._reads and self._at_end >= self._reads:
                 raise StreamEndedError(address=self.address)
-        if isinstance(self._items[0], StreamError):
-            raise self._items.popleft()  # type: ignore[misc]  # It was just looked at.
-        found: list[Message] = []
-        while self._items and len(found) < count_max and isinstance(self._items[0], Message):
-            found.append(self._items.popleft())  # type: ignore[arg-type]  # It was looked at.
+        found = [messages.popleft() for _ in range(min(count_max, len(messages)))]
         if self._shares:
             for message in found:
                 stream = (message.stream_key, message.shard_id)
                 self._given.setdefault(stream, {})[message.sequence] = False
         return found
 
-    def _read(self) -> list[Message | StreamError]:
+    def _read(self) -> list[Message]:
         """Return messages that are there; waits a little for the first; runs on the thread."""
-        items: list[Message | StreamError] = []
-        for found in self._client.consume(self._prefetch_messages, _WAIT_S):
+        messages: list[Message] = []
+        keys, append = self._keys, messages.append
+        # With a time, the client waits for as many as it was asked for.
+        events = self._client.consume(1, _WAIT_S)
+        if events and self._prefetch_messages > 1:
+            events += self._client.consume(self._prefetch_messages - 1, 0)
+        for found in events:
             error = found.error()
+            # hot path: 1.3 µs a message, of which 0.9 are calls of the client.
             if error is None:
-                key = StreamKey(found.topic())
                 _, time_ms = found.timestamp()
-                place = (found.partition(), found.offset(), time_ms)
-                items.append(Message(key, *place, found.value() or b""))
+                key, payload = keys[found.topic()], found.value() or b""
+                append(Message(key, found.partition(), found.offset(), time_ms, payload))
             elif error.code() == KafkaError._PARTITION_EOF:
-                self._at_end.add((StreamKey(found.topic()), found.partition()))
+                self._at_end.add((keys[found.topic()], found.partition()))
             elif error.code() not in _PASSING:
-                items.append(READ_FAILED(address=self.address, reason=error.str()))
-        return items
+                self._errors.append(READ_FAILED(address=self.address, reason=error.str()))
+        return messages
 
     async def _seek(self, timestamp_ms: int) -> None:
         await self._move(lambda: self._offsets_at(timestamp_ms), f"time {timestamp_ms}")
@@ -220,7 +227,8 @@ class KafkaConsumer(Consumer):
         if not await self._in_thread(move):
             raise SeekError(address=self.address, target=target)
         self._request = None
-        self._items.clear()
+        self._messages.clear()
+        self._errors.clear()
         self._given.clear()
         self._next.clear()
 

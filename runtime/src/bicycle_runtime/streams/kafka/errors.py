@@ -25,6 +25,8 @@ READ_FAILED = StreamError.row(
 SETTINGS_UNREADABLE = StreamConnectError.row(
     "BIC-2683",
     "the settings of Kafka's client for {address} cannot be used: {reason}",
-    cause="The option client_settings has another form, or names what the client does not know.",
-    fix="write name=value, with commas between",
+    cause="The option client_settings has another form, or names what the client does not know, or "
+    "options do not go with security_protocol.",
+    fix="write client_settings as name=value with commas between; a user and a password go with "
+    "security_protocol=SASL_SSL or SASL_PLAINTEXT, certificates with SSL or SASL_SSL",
 )

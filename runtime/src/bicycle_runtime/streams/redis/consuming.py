@@ -34,7 +34,7 @@ from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.errors import COMMITS_ITSELF, STREAM_MISSING
 from bicycle_runtime.streams.redis.ids import id_of, redis_key
 from bicycle_runtime.streams.redis.options import RedisOptions
-from bicycle_runtime.streams.redis.places import Place, Places
+from bicycle_runtime.streams.redis.places import Place, Places, entry_message
 
 __all__ = [
     "Done",
@@ -338,13 +338,14 @@ class RedisConsumer(Consumer):
             streams = {place.name: place.last_id for place in self._reads}
             answer = await self._connection.read(("XREAD", "COUNT", count), streams, block_ms)
         items: list[Message | StreamError] = []
+        field = self._options.message_field.encode()
         for name, entries in answer:
             place = self._places.by_name[name]
-            for entry_id, fields in entries:
-                item = self._places.message(place, entry_id, fields)
-                if item is not None:
+            stream = (place.key, place.shard_id)
+            for entry in entries:
+                if (item := entry_message(entry, stream, field, self.address)) is not None:
                     items.append(item)
-                place.last_id = entry_id
+                place.last_id = entry[0]
         return items
 
     async def _seek(self, timestamp_ms: int) -> None:

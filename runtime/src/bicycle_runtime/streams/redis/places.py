@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import Any
 
 from redis.exceptions import ResponseError
 
@@ -15,7 +14,7 @@ from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
 from bicycle_runtime.streams.redis.ids import FIRST, id_before, id_of, sequence_of, shard_of
 
-__all__ = ["Place", "Places"]
+__all__ = ["Place", "Places", "entry_message"]
 
 
 class Place:
@@ -88,23 +87,35 @@ class Places:
                 found[place.name] = id_before(int(time_ms), int(counter))
         return found
 
-    def message(self, place: Place, entry_id: bytes, fields: list[bytes] | None) -> Any:
-        """Return the message of an entry, or the error that tells why it is none."""
-        address, field = self._connection.address, self._connection.options.message_field
-        try:
-            time_ms, sequence = sequence_of(entry_id)
-        except ValueError:
-            return ID_UNUSABLE(address=address, key=place.key, id=entry_id.decode())
-        if not fields:
-            return None  # The entry was deleted after it was given to somebody.
-        wanted = field.encode()
-        for name, payload in zip(fields[::2], fields[1::2], strict=True):
-            if name == wanted:
-                return Message(place.key, place.shard_id, sequence, time_ms, payload)
-        names = ", ".join(repr(name.decode(errors="replace")) for name in fields[::2])
-        return FIELD_MISSING(
-            address=address, key=place.key, id=entry_id.decode(), field=field, found=names
-        )
 
+def entry_message(
+    entry: tuple[bytes, list[bytes] | None],
+    place: tuple[StreamKey, int],
+    field: bytes,
+    address: str,
+) -> Message | StreamError | None:
+    """Return the message of an entry, or the error that tells why it is none.
 
-Item = Message | StreamError
+    Args:
+        entry: Its id and its fields; None when it was deleted after it was given to somebody.
+        place: Stream and shard.
+        field: The field with the payload.
+        address: Of the server, for errors.
+    """
+    entry_id, fields = entry
+    try:
+        time_ms, sequence = sequence_of(entry_id)
+    except ValueError:
+        return ID_UNUSABLE(address=address, key=place[0], id=entry_id.decode())
+    if not fields:
+        return None
+    for name, payload in zip(fields[::2], fields[1::2], strict=True):
+        if name == field:
+            return Message(*place, sequence, time_ms, payload)
+    return FIELD_MISSING(
+        address=address,
+        key=place[0],
+        id=entry_id.decode(),
+        field=field.decode(),
+        found=", ".join(repr(name.decode(errors="replace")) for name in fields[::2]),
+    )
