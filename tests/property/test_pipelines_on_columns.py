@@ -79,6 +79,8 @@ FUNCTIONS = {
     "goes-by-value": GoesTo("t", None, None, "a"),
     "typed": TypedRecord({"n": "int", "t": "string"}),
     "typed-more": TypedRecord({"n": "float", "t": "timestamp", "j": "json"}),
+    "typed-open": TypedRecord({"n": "int?", "t": "string?", "j": "json?"}),
+    "typed-open-times": TypedRecord({"n": "float?", "t": "timestamp?"}),
     "where": Where(sql("where")),
     "select": ComputedFields(sql("twice", "word", "path", "share")),
     "set": ComputedFields(sql("share", "word"), kept=["n", "j"]),
@@ -131,7 +133,7 @@ def test_a_function_gives_over_columns_what_it_gives_for_each_record(name, recor
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_good_records_are_not_refused(name):
     records = [{"n": 3, "t": "a", "j": {"y": "1"}}, {"n": 4, "t": "b", "j": None}]
-    if name == "typed-more":
+    if name in ("typed-more", "typed-open-times"):
         records = [{**record, "n": 1.5} for record in records]
 
     assert has_expression(FUNCTIONS[name])

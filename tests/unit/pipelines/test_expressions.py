@@ -56,6 +56,31 @@ def test_fields_are_computed_added_dropped_and_chosen(tmp_path):
     assert run(text(path, drop)) == [{"town": "Ulm"}, {"town": "Bonn"}]
 
 
+def test_a_field_that_may_be_missing_is_null(tmp_path):
+    rows = [{"at": 0}, {"at": 1, "n": None, "word": None}, {"at": 2, "n": 3, "word": "a"}]
+    given = f"""
+        [source]
+        kind = "file"
+        path = "{lines(tmp_path, *rows)}"
+        fields = {{ at = "timestamp", n = "int?", word = "string?", when = "timestamp?" }}
+        [[steps]]
+        operator = "map"
+        set = {{ n = "coalesce(n, 0) + 1", is_named = "word is not null" }}
+        drop = ["at", "when"]
+        [sink]
+        kind = "console"
+    """
+
+    assert run(given) == [
+        {"n": 1, "word": None, "is_named": False},
+        {"n": 1, "word": None, "is_named": False},
+        {"n": 4, "word": "a", "is_named": True},
+    ]
+    assert problems(given.replace('"int?"', '"int??"')) != []
+    strict = given.replace('"int?"', '"int"').replace("[source]", 'on_error = "skip"\n[source]')
+    assert [row["n"] for row in run(strict)] == [4]
+
+
 def test_a_bad_record_meets_the_rule_and_its_neighbours_stay(tmp_path):
     rows = [{"at": n, "celsius": n % 3, "town": "", "more": 0} for n in range(9)]
     step = '[[steps]]\noperator = "map"\nid = "m"\nselect = { n = "6 / celsius" }\n'

@@ -33,7 +33,10 @@ def fields_behind(node: Any, inputs: list[Fields], *, key: str | None) -> Fields
     """
     first = inputs[0] if inputs else None
     if node.operator == "source":
-        found: Fields = getattr(node.spec, "fields", None)
+        declared = getattr(node.spec, "fields", None)
+        found: Fields = None
+        if declared is not None:
+            found = {name: word.removesuffix("?") for name, word in declared.items()}
         is_any = getattr(node.spec, "format", None) == "any"
         return {**found, **_MESSAGE_FIELDS} if found is not None and is_any else found
     rule = _RULES.get(node.operator)

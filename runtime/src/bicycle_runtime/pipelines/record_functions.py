@@ -9,7 +9,7 @@ import base64
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, TypedDict
+from typing import Any, ClassVar, NotRequired, TypedDict
 
 import msgspec
 
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 
-_TYPES: Mapping[FieldType, Any] = {
+_TYPES: Mapping[str, Any] = {
     "string": str,
     "int": int,
     "float": float,
@@ -57,7 +57,7 @@ _TYPES: Mapping[FieldType, Any] = {
 
 
 # What a value of a type is as it stands; of json anything is.
-_KINDS: Mapping[FieldType, frozenset[type]] = {
+_KINDS: Mapping[str, frozenset[type]] = {
     "string": frozenset({str}),
     "int": frozenset({int}),
     "float": frozenset({float}),
@@ -346,12 +346,14 @@ class GoesTo(HasExpression):
 class _AsType:
     """A value of a declared type, where it has another: a number may come as text, as in CSV."""
 
-    __slots__ = ("word",)
+    __slots__ = ("is_open", "word")
 
     def __init__(self, word: FieldType) -> None:
-        self.word = word
+        self.word, self.is_open = word.removesuffix("?"), word.endswith("?")
 
     def __call__(self, value: Any) -> Any:
+        if value is None and self.is_open:
+            return None
         if self.word == "timestamp" and type(value) not in _KINDS["timestamp"]:
             raise TypeError(f"expected a time, got {type(value).__name__}")
         return msgspec.convert(value, _TYPES[self.word], strict=False)
@@ -360,14 +362,16 @@ class _AsType:
 class TypedRecord(HasExpression):
     """A record whose fields have the declared types, in the declared order, and no others.
 
-    A number may come as text, as in CSV. What does not fit is a bad record.
+    A number may come as text, as in CSV. What does not fit is a bad record. A field that may be
+    missing is None then.
     """
 
     __slots__ = ("_kind", "_times", "fields")
 
     def __init__(self, fields: Mapping[str, FieldType]) -> None:
         self.fields = dict(fields)
-        self._times = [name for name, word in fields.items() if word == "timestamp"]
+        times = {name: word for name, word in fields.items() if word.startswith("timestamp")}
+        self._times = {name: _AsType(word) for name, word in times.items()}
         self._kind: Any = None
 
     def __reduce__(self) -> Any:
@@ -376,23 +380,32 @@ class TypedRecord(HasExpression):
     def __call__(self, record: Any) -> dict[str, Any]:
         if self._kind is None:
             # Made here, because a type that is made at run time cannot travel.
-            types = {name: _TYPES[word] for name, word in self.fields.items()}
+            types = {name: _type_of(word) for name, word in self.fields.items()}
             made: Any = TypedDict
             self._kind = made("Record", types)
         found = msgspec.convert(record, self._kind, strict=False)
-        for name in self._times:
-            _AsType("timestamp")(found[name])
-        return {name: found[name] for name in self.fields}
+        for name, as_time in self._times.items():
+            as_time(found.get(name))
+        return {name: found.get(name) for name in self.fields}
 
     def expression(self) -> Expression:
         columns = [_typed(name, word) for name, word in self.fields.items()]
         return Expression("record", tuple(self.fields), *columns)
 
 
+def _type_of(word: FieldType) -> Any:
+    declared = _TYPES[word.removesuffix("?")]
+    return NotRequired[declared | None] if word.endswith("?") else declared
+
+
 def _typed(name: str, word: FieldType) -> Expression:
-    value = col(name)
-    kinds = _KINDS.get(word)
-    return value if kinds is None else Expression("converted", kinds, _AsType(word), value)
+    is_open = word.endswith("?")
+    value = expression_of(name) if is_open else col(name)
+    kinds = _KINDS.get(word.removesuffix("?"))
+    if kinds is None:
+        return value
+    taken = kinds | {type(None)} if is_open else kinds
+    return Expression("converted", taken, _AsType(word), value)
 
 
 class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):

@@ -71,7 +71,10 @@ class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     ] = None
     fields: Annotated[
         dict[str, FieldType] | None,
-        describe("Types of the fields; records that have others are bad. Others are not read."),
+        describe(
+            "Types of the fields, with a question mark where one may be null or missing; records "
+            "that have others are bad. Others are not read."
+        ),
     ] = None
     follow: Annotated[bool, describe("Wait for appended lines and new files.")] = False
 
@@ -111,7 +114,8 @@ class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=T
         str | None, describe("Field with the event time; else that of the message counts.")
     ] = None
     fields: Annotated[
-        dict[str, FieldType] | None, describe("Types of the fields, with the format json.")
+        dict[str, FieldType] | None,
+        describe("Types of the fields, with the format json; int? may be null or missing."),
     ] = None
     auto_offset_reset: Annotated[
         Literal["earliest", "latest"], describe("Where a job that never ran begins.")
@@ -163,7 +167,10 @@ class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_onl
     time_field: Annotated[str | None, describe("Column with the event time.")] = None
     fields: Annotated[
         dict[str, FieldType] | None,
-        describe("Types of the fields; records that have others are bad. Others are not kept."),
+        describe(
+            "Types of the fields, with a question mark where one may be null; records that have "
+            "others are bad. Others are not kept."
+        ),
     ] = None
 
     def source(self) -> SourceDescriptor[Any]:

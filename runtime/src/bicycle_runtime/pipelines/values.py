@@ -50,7 +50,11 @@ Text = Annotated[str, Meta(min_length=1)]
 Port = Annotated[int, Meta(ge=0, le=65_535)]
 Parallelism = Annotated[int, Meta(ge=1, le=32_768)]
 Positive = Annotated[int, Meta(ge=1)]
-FieldType = Literal["string", "int", "float", "bool", "timestamp", "json"]
+# A type with a question mark: the field may be null, or not there.
+FieldType = Literal[
+    "string", "int", "float", "bool", "timestamp", "json",
+    "string?", "int?", "float?", "bool?", "timestamp?", "json?",
+]  # fmt: skip
 ColumnWord = Literal[
     "string", "int", "float", "bool", "bytes", "datetime", "date", "time", "decimal", "json"
 ]
