@@ -377,6 +377,46 @@ def test_each_problem_of_a_sink_is_told_and_no_secret_with_it(text, keys, messag
     assert "hunter2" not in found[0]
 
 
+SESSION = '[window]\ntype = "session"\ngap = "5m"\noffset = "1s"\n[ops]\ncount_by = "k"\n'
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ("", "window.type is session, which needs event time: give the source `time_field`"),
+        ("[time]\n", None),
+        ('time_field = "at"\n', None),
+    ],
+)
+def test_windows_that_need_event_time_have_one(before, message):
+    source = f'[source]\nkind = "file"\npath = "in"\n{before}'
+
+    found = problems(source + SESSION + '[sink]\nkind = "console"\n')
+
+    assert [message in each for each in found] == ([] if message is None else [True])
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        (
+            "{type: sliding, size: 10s, slide: 5s}",
+            "config.type is sliding, which needs",
+        ),
+        ("{size: 10s, offset: 1s}", "config.offset is 1s, which needs event time: give a vertex"),
+        ("{size: 10s, keep: 1m}", "config.keep is 1m, which needs event time"),
+        ("{size: 10s}", None),
+        ("{type: count, records: 5}", None),
+    ],
+)
+def test_so_have_those_of_vertices(config, message):
+    text = VERTICES.replace("operator: map", "operator: window")
+
+    found = problems(text.replace("{function: reverse}", config), "yaml")
+
+    assert [message in each for each in found] == ([] if message is None else [True])
+
+
 def test_a_time_that_is_no_declared_field_is_told():
     text = changed('time_field = "at"', 'time_field = "at"\nfields = { word = "string" }')
 

@@ -100,6 +100,7 @@ def test_command(*, file: str, as_json: bool) -> None:
     without Java; functions that the pipeline names are imported here.
     """
     # Slow to import, and not needed to show the help.
+    from bicycle_runtime.base.quantities import amount
     from bicycle_runtime.pipelines.errors import PIPELINE_TEST_FAILED
     from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
 
@@ -110,7 +111,7 @@ def test_command(*, file: str, as_json: bool) -> None:
         raise PIPELINE_TEST_FAILED(
             file=file,
             failed=[outcome.name for outcome in failed],
-            count=len(outcomes),
+            count_text=amount(len(outcomes), "test"),
             failed_text=str(len(failed)),
             listing=listing,
         )

@@ -38,7 +38,7 @@ PIPELINE_TEST_UNUSABLE = BicycleError.row(
 )
 PIPELINE_TEST_FAILED = BicycleError.row(
     "BIC-2705",
-    "{file}: {count} tests, {failed_text} failed\n{listing}",
+    "{file}: {failed_text} of {count_text} failed\n{listing}",
     cause="Other records came out than a test expects. ``failed`` has the names of the tests.",
     fix="compare the rows above with the pipeline",
 )

@@ -26,7 +26,7 @@ from bicycle_runtime.pipelines.operator_keys import (
     Time,
     Window,
 )
-from bicycle_runtime.pipelines.rules import check_node
+from bicycle_runtime.pipelines.rules import check_node, check_times
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
@@ -46,6 +46,7 @@ _KAFKA_KEYS: Mapping[str, str] = {
 }
 _STEP_KEYS = frozenset({"id", "name", "operator", "parallelism", "on_error"})
 _VERTEX_KEYS = frozenset({*_STEP_KEYS, "config", "connector"})
+_TELL_TIMES = ("source", "time", "vertices", "edges")
 _NO_STEPS = frozenset({"join", "union", "split", "time"})
 
 
@@ -97,6 +98,8 @@ def check_pipeline(document: Document) -> CheckedPipeline:
     if isinstance(document.data, dict):
         reading = _Reading(checks, whole)
         nodes = reading.nodes()
+        if not any(checks.is_wrong((name,)) for name in _TELL_TIMES):
+            check_times(checks, nodes)
     expressions = compiled_expressions(checks, nodes)
     checks.raise_problems()
     assert whole is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,7 +25,7 @@ from bicycle_runtime.pipelines.sinks import SinkKeys
 from bicycle_runtime.pipelines.sources import SourceKeys
 from bicycle_runtime.pipelines.values import duration_ms
 
-__all__ = ["check_node"]
+__all__ = ["check_node", "check_times"]
 
 _OPS = ("sum", "avg", "distinct")
 _BOUNDS = ("window_start_ms", "window_end_ms")
@@ -37,6 +37,31 @@ def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
         is_end = operator in ("source", "sink")
         below = ("connector", "properties") if is_end else ("config",)
         _RULES[operator](checks, spec, (*path, *below) if path[0] == "vertices" else path)
+
+
+def check_times(checks: Checks, nodes: Sequence[Any]) -> None:
+    """Take note of windows that need event time, where nothing before them tells it.
+
+    Args:
+        checks: Takes the problems.
+        nodes: All nodes, senders first.
+    """
+    timed: set[str] = set()
+    for node in nodes:
+        if node.operator == "time" or any(each.node in timed for each in node.inputs):
+            timed.add(node.id)
+        elif node.operator == "window":
+            path = (*node.path, "config") if node.path[0] == "vertices" else node.path
+            needs = [name for name in ("offset", "keep") if getattr(node.spec, name) is not None]
+            if node.spec.type in ("sliding", "session"):
+                needs = ["type"]
+            for name in needs if node.spec.type != "count" else ():
+                value = getattr(node.spec, name)
+                where = "a vertex `time` before it"
+                if node.path[0] != "vertices":
+                    where = "the source `time_field`, or the file a table [time]"
+                text = f"{label_of((*path, name))} is {value}, which needs event time: give {where}"
+                checks.note((*path, name), text)
 
 
 def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
