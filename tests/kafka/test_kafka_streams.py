@@ -180,3 +180,37 @@ def test_who_cannot_log_in_is_told(secure_kafka_broker, wrong):
     options = secure_options(secure_kafka_broker, connect_timeout_ms=5_000, **wrong)
     with pytest.raises(StreamError):
         run(secure_kafka_broker, scenario, **options)
+
+
+def test_a_broker_that_is_killed_costs_neither_messages_nor_positions(new_kafka_broker):
+    """It dies with messages under way; what is sent meanwhile waits, and counts once."""
+    broker = new_kafka_broker()
+
+    async def restart():
+        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start)
+
+    async def numbers(consumer, count):
+        messages = [await consumer.next() for _ in range(count)]
+        consumer.ack(messages[-1])
+        await consumer.commit()
+        return [int(message.payload) for message in messages]
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer("restarts", durability="exactly-once")
+        await producer.send("0")
+        resumable = {"mode": "resumable", "group": "g", "start": "earliest"}
+        consumer = await streamer.create_consumer("restarts", **resumable)
+        found = await numbers(consumer, 1)
+        restarting = asyncio.create_task(restart())
+        for number in range(1, 500):
+            producer.send(str(number))
+            await asyncio.sleep(0)
+        await restarting
+        await producer.flush()
+        found += await numbers(consumer, 499)
+        await producer.send("500")
+        again = await streamer.create_consumer("restarts", is_live=False, **resumable)
+        return found + [int(message.payload) async for message in again]
+
+    assert run(broker, scenario, create="if-missing") == list(range(501))
