@@ -247,6 +247,7 @@ def test_nobody_where_the_server_should_be_is_told(server, sink):
         "redis://ada@h/a",
         "redis://::1/a",
         "kafka://h/a",
+        "redis://h/SEA_STREAMER_WILDCARD",
     ],
 )
 def test_an_address_that_is_none_is_told_before_anything_starts(sink, address):

@@ -22,6 +22,7 @@ from bicycle_runtime.streams.errors import (
     ConsumerGroupIsSetError,
     ConsumerGroupNotSetError,
     StreamEndedError,
+    StreamError,
     StreamKeyEmptyError,
     StreamKeyNotFoundError,
     StreamUnsupportedError,
@@ -29,7 +30,7 @@ from bicycle_runtime.streams.errors import (
 from bicycle_runtime.streams.messages import Message, SeqPos
 from bicycle_runtime.streams.options import Mode, Start, StreamerOptions
 
-__all__ = ["Consumer", "Subscription"]
+__all__ = ["Consumer", "Subscription", "take_messages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +54,26 @@ class Subscription:
     def position_name(self) -> str:
         """Whose position is kept: the group, or this host where none is named."""
         return self.group or f"host-{platform.node() or 'unknown'}"
+
+
+def take_messages(items: deque[Message | StreamError], count_max: int) -> list[Message]:
+    """Take messages out of a queue, up to an error; raise the error where it is first.
+
+    Args:
+        items: At least one.
+        count_max: At least 1.
+    """
+    found: list[Message] = []
+    while items and len(found) < count_max:
+        item = items[0]
+        if isinstance(item, StreamError):
+            if found:
+                break
+            items.popleft()
+            raise item
+        found.append(item)
+        items.popleft()
+    return found
 
 
 class Consumer(ABC):

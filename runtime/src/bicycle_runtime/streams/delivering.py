@@ -10,7 +10,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import Iterable
 
-from bicycle_runtime.streams.consuming import Consumer, Subscription
+from bicycle_runtime.streams.consuming import Consumer, Subscription, take_messages
 from bicycle_runtime.streams.errors import (
     StreamEndedError,
     StreamError,
@@ -115,11 +115,7 @@ class HubConsumer(Consumer):
                 raise StreamEndedError(address=self.address)
             self._arrived.clear()
             await self._arrived.wait()
-        if isinstance(self._queue[0], StreamError):
-            raise self._queue.popleft()  # type: ignore[misc]  # It was just looked at.
-        found: list[Message] = []
-        while self._queue and len(found) < count_max and isinstance(self._queue[0], Message):
-            found.append(self._queue.popleft())  # type: ignore[arg-type]  # It was looked at.
+        found = take_messages(self._queue, count_max)
         self._hub.drained()
         return found
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
 from bicycle_runtime.contract import ConnectorSpec
-from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.addresses import WILDCARD, StreamUrl
 from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.options import TlsOptions
 
@@ -27,6 +27,8 @@ def url_of(
         raise address_error(spec, address, error.summary) from None
     if not url.stream_keys:
         raise address_error(spec, address, "it names no stream")
+    if WILDCARD in url.stream_keys:
+        raise address_error(spec, address, "a job names its streams, one by one")
     if is_one and len(url.stream_keys) != 1:
         raise address_error(spec, address, "a sink writes one stream")
     if url.streamer.protocol not in protocols:

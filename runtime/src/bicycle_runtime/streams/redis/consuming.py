@@ -21,7 +21,7 @@ from redis.exceptions import ResponseError
 
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import WILDCARD
-from bicycle_runtime.streams.consuming import Consumer, Subscription
+from bicycle_runtime.streams.consuming import Consumer, Subscription, take_messages
 from bicycle_runtime.streams.errors import (
     SeekError,
     StreamEndedError,
@@ -291,11 +291,7 @@ class RedisConsumer(Consumer):
             await asyncio.wait([self._request])
             request, self._request = self._request, None
             self._items.extend(request.result())
-        if isinstance(self._items[0], StreamError):
-            raise self._items.popleft()  # type: ignore[misc]  # It was just looked at.
-        found: list[Message] = []
-        while self._items and len(found) < count_max and isinstance(self._items[0], Message):
-            found.append(self._items.popleft())  # type: ignore[arg-type]  # It was looked at.
+        found = take_messages(self._items, count_max)
         if self._group is not None:
             for message in found:
                 entry = (self._name_of(message), id_of(message.sequence))
