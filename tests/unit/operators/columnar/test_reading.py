@@ -5,7 +5,10 @@ from operator import attrgetter, itemgetter
 
 import pytest
 
+from bicycle_runtime.operators.columnar.frames import SourceFrame
+from bicycle_runtime.operators.columnar.kernel import evaluate
 from bicycle_runtime.operators.columnar.reading import Reading, read
+from bicycle_runtime.operators.columnar.records import DictRecords
 from bicycle_sdk.expressions import col
 
 LIMIT = 3
@@ -130,6 +133,14 @@ class Selecting:
 )
 def test_what_picks_compares_and_computes_is_read(function, shown):
     assert repr(read(function)) == shown
+
+
+@pytest.mark.parametrize("value", [0, 3, "", "a", None])
+def test_twice_denied_is_a_truth_and_not_the_value(value):
+    frame = SourceFrame(DictRecords([{"a": value}]), {})
+
+    twice = read(lambda r: not (not r["a"]))  # noqa: SIM208  # so 3.13 has an instruction of its own
+    assert evaluate(twice, frame).items == [bool(value)]
 
 
 def test_what_may_fail_is_computed_though_nobody_uses_it():

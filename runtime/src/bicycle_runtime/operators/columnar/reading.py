@@ -157,10 +157,9 @@ class _Run:
                 raise Reading(_MORE)
             step = self._code[number]
             name = step.opname
-            if name == "RETURN_VALUE":
-                return with_failures_of(computed, stack.pop())
-            if name == "RETURN_CONST":
-                return with_failures_of(computed, _literal(step.argval))
+            if name in ("RETURN_VALUE", "RETURN_CONST"):
+                found = stack.pop() if name == "RETURN_VALUE" else _literal(step.argval)
+                return with_failures_of(computed, found)
             if "JUMP" in name and name not in ("JUMP_FORWARD",):
                 return with_failures_of(computed, self._branch(number, stack, names))
             if name == "JUMP_FORWARD":
@@ -232,9 +231,10 @@ class _Run:
     def _swap(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         stack[-1], stack[-step.arg] = stack[-step.arg], stack[-1]
 
-    def _to_bool(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        # A condition looks at the truth of its value itself.
-        stack.append(_value(stack.pop()))
+    def _to_bool(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
+        following = self._code[self._at[step.offset] + 1].opname
+        if following != "UNARY_NOT" and "JUMP" not in following:  # They look at the truth.
+            stack.append(Expression("apply", bool, _value(stack.pop())))
 
     def _load_global(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         if step.arg & 1:
