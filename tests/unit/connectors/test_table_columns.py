@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypedDict
 from uuid import UUID
 
+import numpy
 import pytest
 
 from bicycle_runtime.connectors.errors import (
@@ -17,6 +18,8 @@ from bicycle_runtime.connectors.errors import (
 )
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
+from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
+from bicycle_runtime.operators.columnar.vectors import Vector
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
 from bicycle_sdk.sinks import parquet_sink
@@ -201,3 +204,40 @@ def test_a_time_is_not_cut_to_its_day(table):
     assert writer.prepare([(AT.date(),), (AT.date(),)], None).num_rows == 2
     with pytest.raises(ValueError, match="'field_1' does not fit its column"):
         writer.prepare([(AT,)], None)
+
+
+TYPES = {
+    "int": int,
+    "float": float,
+    "bool": bool,
+    "str": str,
+    "decimal": Decimal,
+    "json": list[int],
+}
+ARRAYS = {
+    "int": numpy.array([1, -(2**62)]),
+    "float": numpy.array([1.5, float("nan")]),
+    "whole": numpy.array([1.0, -0.0]),
+    "bool": numpy.array([True, False]),
+}
+
+
+@pytest.mark.parametrize("array", ARRAYS.values(), ids=ARRAYS)
+@pytest.mark.parametrize("word", ["int", "float", "bool", "str", "decimal", "json"])
+@pytest.mark.parametrize("kind", [dict, tuple])
+def test_arrays_become_the_columns_that_their_values_would_become(word, array, kind):
+    spec = ConnectorSpec(vertex_id="out", connector_type="parquet_file", properties={})
+    if kind is dict:
+        columns = columns_of(spec, {"x": word}, "")
+    else:
+        columns = columns_of(replace(spec, record_type=tuple[TYPES[word]]), None, "")
+    form, vector = RecordForm(kind, ("x",)), Vector(len(array), None, array)
+
+    def outcome(values):
+        try:
+            return repr(columns.batch(values, None).to_pydict())
+        except (ValueError, TypeError) as error:
+            return str(error)
+
+    records = form.made([vector], len(array))
+    assert outcome(ColumnRecords(form, (len(array), lambda: [vector]))) == outcome(records)

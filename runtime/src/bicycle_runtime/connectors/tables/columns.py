@@ -51,6 +51,12 @@ _WORDS: Mapping[str, pyarrow.DataType] = {
     kind.__name__.lower(): found for kind, found in _PLAIN.items() if kind is not timedelta
 }
 _LISTS = (list, set, frozenset, Sequence, tuple)
+# The arrays that are columns of a type as they lie.
+_ARRAYS: Mapping[Any, str] = {
+    pyarrow.int64(): "int64",
+    pyarrow.float64(): "float64",
+    pyarrow.bool_(): "bool",
+}
 _CAREFUL = (pyarrow.int64(), pyarrow.date32())
 _UNTYPED = (Any, object, dict, list, tuple)
 _DECIMAL = re.compile(r"decimal\((\d{1,2}), ?(\d{1,2})\)")
@@ -145,13 +151,13 @@ class TableColumns:
                 if self._shape == "keys" and not column.is_optional:
                     raise ValueError(f"a record lacks the field {column.name!r}")
                 found[column.name] = Vector.constant(None, len(records))
-        return [list(found[column.name].each()) for column in self._columns]
+        return [found[column.name].as_they_lie for column in self._columns]
 
     def _by_place(self, values: Sequence[Any]) -> Iterable[Sequence[Any]]:
         count = len(self.schema) - bool(self.time_name)
         columns: list[Sequence[Any]]
         if isinstance(values, ColumnRecords) and values.form.kind is not None:
-            columns = [list(column.each()) for column in values.columns()]
+            columns = [column.as_they_lie for column in values.columns()]
         else:
             columns = list(zip(*values, strict=True))
         if columns and len(columns) != count:
@@ -340,7 +346,12 @@ def _converted(convert: Conversion, value: Any) -> Any:
     return value if convert is None or value is None else convert(value)
 
 
-def _array(column: _Column, items: Sequence[Any]) -> pyarrow.Array:
+def _array(column: _Column, items: Any) -> pyarrow.Array:
+    """Return values, which are a list or an array of numbers, as a column."""
+    if hasattr(items, "dtype"):
+        if column.convert is None and _ARRAYS.get(column.data_type) == items.dtype.name:
+            return pyarrow.array(items)
+        items = items.tolist()
     if column.convert is not None:
         items = [_converted(column.convert, item) for item in items]
     try:

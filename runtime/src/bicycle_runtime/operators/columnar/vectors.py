@@ -100,6 +100,12 @@ class Vector:
         return self._items
 
     @property
+    def as_they_lie(self) -> Any:
+        """The values as an array, where that is what there is, else as Python's."""
+        is_array = self._items is None and not self.is_constant
+        return self._array if is_array and self._array is not None else self.items
+
+    @property
     def value(self) -> Any:
         """The value that all have, where they are constant."""
         assert self._items is not None
