@@ -233,6 +233,17 @@ def test_a_file_is_decoded_in_order_with_its_beacons(tmp_path):
     }
 
 
+@pytest.mark.parametrize("end", [-1, 100])
+def test_a_file_that_was_cut_is_decoded_up_to_there(numbers, end):
+    numbers.write_bytes(numbers.read_bytes()[:end])
+
+    done = call("decode", "--file", str(numbers))
+
+    messages = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    assert (done.exit_code, len(messages)) == (1, 19 if end == -1 else 0)
+    assert "BIC-2639" in done.stderr
+
+
 def written(path, key):
     return [payload for name, *_, payload in decode(path.read_bytes()).messages if name == key]
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bicycle_runtime.streams.file.errors import FILE_CUT_OFF
 from bicycle_runtime.streams.file.format import HEADER_SIZE, FileHeader
+from bicycle_runtime.streams.file.seeking import tail
 from bicycle_runtime.streams.file.view import CutOffError, FileView
 from bicycle_runtime.streams.messages import Message, MessageHeader, Timestamp
 from bicycle_runtime.streams.texts import TextFormat, header_json, message_text
@@ -20,6 +22,7 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
 
     Raises:
         FileFormatError: the file is damaged; lines before the damage were given.
+        FILE_CUT_OFF: it ends inside a message; lines before that were given.
         StreamConnectError: it cannot be opened.
     """
     view = FileView.open(path)
@@ -34,6 +37,9 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
                 if (text := _beacon_text(view, beacon, form)) is not None:
                     yield text
                 beacon += 1
+        _, _, end, has_ended = tail(view)
+        if end < view.size and not has_ended:
+            raise FILE_CUT_OFF(path=str(path), offset=view.size)
     finally:
         view.close()
 
