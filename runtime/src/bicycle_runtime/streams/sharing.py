@@ -38,7 +38,7 @@ class SharedReader:
         name: The group, for messages of errors.
         address: What is read, for messages of errors.
         queue_max: How many messages may wait for one member.
-        unacknowledged_max: How many delivered ones a member may hold; None: there is no ``ack``.
+        unacknowledged_max: How many delivered ones a member may hold.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class SharedReader:
         name: str,
         address: str,
         queue_max: int,
-        unacknowledged_max: int | None,
+        unacknowledged_max: int,
     ) -> None:
         self._fetch = fetch
         self._name = name
@@ -91,8 +91,7 @@ class SharedReader:
                 if not member.queue:
                     await self._read(count_max)
         batch = [member.queue.popleft() for _ in range(min(count_max, len(member.queue)))]
-        if self._unacknowledged_max is not None:
-            member.unacknowledged.update((_place(message), message) for message in batch)
+        member.unacknowledged.update((_place(message), message) for message in batch)
         self._drained.set()
         return batch
 
@@ -123,7 +122,7 @@ class SharedReader:
 
     def _refuse_unacknowledged(self, member: Member) -> None:
         waiting = len(member.unacknowledged)
-        if self._unacknowledged_max is not None and waiting >= self._unacknowledged_max:
+        if waiting >= self._unacknowledged_max:
             raise UnacknowledgedError(group=self._name, address=self._address, waiting=waiting)
 
 
