@@ -248,3 +248,38 @@ def test_rows_joined_many_in_a_call_give_what_one_by_one_gives(join, epochs, bac
     # Where failed calls are left out, each row and each timer is a call of its own.
     one_by_one = told_of(join, rows, faults, policy=skip(), backend="memory")
     assert many == one_by_one
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("policy", [fail(), skip()], ids=["all at once", "one by one"])
+def test_rows_that_nobody_wants_alone_go_with_one_timer_for_a_key(backend, policy):
+    """Rows match within 400 ms, so they go at the latest 100 ms after they can match no more."""
+
+    def job(env):
+        left, right = sides(env)
+        joined = left.interval_join(right, -400, 400, pair, how="left").on_error(policy)
+        joined.uid("join").collect("out")
+
+    def push(harness, first, end):
+        for source, key in (("left", "x"), ("right", "x"), ("right", "y")):
+            rows = [(key, time, f"{source} {time}") for time in range(first, end, 25)]
+            harness.push(rows, source=source)
+        harness.run()
+
+    with Harness(job, engine=EngineOptions(state_backend=backend)) as harness:
+        for first, end in ((0, 2_000), (2_000, 2_100), (2_100, 9_000)):
+            push(harness, first, end)
+            harness.crash()
+            watermark = harness.watermark("join")
+            for key in "xy":
+                times = [time for time, _ in harness.state("join", key)["right"]]
+                assert min(times) > watermark - 400 - 101
+                assert {time for time in range(first, end, 25) if time > watermark - 400} <= {
+                    *times
+                }
+        assert policy != fail() or len(harness.timers("join", "y")) <= 3
+        harness.end()
+        harness.run()
+
+        assert states_of(harness) == []
+        assert len(set(harness.results("out"))) == len(harness.results("out")) > 9_000 / 25

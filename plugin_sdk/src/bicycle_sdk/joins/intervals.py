@@ -8,6 +8,7 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from bicycle_sdk.connected import InputRecords
+from bicycle_sdk.contexts import WATERMARK_MAX
 from bicycle_sdk.joins.rows import JoinOptions, Pair, RowJoin, RowKey, Rows
 from bicycle_sdk.state import MapStateDescriptor, Timer
 from bicycle_sdk.state.entries import MapEntries
@@ -26,7 +27,8 @@ class IntervalJoin(RowJoin):
     passed the row itself, since matches of it may be forgotten then.
 
     Rows of a side whose lone rows nobody wants are forgotten some at once, at the latest an eighth
-    of the interval after that; no row that is not late can match them by then.
+    of the interval after that; no row that is not late can match them by then. For these a key has
+    a timer for its first row, and gets one for the first of what is left when that fires.
 
     Args:
         options: What every join is told.
@@ -54,6 +56,7 @@ class IntervalJoin(RowJoin):
             _Side(self.right, right_seen, -self._upper, -self._lower, right_step),
             _Side(self.left, left_seen, self._lower, self._upper, left_step),
         )
+        self._watermark = ctx.current_watermark
         return opened
 
     def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
@@ -141,7 +144,8 @@ class IntervalJoin(RowJoin):
         if mine.seen is not None:
             matched = [has_met for _, _, has_met in match.kept]
             _mark(mine.seen, key, list(compress(row_keys, matched)))
-        self._wait_for(mine, key, times)
+        # hot path: a timer takes longer than all else about a row.
+        self._wait_for(mine, key, [min(times)] if mine.seen is None else times)
 
     def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
         """Find what is complete by timers, all of a key at once, and forget rows.
@@ -149,24 +153,34 @@ class IntervalJoin(RowJoin):
         Where lone rows are wanted, each has a timer of its own.
         """
         found: dict[tuple[Any, int], list[Pair]] = {}
-        for key, last_ms in {timer.key: timer.time_ms for timer in timers}.items():
-            for is_left in (True, False):
-                side = self._sides[is_left]
+        last_by_key = {key: time_ms for _, time_ms, key in timers}
+        for is_left in (True, False):
+            side = self._sides[is_left]
+            if side.seen is None:
+                self._forget(side, last_by_key)
+                continue
+            for key, last_ms in last_by_key.items():
                 for time, row in _taken(side, key, last_ms - 1 - side.last):
                     pair = (row, None) if is_left else (None, row)
                     place = key, time + side.last + 1
                     found.setdefault(place, []).append((max(time + side.last, time), *pair))
         self._complete = found
-        return [timer for timer in timers if (timer.key, timer.time_ms) in found]
+        return [timer for timer in timers if (timer.key, timer.time_ms) in found] if found else []
 
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the rows that never matched and can no more."""
         certain = timestamp_ms - 1
-        left, right = certain - self._upper, certain + self._lower
-        lone_left = _taken(self._sides[1], key, left)
-        lone_right = _taken(self._sides[0], key, right)
-        pairs: list[Pair] = [(max(certain, left), row, None) for _, row in lone_left]
-        return pairs + [(max(certain, right), None, row) for _, row in lone_right]
+        pairs: list[Pair] = []
+        for is_left in (True, False):
+            side = self._sides[is_left]
+            last = certain - side.last
+            if side.seen is None:
+                self._forget(side, [key])
+                continue
+            for _, row in _taken(side, key, last):
+                pair = (row, None) if is_left else (None, row)
+                pairs.append((max(certain, last), *pair))
+        return pairs
 
     def _store(
         self, row: tuple[Any, Any, int], found: list[tuple[RowKey, Any]],
@@ -184,6 +198,15 @@ class IntervalJoin(RowJoin):
             _mark(mine.seen, key, [row_key] if found else [])
             _unmark(mine.seen, key, evicted)
         self._wait_for(mine, key, [time])
+
+    def _forget(self, side: _Side, keys: Iterable[Any]) -> None:
+        """Forget what matches no more, and let the first row that is left of each key wait."""
+        last_ms = min(self._watermark() - side.last, WATERMARK_MAX - 1)
+        for key in keys:
+            side.rows.take(key, None, last_ms)
+            first_ms = side.rows.first_ms(key)
+            if first_ms is not None:
+                self._wait_for(side, key, [first_ms])
 
     def _wait_for(self, side: _Side, key: Any, times: Iterable[int]) -> None:
         """Set timers for times that can be forgotten, or for the first multiples of a step."""
@@ -259,8 +282,7 @@ def _taken(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
     They come with their times.
     """
     found, seen = side.rows.take(key, None, time_ms), side.seen
-    if seen is None:
-        return []
+    assert seen is not None
     lone = [(row_key[0], row) for row_key, row in found if not seen.has(key, row_key)]
     _unmark(seen, key, [row_key for row_key, _ in found])
     return lone

@@ -189,6 +189,11 @@ class Rows:
             end = time_ms
         return found + self.between(key, begin + first_ms, end + last_ms)
 
+    def first_ms(self, key: Any) -> int | None:
+        """Return the time of the first row of a key; None when there is none."""
+        row_key = self._entries.first(key)
+        return None if row_key is MISSING else row_key[0]
+
     def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
         """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
         self._row_keys.clear()

@@ -308,6 +308,13 @@ class MapEntries:
             if part in row and self._use((key, part)):
                 yield part, row[part]
 
+    def first(self, key: Hashable) -> Any:
+        """Return the first map key of a key, in key order; ``MISSING`` when there is none."""
+        if not self._is_frozen or self.expiry is not None:
+            return next((part for part, _ in self.scan(key)), MISSING)
+        ordered = self._ordered(key)
+        return self._parts_at(ordered[:1])[0] if ordered else MISSING
+
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return the entries that ``scan`` gives, all at once.
 

@@ -262,6 +262,13 @@ class DiskMapEntries(MapEntries):
             if value is not MISSING and self._use(entry_key):
                 yield part, value
 
+    def first(self, key: Hashable) -> Any:
+        """Return the first map key of a key, in key order; the SDK's ``MISSING`` for none."""
+        ordered = self._known(key)
+        if ordered is None or not self._is_frozen or self.expiry is not None:
+            return next((part for part, _ in self.scan(key)), NO_BOUND)
+        return self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
+
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return the entries that ``scan`` gives, all at once."""
         ordered = self._known(key)

@@ -173,6 +173,10 @@ class UndoMapEntries:
                 self._note((key, part), is_handed=True)
             yield part, value
 
+    def first(self, key: Hashable) -> Any:
+        """Return the first map key of a key, in key order; ``MISSING`` when there is none."""
+        return next((part for part, _ in self.scan(key)), MISSING)
+
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return the entries that ``scan`` gives, all at once."""
         return list(self.scan(key, start, end))
