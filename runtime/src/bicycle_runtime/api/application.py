@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 from bicycle_runtime.api.errors import METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
 from bicycle_runtime.api.guard import Guard, broken_answer, error_answer
 from bicycle_runtime.api.openapi import document
-from bicycle_runtime.api.routes import ALIASES, ROUTES
-from bicycle_runtime.api.routing import Route, endpoint
+from bicycle_runtime.api.routes import ROUTES, served_paths
+from bicycle_runtime.api.routing import endpoint
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import Limits
@@ -49,7 +49,9 @@ def build_application(
     routes: list[BaseRoute] = [StarletteRoute("/api/openapi.json", openapi)]
     for route in ROUTES:
         call = endpoint(route, service)
-        routes += [StarletteRoute(path, call, methods=[route.method]) for path in _paths(route)]
+        routes += [
+            StarletteRoute(path, call, methods=[route.method]) for path in served_paths(route)
+        ]
     app = Starlette(
         routes=[*routes, *pages],
         exception_handlers={
@@ -59,12 +61,6 @@ def build_application(
         },
     )
     return Guard(app, service, hosts, authenticator=authenticator, limits=limits)
-
-
-def _paths(route: Route) -> list[str]:
-    if route.is_root:
-        return [route.path]
-    return [f"/api/v1{route.path}", *([f"/api{route.path}"] if route.path in ALIASES else [])]
 
 
 async def _our_error(request: Request, error: Exception) -> Response:

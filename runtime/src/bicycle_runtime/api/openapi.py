@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 import bicycle_runtime
-from bicycle_runtime.api.routes import ALIASES, ROUTES
-from bicycle_runtime.api.routing import EVENT_STREAM, Route
+from bicycle_runtime.api.routes import ROUTES, served_paths
+from bicycle_runtime.api.routing import EVENT_STREAM, QUERY_BOUNDS, TEXT, Route
 from bicycle_runtime.api.shapes import ErrorAnswer
 
 __all__ = ["document", "paths_of"]
@@ -31,10 +31,7 @@ _PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 def paths_of(route: Route) -> list[str]:
     """Return the paths that a route is to be had at, as OpenAPI writes them, the first the best."""
-    path = _PARAMETER.sub(r"{\1}", route.path)
-    if route.is_root:
-        return [path]
-    return [f"/api/v1{path}", *([f"/api{path}"] if route.path in ALIASES else [])]
+    return [_PARAMETER.sub(r"{\1}", path) for path in served_paths(route)]
 
 
 def document() -> dict[str, Any]:
@@ -78,6 +75,7 @@ def _types(route: Route) -> list[Any]:
 
 def _operation(route: Route, schema_of: dict[Any, Any], *, is_alias: bool) -> dict[str, Any]:
     words = re.findall(r"\w+", _PARAMETER.sub(r"by \1", route.path))
+    words += ["text"] if route.media == TEXT else []
     name = "_".join([route.method.lower(), *words, *(["alias"] if is_alias else [])])
     schema = {"type": "string"} if route.answer is str else schema_of[route.answer]
     content = {route.media: {"schema": schema}}
@@ -153,10 +151,9 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 def _bounded(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a word of a query with the bounds that all of this name have."""
-    bounds = {"limit": (1, 500), "wait": (0, 60)}
-    if name not in bounds:
+    if name not in QUERY_BOUNDS:
         return schema
-    low, high = bounds[name]
+    low, high = QUERY_BOUNDS[name]
     return {**schema, "minimum": low, "maximum": high}
 
 

@@ -20,7 +20,7 @@ from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role
 
-__all__ = ["ALIASES", "ROUTES"]
+__all__ = ["ALIASES", "ROUTES", "served_paths"]
 
 _JOB = "/jobs/{job_id}"
 
@@ -146,8 +146,12 @@ ROUTES: tuple[Route, ...] = (
           handler=service.cluster, answer=shapes.Cluster),
     Route(method="GET", path="/cluster/workers", summary="List the processes of jobs.",
           handler=service.workers, answer=shapes.WorkerList),
-    Route(method="GET", path="/cluster/metrics", summary="Read the figures of all jobs.",
-          handler=service.all_metrics, answer=shapes.MetricList),
+    *(Route(method="GET", path=path, summary="Read the figures of all jobs.",
+            handler=service.all_metrics, answer=shapes.MetricList)
+      for path in ("/cluster/metrics", "/metrics")),
+    Route(method="GET", path="/metrics/history", summary="Read what all jobs came to over time.",
+          handler=service.metrics_history, query=shapes.HistoryQuery,
+          answer=shapes.MetricsHistory),
     Route(method="GET", path="/savepoints", summary="List the savepoints of all jobs.",
           handler=jobs.all_savepoints, answer=shapes.SavepointList, errors=(422, 503)),
     Route(method="POST", path="/savepoints/restore",
@@ -168,5 +172,13 @@ ALIASES = frozenset(
     {
         "/jobs", "/jobs/{job_id}", "/jobs/{job_id}/tasks", "/jobs/{job_id}/checkpoints",
         "/jobs/{job_id}/graph", "/jobs/{job_id}/exceptions", "/cluster", "/cluster/workers",
+        "/metrics", "/metrics/history",
     }
 )  # fmt: skip
+
+
+def served_paths(route: Route) -> list[str]:
+    """Return the paths at which a route is to be had, the first the best."""
+    if route.is_root:
+        return [route.path]
+    return [f"/api/v1{route.path}", *([f"/api{route.path}"] if route.path in ALIASES else [])]

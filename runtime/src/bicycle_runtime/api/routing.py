@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
 __all__ = [
-    "EVENT_STREAM", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint",
+    "EVENT_STREAM", "QUERY_BOUNDS", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint",
     "with_whole_numbers",
 ]  # fmt: skip
 
 EVENT_STREAM = "text/event-stream"
 TEXT = "text/plain"
-_LIMIT_MAX = 500
+QUERY_BOUNDS = {"limit": (1, 500), "minutes": (1, 10_080), "wait": (0, 60)}
 T = TypeVar("T", bound=msgspec.Struct)
 
 
@@ -126,7 +126,7 @@ def _query(request: Request, shape: type[T]) -> T:
         query = msgspec.convert(given, shape, strict=False)
     except msgspec.ValidationError as error:
         raise QUERY_UNREADABLE(problem=str(error), known_text=known_text) from None
-    for name, low, high in (("limit", 1, _LIMIT_MAX), ("after", 0, 2**53), ("wait", 0, 60)):
+    for name, (low, high) in {**QUERY_BOUNDS, "after": (0, 2**53)}.items():
         value = getattr(query, name, None)
         if isinstance(value, int | float) and not (math.isfinite(value) and low <= value <= high):
             problem = f"{name} is {value}, expected {low} to {high}"

@@ -33,6 +33,7 @@ __all__ = [
     "GraphEdge",
     "GraphVertex",
     "Health",
+    "HistoryQuery",
     "JobConfigAnswer",
     "JobDetail",
     "JobList",
@@ -43,6 +44,8 @@ __all__ = [
     "LogPage",
     "LogQuery",
     "MetricList",
+    "MetricsHistory",
+    "MetricsPoint",
     "NoQuery",
     "OperationList",
     "PluginList",
@@ -163,6 +166,29 @@ class SamplesQuery(_Shape, frozen=True, kw_only=True):
     tier: str = "5s"
 
 
+class HistoryQuery(_Shape, frozen=True, kw_only=True):
+    """How many minutes back, 1 to 10,080; points are 5 s apart up to an hour, else 5 minutes."""
+
+    minutes: int = 30
+
+
+class MetricsPoint(_Shape, frozen=True, kw_only=True):
+    """The sums of all jobs at ``timestamp``, ms since 1970; null in a gap, or where none tells."""
+
+    timestamp: int
+    records_per_sec: float | None
+    lag_records: float | None
+    state_bytes: float | None
+    errors: float | None
+    late: float | None
+
+
+class MetricsHistory(_Shape, frozen=True, kw_only=True):
+    """Points over time, the oldest first."""
+
+    items: list[MetricsPoint]
+
+
 class LogQuery(_Shape, frozen=True, kw_only=True):
     """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
 
@@ -217,13 +243,17 @@ class JobDetail(_Shape, frozen=True, kw_only=True):
 
 
 class Task(_Shape, frozen=True, kw_only=True):
-    """One operator, with the counts of all its subtasks in this run."""
+    """One operator, with the counts of all its subtasks in this run.
+
+    ``bytes_processed`` is what a sink has written, null for all that count no bytes.
+    """
 
     task_id: str
     operator_name: str
     state: str
     parallelism: int
     records_processed: int
+    bytes_processed: int | None
     records_in: int
     records_out: int
     failed: int
@@ -242,7 +272,11 @@ class TaskList(_Shape, frozen=True, kw_only=True):
 
 
 class GraphVertex(_Shape, frozen=True, kw_only=True):
-    """One operator in the graph; counts are of this run."""
+    """One operator in the graph; counts are of this run.
+
+    ``busy_share`` is its part of the time that tasks of the last epochs took, 0 to 1: the operator
+    with the greatest holds the others up.
+    """
 
     id: str
     uid: str | None
@@ -258,6 +292,7 @@ class GraphVertex(_Shape, frozen=True, kw_only=True):
     records_out: int
     failed: int
     late: int
+    busy_share: float | None
     watermark_ms: int | None
     slowest_input: str | None
     skew: float | None

@@ -88,6 +88,7 @@ class Readings:
                 "state": state,
                 "parallelism": operator.parallelism or 1,
                 "records_processed": operator.records_in or operator.records_out,
+                "bytes_processed": operator.bytes_out,
                 "records_in": operator.records_in,
                 "records_out": operator.records_out,
                 "failed": operator.failed,
@@ -298,6 +299,7 @@ def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
                     "failed": counts.failed,
                     "late": counts.late,
                     "watermark_ms": counts.watermark_ms,
+                    "busy_share": counts.busy_share,
                     "slowest_input": counts.slowest_input,
                     "skew": counts.skew,
                 }

@@ -12,7 +12,13 @@ from bicycle_runtime.api.routing import Call, answer_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.workers import worker_rows
 
-__all__ = ["all_metrics", "audit", "cluster", "health", "metrics", "slots", "topology", "workers"]
+__all__ = [
+    "all_metrics", "audit", "cluster", "health", "metrics", "metrics_history", "slots", "topology",
+    "workers",
+]  # fmt: skip
+
+_MINUTES_BY_SECONDS = 60  # For so long there is a sample every five seconds.
+_SUMS = ("lag_records", "state_bytes", "errors", "late")
 
 
 async def health(_call: Call) -> Response:
@@ -39,6 +45,21 @@ async def all_metrics(call: Call) -> Response:
         return [sample for job in jobs for sample in job_samples(job, now_ms=now_ms)]
 
     return answer_json({"items": await call.service.slow(samples)})
+
+
+async def metrics_history(call: Call) -> Response:
+    """Answer with the sums of all jobs, point by point."""
+    minutes = call.query.minutes
+    tier = "5s" if minutes <= _MINUTES_BY_SECONDS else "5m"
+    columns = await call.scope.samples_of_all(tier)
+    oldest_s = call.service.clock.now_ms() // 1_000 - 60 * minutes
+    names = {"records_per_sec": "records_per_second", **{name: name for name in _SUMS}}
+    points = [
+        {"timestamp": at_s * 1_000, **{name: columns[each][row] for name, each in names.items()}}
+        for row, at_s in enumerate(columns["at_s"])
+        if at_s > oldest_s
+    ]
+    return answer_json({"items": points})
 
 
 async def topology(call: Call) -> Response:
