@@ -3,6 +3,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +13,8 @@ from bicycle_runtime.base.processes import (
     hang_up,
     is_alive,
     kill_all,
+    stand_back,
+    start_detached,
     start_ticks,
     wait_for_end,
 )
@@ -108,6 +112,35 @@ def test_a_process_has_not_ended_before_its_last_thread():
         assert not wait_for_end(process.pid, started, timeout_s=0.05)
         process.kill()
         assert wait_for_end(process.pid, started, timeout_s=10)
+
+
+def test_what_a_thread_starts_that_stands_back_stands_back_with_its_session(tmp_path):
+    module = tmp_path / "waiting.py"
+    module.write_text("import sys\nsys.stdin.read()\nimport time\ntime.sleep(3600)\n")
+    found = {}
+
+    def start():
+        stand_back()
+        stand_back()  # Again does nothing.
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PYTHONPATH", str(tmp_path))
+            process = start_detached("waiting", log_path=tmp_path / "log")
+        try:
+            found["niceness"] = os.getpriority(os.PRIO_PROCESS, process.pid)
+            session = Path(f"/proc/{process.pid}/autogroup")
+            found["session"] = session.read_text() if session.exists() else ""
+        finally:
+            process.kill()
+            process.wait()
+
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+
+    assert found["niceness"] == max(before, 10)
+    assert not found["session"] or found["session"].endswith(f"nice {max(before, 10)}\n")
+    assert os.getpriority(os.PRIO_PROCESS, 0) == before
 
 
 def test_killing_a_process_ends_what_it_started_in_other_sessions_too():

@@ -35,15 +35,18 @@ def test_an_extraction_that_loops_for_ever_leaves_page_metrics_and_cancel_workin
         number = json.loads(answer[2])["id"]
         until(begun.is_symlink, "the endless builder")
 
+        loops = int(str(begun.readlink()))
+        niceness = os.getpriority(os.PRIO_PROCESS, loops)
         pages = [served.ask("GET", path)[0] for path in ("/", "/jobs", "/jobs/job", "/metrics")]
         canceled = served.post("/api/v1/jobs/job/cancel")
         still = served.get(f"/api/v1/operations/{number}")
-        os.kill(int(str(begun.readlink())), signal.SIGKILL)
+        os.kill(loops, signal.SIGKILL)
         failed = served.get(f"/api/v1/operations/{number}?wait=60")
     finally:
         served.end(signal.SIGKILL)
 
     assert pages == [200] * 4
+    assert niceness >= 10  # It loops in what time the service leaves.
     assert (canceled["state"], canceled["result"]["state"]) == ("done", "CANCELED")
     assert still["state"] == "running"
     assert failed["state"] == "failed"

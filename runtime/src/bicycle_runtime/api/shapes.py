@@ -18,51 +18,13 @@ from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.service.watching.workers import ProcessUse
 
 __all__ = [
-    "AfterQuery",
-    "AuditList",
-    "Cluster",
-    "DeadLetterList",
-    "DeadLetterQuery",
-    "EpochList",
-    "EpochQuery",
-    "ErrorAnswer",
-    "ExceptionEntry",
-    "ExceptionList",
-    "Graph",
-    "GraphChain",
-    "GraphEdge",
-    "GraphVertex",
-    "Health",
-    "HistoryQuery",
-    "JobConfigAnswer",
-    "JobDetail",
-    "JobList",
-    "JobMetrics",
-    "JobQueryWords",
-    "LetterQuery",
-    "LimitQuery",
-    "LogPage",
-    "LogQuery",
-    "MetricList",
-    "MetricsHistory",
-    "MetricsPoint",
-    "NoQuery",
-    "OperationList",
-    "PluginList",
-    "PoolSlots",
-    "QuotaAnswer",
-    "QuotaBody",
-    "SamplesAnswer",
-    "SamplesQuery",
-    "SavepointList",
-    "SlotList",
-    "StateChangeList",
-    "StatusAnswer",
-    "StatusList",
-    "Task",
-    "TaskList",
-    "WaitQuery",
-    "Worker",
+    "AfterQuery", "AuditList", "Cluster", "DeadLetterList", "DeadLetterQuery", "EpochList",
+    "EpochQuery", "ErrorAnswer", "ExceptionEntry", "ExceptionList", "Graph", "GraphChain",
+    "GraphEdge", "GraphVertex", "Health", "HistoryQuery", "JobConfigAnswer", "JobDetail", "JobList",
+    "JobMetrics", "JobQueryWords", "LetterQuery", "LimitQuery", "LogPage", "LogQuery", "MetricList",
+    "MetricsHistory", "MetricsPoint", "NoQuery", "OperationList", "PluginList", "PoolSlots",
+    "QuotaAnswer", "QuotaBody", "SamplesAnswer", "SamplesQuery", "SavepointList", "SlotList",
+    "StateChangeList", "StatusAnswer", "StatusList", "Task", "TaskList", "WaitQuery", "Worker",
     "WorkerList",
 ]  # fmt: skip
 
@@ -176,7 +138,7 @@ class MetricsPoint(_Shape, frozen=True, kw_only=True):
     """The sums of all jobs at ``timestamp``, ms since 1970; null in a gap, or where none tells."""
 
     timestamp: int
-    records_per_sec: float | None
+    records_per_second: float | None = msgspec.field(name="records_per_sec")
     lag_records: float | None
     state_bytes: float | None
     errors: float | None

@@ -27,10 +27,12 @@ __all__ = [
     "how_it_ended",
     "is_alive",
     "is_frozen",
+    "keep_niceness",
     "kill_all",
     "open_files_max",
     "send_signal",
     "signal_name",
+    "stand_back",
     "start_detached",
     "start_ticks",
     "wait_for_end",
@@ -38,6 +40,7 @@ __all__ = [
 
 OPEN_FILES_MIN = 1_024  # What Java with Spark, and a driver with some sockets, may need.
 SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
+_NICENESS = 10
 _POLL_S = 0.05
 _PASS_COUNT_MAX = 20
 _FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which may hold blanks
@@ -55,11 +58,32 @@ def start_detached(
         python: Its interpreter.
     """
     with log_path.open("ab") as log:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [python, "-m", module, *words],
             stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             env=environment_for_python({"PYTHONIOENCODING": "utf-8:backslashreplace"}),
         )  # fmt: skip
+    keep_niceness(process.pid)
+    return process
+
+
+def keep_niceness(pid: int) -> None:
+    """Let the session that a process has just begun stand back as far as the thread that calls.
+
+    Linux shares time between sessions before it looks at processes, and a new session counts as
+    much as any other, however nice its processes are.
+    """
+    niceness = os.getpriority(os.PRIO_PROCESS, 0)
+    if niceness:
+        with contextlib.suppress(OSError):  # There is no such thing here, or the process has ended.
+            Path(f"/proc/{pid}/autogroup").write_text(str(niceness), encoding="ascii")
+
+
+def stand_back() -> None:
+    """Let the thread that calls, and what it starts from now on, leave time to all others."""
+    if sys.platform == "linux":  # Others know no niceness of a thread.
+        niceness = max(os.getpriority(os.PRIO_PROCESS, 0), _NICENESS)
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 def open_files_max() -> int | None:

@@ -22,6 +22,7 @@ from typing import Any
 import bicycle_sdk
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.options import check, option
+from bicycle_runtime.base.processes import keep_niceness
 from bicycle_runtime.extraction.wire import FrameReader
 
 __all__ = ["ChildOutcome", "ExtractionLimits", "run_child"]
@@ -198,6 +199,7 @@ def _started(
             start_new_session=True,
         )
     try:
+        keep_niceness(child.pid)
         channels.close_writers()
         yield child
     finally:

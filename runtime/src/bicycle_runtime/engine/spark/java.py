@@ -25,7 +25,12 @@ from typing import IO
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.java import find_java, log4j_settings
-from bicycle_runtime.base.processes import OPEN_FILES_MIN, how_it_ended, open_files_max
+from bicycle_runtime.base.processes import (
+    OPEN_FILES_MIN,
+    how_it_ended,
+    keep_niceness,
+    open_files_max,
+)
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
@@ -163,6 +168,7 @@ def start_java(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env=environment_for_child(environment), start_new_session=True, pass_fds=folder.held,
     )  # fmt: skip
+    keep_niceness(process.pid)
     threading.Thread(
         target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
     ).start()

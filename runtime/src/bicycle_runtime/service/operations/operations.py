@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import stand_back
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import (
@@ -350,6 +351,7 @@ class Operations:
         return work
 
     def _run(self, waiting: _Queue) -> None:
+        stand_back()  # Jobs that saturate this machine leave time to the service.
         while (entry := waiting.get()) is not None and not self._is_closed:
             number, settled = entry
             self._meet(self._open[number], settled)

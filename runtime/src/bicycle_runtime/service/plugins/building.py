@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_python
 from bicycle_runtime.base.options import check, option
-from bicycle_runtime.base.processes import how_it_ended
+from bicycle_runtime.base.processes import how_it_ended, keep_niceness
 from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
 
@@ -85,6 +85,7 @@ def build_environment(
             env=_environment(folder),
         )  # fmt: skip
         try:
+            keep_niceness(child.pid)
             problem = _watched(child, folder, bounds)
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
