@@ -317,10 +317,11 @@ class RowJoin(BuiltInFunction, ABC):
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
         """Let timers fire one after the other, given by key and time, as ``on_timer`` does."""
         append, complete, pairs_of = results.append, self._complete, self.pairs_of
+        results_of = self.results
         for timer in timers:
             pairs = pairs_of(complete.pop(timer), timer[1])
             self._fired = (timer, pairs)
-            append(self.results(pairs))
+            append(results_of(pairs))
 
     def keep(self, side: Rows, value: Any, key: Any, time_ms: int) -> tuple[RowKey, list[RowKey]]:
         """Let a row wait, and return where; and where those lay that it has displaced."""
@@ -381,7 +382,11 @@ class RowJoin(BuiltInFunction, ABC):
         self, found: list[tuple[int, Any]], store: Callable[..., None], *details: Any
     ) -> Any | None:
         """Return what waits for results and calls ``store`` then; None where none waits."""
-        if self._plain_types.issuperset([type(result) for _, result in found]):
+        plain_types = self._plain_types
+        for _, result in found:
+            if type(result) not in plain_types:
+                break
+        else:
             return None
         if any(map(self._is_awaitable, found)):
             return _all_awaited(found, store, details)

