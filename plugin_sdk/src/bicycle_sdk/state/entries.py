@@ -197,9 +197,7 @@ class MapEntries:
     def has(self, key: Hashable, part: Hashable) -> bool:
         """Tell whether a key's map has an entry."""
         row = self.rows.get(key)
-        if row is None or part not in row:
-            return False
-        return self._is_plain or self._is_found((key, part))
+        return row is not None and part in row and (self._is_plain or self._is_found((key, part)))
 
     def put(self, key: Hashable, part: Hashable, value: Any) -> None:
         """Set an entry of a key's map."""
@@ -327,7 +325,7 @@ class MapEntries:
 
     def first(self, key: Hashable) -> Any:
         """Return the first map key of a key, in key order; ``MISSING`` when there is none."""
-        if not self._is_frozen or self.expiry is not None:
+        if not self._is_plain:
             return next((part for part, _ in self.scan(key)), MISSING)
         ordered = self._ordered(key)
         return self._parts_at(ordered[:1])[0] if ordered else MISSING

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import chain
+from dataclasses import replace
+from functools import partial
+from itertools import chain, islice, repeat
 from typing import Any
 
 from bicycle_runtime.base.storage import Storage
@@ -27,7 +29,7 @@ from bicycle_runtime.operators.functions.time_order import TimeOrder
 from bicycle_runtime.operators.functions.timers import FiresEach, TimerRound
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
-from bicycle_runtime.operators.user_calls.batches import call_all
+from bicycle_runtime.operators.user_calls.batches import call_all, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Calls, CallSettings, Methods, Settle
 from bicycle_runtime.operators.user_calls.direct import direct
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy, user_hook
@@ -138,6 +140,15 @@ class ProcessOperator(Operator):
         return sides
 
 
+def _call_each(
+    method: Callable[..., Any], values: Sequence[Any], results: list[Any], context: Any
+) -> None:
+    """Call a method that all key groups share for the values behind the results that are there."""
+    # hot path: a call made by a loop in C takes 80 ns less.
+    results.extend(map(method, islice(values, len(results), None), repeat(context)))
+    refuse_stop(results, values)
+
+
 class _GroupMethods(dict[int, Callable[..., Any]]):
     """The bound method of each key group touched in this epoch, made when first used."""
 
@@ -211,6 +222,12 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
 
     def methods(self) -> Methods:
         return self._methods
+
+    def calls_of(self, batch: Batch, groups: Sequence[int] | None) -> Calls:
+        calls = super().calls_of(batch, groups)
+        if self._is_rich:
+            return calls
+        return replace(calls, each=partial(_call_each, self._method_of(0), batch.values))
 
     def user_calls(self, function: Any) -> list[Callable[..., Any]]:
         on_timer = getattr(function, "on_timer", None)
