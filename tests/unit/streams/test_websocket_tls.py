@@ -76,3 +76,10 @@ def test_certificates_that_cannot_be_used_are_told(certificates, name):
         exchange(words, {})
 
     assert refusing.value.code == "BIC-2654"
+
+
+def test_certificates_are_refused_where_nobody_speaks_tls(certificates):
+    with pytest.raises(StreamConnectError, match="only wss://") as refusing:
+        connect("ws://127.0.0.1:1", trusting(certificates))
+
+    assert refusing.value.code == "BIC-2654"
