@@ -2,11 +2,13 @@
 
 import io
 import logging
+import os
 import pickle
 import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from py4j import protocol
@@ -18,10 +20,13 @@ from pyspark.sql import types
 
 from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.java import (
+    FIRST_JARS,
     StartingJava,
     forget_numpy,
     hush_py4j,
     hush_serializers,
+    search_path,
+    spark_environment,
 )
 
 
@@ -42,6 +47,28 @@ def test_java_that_was_killed_is_told_from_java_that_cannot_start(tmp_path, code
         kind, kind == "BIC-1807",
     )  # fmt: skip
     assert how in caught.value.facts["reason"]
+
+
+def test_jars_of_most_classes_are_search_path_and_all_others_behind_them(tmp_path):
+    for name in ("a-1", "spark-core_2.13-9", "scala-library-2", "spark-x"):
+        (tmp_path / f"{name}.jar").touch()
+    mine, all_jars = "/mine/spark-core_2.jar", f"{tmp_path}/*"
+    first = [
+        f"{tmp_path}/{name}.jar" for name in ("spark-core_2.13-9", "scala-library-2", "spark-x")
+    ]
+
+    found = search_path(os.pathsep.join([mine, all_jars])).split(os.pathsep)
+
+    assert found == [mine, *first, all_jars]
+
+
+def test_each_jar_that_is_search_path_is_one_of_spark():
+    jars = Path(spark_environment()["SPARK_HOME"]) / "jars"
+    names = [path.name for path in jars.glob("*.jar")]
+
+    assert [
+        first for first in FIRST_JARS if not any(name.startswith(first) for name in names)
+    ] == []
 
 
 def lost_command():

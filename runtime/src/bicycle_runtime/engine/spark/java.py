@@ -35,11 +35,13 @@ from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
 from bicycle_runtime.engine.spark.work_folder import WorkFolder
 
 __all__ = [
+    "FIRST_JARS",
     "JavaProcess",
     "StartingJava",
     "forget_numpy",
     "hush_py4j",
     "hush_serializers",
+    "search_path",
     "spark_environment",
     "start_java",
 ]
@@ -48,6 +50,12 @@ _PY4J = "py4j"
 _START_SECONDS_MAX = 120
 _POLL_SECONDS = 0.01
 _ARCHIVE_SECONDS = 3.0
+# The jars that nine of ten classes of a run come from, by how their names begin.
+FIRST_JARS = (
+    "spark-core_", "scala-library-", "log4j-", "jackson-", "hadoop-client-", "spark-", "netty-",
+    "ivy-", "kryo-", "chill", "icu4j-", "py4j-", "json4s-", "metrics-", "slf4j-", "avro-",
+    "jakarta.servlet-", "lz4-java-",
+)  # fmt: skip
 _NOISE = (b"WARNING: Using incubator modules", b"NOTE: Picked up ")
 _SUBMIT = "org.apache.spark.deploy.SparkSubmit"
 # What Spark's launcher would obey: later, they come too late.
@@ -150,8 +158,8 @@ def start_java(
     base = _java_command(cache_dir, java.path, master)
     class_path = settings.get(_CLASS_PATH, "")
     paths = base.index("-cp") + 1
-    base[paths] = _joined(class_path, base[paths])
-    archive_options = _archive_options(cache_dir, java.path, class_path, now_s=now_s)
+    base[paths] = _joined(class_path, search_path(base[paths]))
+    archive_options = _archive_options(cache_dir, java.path, base[paths], now_s=now_s)
     command = [
         base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}",
         f"-Djava.io.tmpdir={folder.path}", *base[1:], *_options(settings, master),
@@ -173,6 +181,24 @@ def start_java(
         target=_forward, args=(process.stderr, errors), name="spark-stderr", daemon=True
     ).start()
     return StartingJava(process, info_path, log_path, master)
+
+
+def search_path(class_path: str) -> str:
+    """Return a class path with the jars of most classes in front of the others of their folder.
+
+    Java asks one jar after the other for each class, and Spark has 280: that is half of its
+    processor time in a start without an archive of classes.
+
+    Args:
+        class_path: Of Spark's launcher; ``folder/*`` stands for all jars in it, in any order.
+    """
+    found = []
+    for entry in class_path.split(os.pathsep):
+        if entry.endswith("/*"):
+            jars = sorted(Path(entry[:-2]).glob("*.jar"))
+            found += [str(jar) for name in FIRST_JARS for jar in jars if jar.name.startswith(name)]
+        found.append(entry)
+    return os.pathsep.join(dict.fromkeys(found))
 
 
 def hush_py4j() -> None:
