@@ -1,8 +1,9 @@
 """The service with many jobs: how long pages and lists take while the machine is full, and memory.
 
-200 jobs replace their status files twice a second; each has a process. Two jobs without Java keep
-both cores busy, and a plugin whose graph loops forever is being extracted. A process of its own
-asks at fixed times and holds ten pages open. Then an hour is played with a clock that is set.
+200 jobs replace their status files twice a second; each has a process. Two jobs that the service
+has started keep both cores busy, and it extracts a plugin whose graph loops forever. A process of
+its own asks at fixed times and holds ten pages open. Then an hour is played with a clock that is
+set.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from measuring import Report, Table, Target, arguments, percentile
 from service_fleet import job_name, status_of
@@ -32,14 +34,20 @@ from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
 
 _HERE = Path(__file__).parent
-_ENDLESS = """
+_PLUGINS = """
 from bicycle_sdk.plugin import bicycle_plugin
 
 @bicycle_plugin(name="endless", version="1.0")
-def job(env):
+def endless(env):
     while True:
         pass
+
+@bicycle_plugin(name="busy", version="1.0")
+def busy(env):
+    sums = env.read_text({path!r}).map(lambda line: sum(range(400)))
+    sums.filter(lambda found: found < 0).print()
 """
+_LINES = 20_000_000  # More than two jobs read while anybody asks.
 _TICK_MS = 5_000
 _WARM_TICKS = 60
 
@@ -57,7 +65,8 @@ def main() -> None:
         payload=f"{options.jobs} jobs of 8 operators, all statuses replaced twice a second; 10 "
         f"requests of /api/v1/jobs and 2 of pages a second for {seconds} s, 10 open pages",
         method="quiet first, then with two jobs that each keep a core busy and an extraction that "
-        "loops; times count from when a request was due; the load average is that of the machine",
+        "loops, all started by the service; times count from when a request was due; the load "
+        "average is that of the machine",
     )
     rows = []
     with tempfile.TemporaryDirectory() as folder, _served(Path(folder), options.jobs) as service:
@@ -86,16 +95,17 @@ def main() -> None:
 def _served(folder: Path, count: int) -> Iterator[tuple[str, int]]:
     """Run the jobs and the service; the answer is its URL and its process id."""
     home = Home(folder / "home")
-    _install_endless(folder / "plugins")
+    _install_plugins(folder / "plugins")
     with contextlib.ExitStack() as running:
         fleet = running.enter_context(_process("service_fleet.py", str(home.path), str(count)))
         assert fleet.stdout is not None
         fleet.stdout.readline()
         words = [sys.executable, "-m", "bicycle_runtime.serving.main", str(home.path)]
         more = {"PYTHONPATH": str(folder / "plugins")}
+        doors = json.dumps({"slots": {"local": 10_000}})  # None of them waits for the 200.
         log = running.enter_context((folder / "service.log").open("wb"))
         service = subprocess.Popen(
-            [*words, "127.0.0.1", "0"], env={**os.environ, **more}, stdout=log, stderr=log
+            [*words, "127.0.0.1", "0", doors], env={**os.environ, **more}, stdout=log, stderr=log
         )
         running.callback(_end, service)
         while (address := read_address(home)) is None:
@@ -107,16 +117,36 @@ def _served(folder: Path, count: int) -> Iterator[tuple[str, int]]:
 
 @contextlib.contextmanager
 def _full(url: str) -> Iterator[None]:
-    """Keep both cores busy, and extract a plugin that never comes back."""
-    body = json.dumps({"plugin": "endless", "name": "endless"}).encode()
-    request = urllib.request.Request(
-        f"{url}/api/v1/jobs", body, {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request):
-        pass
-    saturating = ("service_fleet.py", "saturate")
-    with _process(*saturating), _process(*saturating):
+    """Keep both cores busy with two jobs, and extract a plugin that never comes back."""
+    names = ("busy-1", "busy-2")
+    try:
+        for name in names:
+            body = {"plugin": "busy", "name": name, "options": {"master": "local[1]"}}
+            number = _post(url, "/jobs", body)["id"]
+            while (found := _get(url, f"/operations/{number}?wait=60"))["state"] != "done":
+                if found["state"] == "failed":
+                    raise RuntimeError(found["error"])
+        number = _post(url, "/jobs", {"plugin": "endless", "name": "endless"})["id"]
+        while _get(url, f"/operations/{number}")["state"] != "running":
+            time.sleep(0.05)
         yield
+        if (state := _get(url, f"/operations/{number}")["state"]) != "running":
+            raise RuntimeError(f"the extraction that never comes back is {state}")
+    finally:
+        for name in names:
+            _post(url, f"/jobs/{name}/cancel", {})
+
+
+def _post(url: str, path: str, body: dict[str, Any]) -> Any:
+    head = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}/api/v1{path}", json.dumps(body).encode(), head)
+    with urllib.request.urlopen(request) as answer:
+        return json.load(answer)
+
+
+def _get(url: str, path: str) -> Any:
+    with urllib.request.urlopen(f"{url}/api/v1{path}") as answer:
+        return json.load(answer)
 
 
 @contextlib.contextmanager
@@ -189,14 +219,18 @@ def _play_an_hour(home: Home, count: int, *, ticks: int) -> None:
     print(f"{_resident_mb(own[0]) - before:.2f}")
 
 
-def _install_endless(folder: Path) -> None:
+def _install_plugins(folder: Path) -> None:
     info = folder / "endless-1.0.dist-info"
     info.mkdir(parents=True)
-    (folder / "endless.py").write_text(_ENDLESS)
+    path = folder / "lines.txt"
+    path.write_text("a line\n" * _LINES)
+    (folder / "endless.py").write_text(_PLUGINS.format(path=str(path)))
     (info / "METADATA").write_text(
         "Metadata-Version: 2.1\nName: endless\nVersion: 1.0\nRequires-Dist: bicycle-sdk>=0.1\n"
     )
-    (info / "entry_points.txt").write_text("[bicycle.plugins]\nendless = endless:job\n")
+    (info / "entry_points.txt").write_text(
+        "[bicycle.plugins]\nendless = endless:endless\nbusy = endless:busy\n"
+    )
     (info / "RECORD").write_text("endless.py,,\n")
 
 

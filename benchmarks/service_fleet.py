@@ -1,8 +1,7 @@
 """A home with many jobs, as their drivers would keep it: what benchmarks of the service look at.
 
 ``python service_fleet.py HOME COUNT`` starts a sleeping process for each job and replaces all
-status files twice a second until it is ended; ``python service_fleet.py saturate`` is a job that
-keeps a core busy: epochs of a word count with a shuffle, one behind the other.
+status files twice a second until it is ended.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ from bicycle_runtime.jobs.status import (
     write_status,
 )
 from bicycle_runtime.operators.metrics import Durations
-from bicycle_runtime.testing import Harness, script_source
 
 __all__ = ["job_name", "status_of"]
 
@@ -89,21 +87,5 @@ def _keep(home: Home, count: int) -> None:
             sleeper.wait()
 
 
-def _counting(env):
-    env.add_source(script_source(str)).key_by(str).count().uid("counts").collect("out")
-
-
-def _saturate() -> None:
-    words = [f"word-{number % 997}" for number in range(5_000)]
-    while True:
-        with Harness(_counting, parallelism=2) as harness:
-            for _ in range(100):
-                harness.push(words)
-                harness.run_epoch()
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "saturate":
-        _saturate()
-    else:
-        _keep(Home(Path(sys.argv[1])), int(sys.argv[2]))
+    _keep(Home(Path(sys.argv[1])), int(sys.argv[2]))

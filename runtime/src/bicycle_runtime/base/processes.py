@@ -40,7 +40,7 @@ __all__ = [
 
 OPEN_FILES_MIN = 1_024  # What Java with Spark, and a driver with some sockets, may need.
 SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
-_NICENESS = 10
+_NICENESS = 5
 _POLL_S = 0.05
 _PASS_COUNT_MAX = 20
 _FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which may hold blanks
