@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import inspect
@@ -24,6 +25,7 @@ from bicycle_sdk.secrets import Secret
 __all__ = [
     "Checks",
     "Problem",
+    "check_address",
     "check_secret",
     "check_secrets",
     "label_of",
@@ -357,6 +359,17 @@ def check_secret(checks: Checks, text: str, path: KeyPath) -> None:
     except ValueError:
         label = label_of(path)
         checks.note(path, f"{label} is a secret; give where it is: env:NAME or file:PATH")
+
+
+def check_address(checks: Checks, url: str, path: KeyPath) -> None:
+    """Take note of an address with a password in it; the message does not repeat it."""
+    try:
+        has_password = urlsplit(url).password is not None
+    except ValueError:  # Who opens it says what is wrong with it.
+        has_password = False
+    if has_password:
+        label = label_of(path)
+        checks.note(path, f"{label} has a password in it; give it apart, as env:NAME or file:PATH")
 
 
 def check_secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:

@@ -7,7 +7,13 @@ from importlib.util import find_spec
 from typing import Any
 
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
-from bicycle_runtime.pipelines.checking import Checks, check_secret, label_of, likely
+from bicycle_runtime.pipelines.checking import (
+    Checks,
+    check_address,
+    check_secret,
+    label_of,
+    likely,
+)
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.http_calls import fields_in_url
 from bicycle_runtime.pipelines.operator_keys import (
@@ -221,7 +227,8 @@ def _asks(
     extra: str,
     library: str,
 ) -> None:
-    """See that an operator that asks somebody else has a limit, and its library."""
+    """See that an operator that asks somebody else has a limit, its library, and no password."""
+    check_address(checks, spec.url, (*path, "url"))
     if duration_ms(spec.timeout) < 1:
         label = label_of((*path, "timeout"))
         checks.note((*path, "timeout"), f"{label} is {spec.timeout}; expected 1ms or more")

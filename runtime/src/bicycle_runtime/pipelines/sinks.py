@@ -10,7 +10,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from bicycle_runtime.pipelines.checking import Checks, check_secret, check_secrets, label_of
+from bicycle_runtime.pipelines.checking import (
+    Checks,
+    check_address,
+    check_secret,
+    check_secrets,
+    label_of,
+)
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.record_functions import FieldText
 from bicycle_runtime.pipelines.values import (
@@ -249,6 +255,7 @@ class PostgresSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         )
 
     def check(self, checks: Checks, path: KeyPath) -> None:
+        check_address(checks, self.url, (*path, "url"))
         if self.password is not None:
             check_secret(checks, self.password, (*path, "password"))
         _check_columns(checks, self, "keys", path)
@@ -335,6 +342,7 @@ class IcebergSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=T
 
     def check(self, checks: Checks, path: KeyPath) -> None:
         super().check(checks, path)
+        check_address(checks, self.catalog, (*path, "catalog"))
         if self.catalog_password is not None:
             check_secret(checks, self.catalog_password, (*path, "catalog_password"))
         if not all(self.table.partition(".")):
@@ -379,6 +387,7 @@ class HttpSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
         )
 
     def check(self, checks: Checks, path: KeyPath) -> None:
+        check_address(checks, self.url, (*path, "url"))
         for name, text in self.secret_headers.items():
             check_secret(checks, text, (*path, "secret_headers", name))
         if self.body == "object" and self.batch_records not in (None, 1):

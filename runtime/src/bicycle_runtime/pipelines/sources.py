@@ -10,7 +10,13 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from bicycle_runtime.pipelines.checking import Checks, check_secret, check_secrets, label_of
+from bicycle_runtime.pipelines.checking import (
+    Checks,
+    check_address,
+    check_secret,
+    check_secrets,
+    label_of,
+)
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.record_functions import PayloadSchema
 from bicycle_runtime.pipelines.values import (
@@ -191,6 +197,7 @@ class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_onl
         )
 
     def check(self, checks: Checks, path: KeyPath) -> None:
+        check_address(checks, self.url, (*path, "url"))
         if self.password is not None:
             check_secret(checks, self.password, (*path, "password"))
         super().check(checks, path)
