@@ -1,5 +1,6 @@
 """Records that go along several edges are encoded once, sent once, and read as often as needed."""
 
+import weakref
 from array import array
 from dataclasses import dataclass, field, replace
 
@@ -183,6 +184,18 @@ def test_broadcast_records_reach_all_tasks_also_when_shared():
         codec = RecordCodec(Fixed)
         found = [decode_records(b, h, codec, received.records(h, codec))[0] for h, b in blobs]
         assert found == [FIXED, FIXED]
+
+
+@pytest.mark.parametrize("types", [(Fixed,), (Fixed, Loose)])
+def test_records_are_gone_once_they_are_sent_where_no_other_edge_can_have_them(types):
+    task = Task(*types)
+    values = [Fixed("a", 1)]
+    lived = weakref.ref(values[0])
+    task.send(0, values)
+    del values
+    task.flush(0)
+
+    assert lived() is None
 
 
 def test_nothing_is_held_once_all_is_forgotten():

@@ -228,6 +228,8 @@ class ShuffleRouter:
         self._next_parallelism = next_parallelism
         self._emit = emit
         self._sent = sent
+        self._kind = route.target_level, route.partitioning, codec.identity
+        sent.join(self._kind)
         self._spreader = _Spreader(route, subtask)
         self._sequence = 0
         self._is_keyed = route.partitioning is Partitioning.HASH
@@ -276,15 +278,14 @@ class ShuffleRouter:
     def _body(self, values: list[Any], target: int, *, is_end: bool) -> bytes:
         groups = self._spreader.groups_of(target) if self._is_keyed else None
         edge, sequence = self._route.edge, self._sequence
-        place = self._route.target_level, target, self._route.partitioning, self._codec.identity
-        holder = self._sent.find(place, values)
+        holder = self._sent.find(self._kind, target, values)
         body, name = encode_records(
             values, groups, self._spreader.times_of(target), codec=self._codec,
             blob=(edge, self._subtask, sequence), origin=origin_text(self._span), holder=holder,
         )  # fmt: skip
         # A function that runs before the next flush may change other records.
         if holder is None and (is_end or gives_frozen(self._codec, name)):
-            self._sent.note(place, values, Holder(edge, sequence, name))
+            self._sent.note(self._kind, target, values, Holder(edge, sequence, name))
         return body
 
 

@@ -28,26 +28,31 @@ def gives_frozen(codec: RecordCodec, name: CodecName) -> bool:
 
 
 class SentBlobs:
-    """What a task has sent last to each target, in each codec."""
+    """What a task has sent last to each target, along edges of each kind.
+
+    Edges of one kind encode and divide records alike. Of a kind with one edge nothing is held, so
+    that its records are gone once they are sent.
+    """
 
     def __init__(self) -> None:
-        self._last: dict[Hashable, tuple[list[Any], Holder]] = {}
+        self._edges: Counter[Hashable] = Counter()
+        self._last: dict[tuple[Hashable, int], tuple[list[Any], Holder]] = {}
 
-    def find(self, place: Hashable, values: Sequence[Any]) -> Holder | None:
-        """Return the blob that has the same records; None when the last one has others.
+    def join(self, kind: Hashable) -> None:
+        """Take note of an edge of a kind."""
+        self._edges[kind] += 1
 
-        Args:
-            place: The target and the codec.
-            values: The records.
-        """
-        last = self._last.get(place)
+    def find(self, kind: Hashable, target: int, values: Sequence[Any]) -> Holder | None:
+        """Return the blob that has the same records; None when the last one has others."""
+        last = self._last.get((kind, target))
         if last is None or len(last[0]) != len(values) or not all(map(is_, last[0], values)):
             return None
         return last[1]
 
-    def note(self, place: Hashable, values: list[Any], holder: Holder) -> None:
+    def note(self, kind: Hashable, target: int, values: list[Any], holder: Holder) -> None:
         """Take note of what a blob has; the list stays as it is from now on."""
-        self._last[place] = values, holder
+        if self._edges[kind] > 1:
+            self._last[kind, target] = values, holder
 
     def forget(self) -> None:
         """Let go of all records."""
