@@ -134,7 +134,8 @@ def _full(url: str) -> Iterator[None]:
             raise RuntimeError(f"the extraction that never comes back is {state}")
     finally:
         for name in names:
-            _post(url, f"/jobs/{name}/cancel", {})
+            number = _post(url, f"/jobs/{name}/cancel", {})["id"]
+            _get(url, f"/operations/{number}?wait=60")
 
 
 def _post(url: str, path: str, body: dict[str, Any]) -> Any:
