@@ -202,6 +202,24 @@ def test_a_split_sends_records_by_a_field():
     assert run(text, "yaml", sink="rest") == [{"s": 404}, {"s": 500}]
 
 
+@pytest.mark.parametrize("kind", ["file", "collection"])
+@pytest.mark.parametrize("field", ["{field: at}", "{}"])
+def test_event_time_may_be_told_behind_another_operator(tmp_path, kind, field):
+    rows = [{"at": 1_000, "k": "a"}, {"at": 2_000, "k": "b"}]
+    properties = f'{{path: "{lines(tmp_path, *rows)}", time_field: at}}'
+    source = f"{{id: in, operator: source, connector: {{type: file, properties: {properties}}}}}"
+    text = graph_of(
+        source if kind == "file" else collection("in", rows, "at"),
+        "{id: few, operator: filter, config: {field: k, predicate: equals, value: a}}",
+        f"{{id: time, operator: time, config: {field}}}",
+        "{id: w, operator: window, config: {size: 10s}}",
+        SINK,
+        edges=[("in", "few"), ("few", "time"), ("time", "w"), ("w", "sink")],
+    )
+
+    assert [(row["window_start_ms"], row["count"]) for row in run(text, "yaml")] == [(0, 1)]
+
+
 def test_a_union_has_the_records_of_all():
     text = graph_of(
         collection("a", [{"n": 1}]),

@@ -51,7 +51,7 @@ from bicycle_runtime.pipelines.record_functions import (
     WithMessage,
     lower_text,
 )
-from bicycle_runtime.pipelines.sources import KafkaSource
+from bicycle_runtime.pipelines.sources import KafkaSource, SourceKeys
 from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
 from bicycle_sdk import ProcessFunction, StreamEnvironment
 from bicycle_sdk.aggregations import everything
@@ -227,7 +227,10 @@ class _Building:
 
     def _field_of_source(self, node: Node) -> str | None:
         """Return the field with the time, where the source before does not read it itself."""
-        before = next(each for each in self._pipeline.nodes if each.id == node.inputs[0].node)
+        by_id = {each.id: each for each in self._pipeline.nodes}
+        before = by_id[node.inputs[0].node]
+        while len(before.inputs) == 1:
+            before = by_id[before.inputs[0].node]
         return None if self._reads_time(before) else getattr(before.spec, "time_field", None)
 
     def _reads_time(self, source: Node) -> bool:
@@ -235,7 +238,7 @@ class _Building:
 
         Those that go nowhere but to the operator of time need not: so it is told on columns.
         """
-        if not source.spec.reads_time:
+        if not (isinstance(source.spec, SourceKeys) and source.spec.reads_time):
             return False
         behind = [
             node
