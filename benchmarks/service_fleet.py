@@ -6,6 +6,7 @@ status files twice a second until it is ended.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import time
@@ -64,6 +65,7 @@ def status_of(number: int, *, tick: int, pid: int, pid_started: int, now_ms: int
 
 def _keep(home: Home, count: int) -> None:
     home.prepare()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # So that what is below ends them.
     sleepers = [subprocess.Popen(["sleep", "1000000"]) for _ in range(count)]
     try:
         for number in range(count):
