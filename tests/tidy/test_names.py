@@ -37,6 +37,11 @@ REPLACED = {
     "trail": ("lineage", ()),
     "wish": ("request", ("extraction/",)),
 }
+# Participles that do not end with "ed", as names of functions might have them.
+_IRREGULAR = re.compile(
+    "built|chosen|done|drawn|found|given|gone|got|held|kept|known|lost|made|met|sent|shown|spent"
+    "|spoken|taken|thrown|told|written"
+)
 _PART = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+")
 
 
@@ -60,6 +65,19 @@ def _bound(node):
     elif isinstance(node, (ast.Assign, ast.AnnAssign)):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def participles(tree):
+    """Yield private functions that are named by what was done, and no more: ``_decoded``."""
+    for node in ast.walk(tree):
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        word = node.name.removeprefix("_")
+        is_verb = word in {"embed", "exceed", "feed", "need", "seed"}
+        is_plain = not any("property" in ast.unparse(each) for each in node.decorator_list)
+        is_done = _IRREGULAR.fullmatch(word) or re.fullmatch("[a-z]+ed", word)
+        if word != node.name and is_done and is_plain and not is_verb:
+            yield node.name
 
 
 @cache
@@ -124,6 +142,26 @@ def test_words_of_our_own_do_not_come_back_where_the_field_has_one(word):
     }
 
     assert found == {}, f"say {instead}"
+
+
+def test_functions_are_named_by_what_they_do():
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        for name in participles(ast.parse(path.read_text("utf-8")))
+    }
+
+    assert found == set(), "name a function by a verb, and one that returns an error by a noun"
+
+
+def test_a_function_that_is_named_by_a_participle_is_found():
+    tree = ast.parse(
+        "def _told(): 1\ndef _decode(): 1\nclass A:\n  def _opened(self): 1\n"
+        "  @property\n  def _closed(self): 1\n  def _read(self): 1\n  def _read_once(self): 1"
+    )
+
+    assert set(participles(tree)) == {"_told", "_opened"}
 
 
 def test_a_strange_word_is_found():

@@ -284,18 +284,18 @@ class MappedPair(BuiltInFunction):
 
     def process_element1(self, value: Any, _ctx: Any) -> Any:
         """Map a record of the first stream."""
-        return self._mapped(self.function.map1(value))
+        return self._map(self.function.map1(value))
 
     def process_element2(self, value: Any, _ctx: Any) -> Any:
         """Map a record of the second stream."""
-        return self._mapped(self.function.map2(value))
+        return self._map(self.function.map2(value))
 
-    def _mapped(self, result: Any) -> Any:
+    def _map(self, result: Any) -> Any:
         is_later = self.awaits or inspect.isawaitable(result)
-        return _listed(result) if is_later else (result,)
+        return _as_tuple(result) if is_later else (result,)
 
 
-async def _listed(result: Any) -> tuple[Any]:
+async def _as_tuple(result: Any) -> tuple[Any]:
     return (await result if inspect.isawaitable(result) else result,)
 
 

@@ -202,7 +202,7 @@ class Context:
     ) -> None:
         self.task_info = task_info
         self.processing_time = clock() if processing_time is None else processing_time
-        self.random = _seeded(task_info) if random is None else random
+        self.random = _seed(task_info) if random is None else random
         self.metrics = Metrics() if metrics is None else metrics
         self.message: SourceMessage | None = None
         self._clock = clock
@@ -367,7 +367,7 @@ class OnTimerContext(KeyedProcessContext[K]):
         return max(fired.time_ms, self._previous)
 
 
-def _seeded(task_info: TaskInfo) -> random_module.Random:
+def _seed(task_info: TaskInfo) -> random_module.Random:
     # Slow library on the start path of every plugin: random loads hashlib and math.
     import random as random_module
 

@@ -66,7 +66,11 @@ class _Checking:
                 problem=f"{expression!r} {problem}",
                 hint="compare and compute values of one kind; .text() makes any of them a text",
             )
-        return _result(operation, known) if len(known) == len(set(parts)) else _fixed(operation)
+        return (
+            _result(operation, known)
+            if len(known) == len(set(parts))
+            else _find_fixed_type(operation)
+        )
 
     def _field_type(self, expression: Expression) -> type | None:
         name, fields = expression.arguments[0], self._fields
@@ -99,7 +103,7 @@ def _problem(operation: str, known: set[type]) -> str | None:
     return None
 
 
-def _fixed(operation: str) -> type | None:
+def _find_fixed_type(operation: str) -> type | None:
     """Return the type that an operation gives whatever it takes."""
     if operation in _TESTS:
         return bool
@@ -113,7 +117,7 @@ def _result(operation: str, known: set[type]) -> type | None:
         return float
     if operation == "+" and known == {str}:
         return str
-    return _fixed(operation)
+    return _find_fixed_type(operation)
 
 
 def _field_types(record_type: Any) -> Mapping[str, Any] | None:

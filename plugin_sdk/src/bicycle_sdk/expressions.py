@@ -239,7 +239,7 @@ def _condition(value: Any) -> bool:
     return value
 
 
-def _rounded(value: Any, digits: int | None) -> Any:
+def _round(value: Any, digits: int | None) -> Any:
     return round(value) if digits is None else round(value, digits)
 
 
@@ -253,7 +253,7 @@ OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "%": operator.mod,
     "negative": operator.neg,
     "absolute": operator.abs,
-    "round": _rounded,
+    "round": _round,
     "==": operator.eq,
     "!=": operator.ne,
     "<": operator.lt,

@@ -67,7 +67,7 @@ def schema_of(parameters: type) -> list[ParameterInfo]:
     for name, hint in hints.items():
         if not _is_readable(hint):
             problem = f"parameter {name!r} has the unsupported type {type_name(hint) or hint}"
-            raise _undefined(parameters, problem, hint=f"use {_SUPPORTED}")
+            raise _undefined_error(parameters, problem, hint=f"use {_SUPPORTED}")
     return [
         ParameterInfo(
             name=item.name,
@@ -75,7 +75,7 @@ def schema_of(parameters: type) -> list[ParameterInfo]:
             default=_default(item),
             is_required=_is_required(item),
             doc=docs.get(item.name, ""),
-            expected=_expected(hints[item.name]),
+            expected=_describe_type(hints[item.name]),
             default_text=_text_of(_default(item)),
         )
         for item in _fields(parameters)
@@ -130,16 +130,16 @@ def _fields(parameters: type) -> list[Field[Any]]:
 
 def _hints(parameters: type) -> dict[str, Any]:
     if not is_dataclass(parameters):
-        raise _undefined(parameters, "its second parameter is not annotated with a dataclass")
+        raise _undefined_error(parameters, "its second parameter is not annotated with a dataclass")
     try:
         hints = typing.get_type_hints(parameters)
     except NameError as error:
         hint = "import it when the module is loaded, not only for type checkers"
-        raise _undefined(parameters, f"an annotation is unknown: {error}", hint) from error
+        raise _undefined_error(parameters, f"an annotation is unknown: {error}", hint) from error
     return {item.name: hints[item.name] for item in _fields(parameters)}
 
 
-def _undefined(
+def _undefined_error(
     parameters: object, problem: str, hint: str = "give the second parameter a dataclass"
 ) -> PluginDefinitionError:
     return PluginDefinitionError(target=type_name(parameters) or "None", problem=problem, hint=hint)
@@ -195,14 +195,14 @@ def _is_readable(hint: Any) -> bool:
     return hint in _READERS or (isinstance(hint, type) and issubclass(hint, Enum))
 
 
-def _expected(hint: Any) -> str:
+def _describe_type(hint: Any) -> str:
     """Return what is accepted, in words of people who know no Python."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (argument for argument in arguments if argument is not types.NoneType)
-        return f"{_expected(inner)}, or nothing"
+        return f"{_describe_type(inner)}, or nothing"
     if origin is list:
-        return f"{_expected(arguments[0])}, or several with commas"
+        return f"{_describe_type(arguments[0])}, or several with commas"
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, arguments))
     if hint in _READERS:
@@ -239,17 +239,17 @@ def _read(hint: Any, value: Any) -> Any:
             _read(arguments[0], item.strip() if isinstance(item, str) else item) for item in items
         ]
     if origin is typing.Literal:
-        return _chosen({str(word): word for word in arguments}, value, _expected(hint))
+        return _choose({str(word): word for word in arguments}, value, _describe_type(hint))
     if hint in _READERS:
         return _READERS[hint][0](value)
     if isinstance(value, hint):
         return value
     by_word = {member.name: member for member in hint}
     by_value = {str(member.value): member for member in hint}
-    return _chosen(by_value | by_word, value, _expected(hint))
+    return _choose(by_value | by_word, value, _describe_type(hint))
 
 
-def _chosen(words: Mapping[str, Any], value: Any, expected: str) -> Any:
+def _choose(words: Mapping[str, Any], value: Any, expected: str) -> Any:
     if isinstance(value, (str, int)) and str(value) in words:
         return words[str(value)]
     raise _wrong(value, expected)

@@ -148,9 +148,9 @@ def build(
 
     info = plugin_info(plugin_function)
     if info is None:
-        raise _refused(plugin_function, "it is not marked with @bicycle_plugin")
+        raise _refusal(plugin_function, "it is not marked with @bicycle_plugin")
     if isinstance(plugin_function, type):
-        raise _refused(plugin_function, "a function class builds no graph of its own")
+        raise _refusal(plugin_function, "a function class builds no graph of its own")
     environment = StreamEnvironment()
     if parallelism is not None:
         environment.set_parallelism(parallelism)
@@ -175,14 +175,14 @@ class _NoParameters:
 def _check_target(target: object) -> None:
     if isinstance(target, type):
         if not issubclass(target, FunctionObject):
-            raise _refused(target, "the class derives from no function class")
+            raise _refusal(target, "the class derives from no function class")
         return
     if not inspect.isfunction(target):
-        raise _refused(target, "it is neither a function nor a function class")
+        raise _refusal(target, "it is neither a function nor a function class")
     if inspect.iscoroutinefunction(target) or inspect.isgeneratorfunction(target):
-        raise _refused(target, "it is asynchronous or a generator, expected a plain function")
+        raise _refusal(target, "it is asynchronous or a generator, expected a plain function")
     if len(inspect.signature(target).parameters) not in (1, 2):
-        raise _refused(target, "it does not take (env) or (env, params)")
+        raise _refusal(target, "it does not take (env) or (env, params)")
 
 
 def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
@@ -194,7 +194,7 @@ def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
     try:
         hints = typing.get_type_hints(plugin_function)
     except NameError as error:
-        raise _refused(plugin_function, f"an annotation is not importable: {error}") from error
+        raise _refusal(plugin_function, f"an annotation is not importable: {error}") from error
     parameters = hints.get(names[1])
     if not isinstance(parameters, type):
         raise PluginDefinitionError(
@@ -207,6 +207,6 @@ def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
     return parameters
 
 
-def _refused(target: object, problem: str) -> PluginDefinitionError:
+def _refusal(target: object, problem: str) -> PluginDefinitionError:
     hint = "mark a function (env) or (env, params), or a function class, with @bicycle_plugin"
     return PluginDefinitionError(target=full_name(target), problem=problem, hint=hint)

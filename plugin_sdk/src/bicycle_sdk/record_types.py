@@ -46,15 +46,17 @@ def function_types(
         is_batched: The method takes a list of records and gives as many results.
     """
     if isinstance(function, type):
-        return FunctionTypes(None, None if gives_many else _known(function))
+        return FunctionTypes(None, None if gives_many else _known_type(function))
     arguments = _generic_arguments(type(function), {})
     declared = FunctionTypes(
-        _known(arguments.get("In", arguments.get("Value"))),
-        _known(arguments.get("Out", arguments.get("K", arguments.get("Value")))),
+        _known_type(arguments.get("In", arguments.get("Value"))),
+        _known_type(arguments.get("Out", arguments.get("K", arguments.get("Value")))),
     )
-    hinted = _hinted_types(_called(function, method), gives_many=gives_many)
+    hinted = _hinted_types(_find_function(function, method), gives_many=gives_many)
     if is_batched:
-        hinted = FunctionTypes(_known(_item_type(hinted.takes)), _known(_item_type(hinted.gives)))
+        hinted = FunctionTypes(
+            _known_type(_item_type(hinted.takes)), _known_type(_item_type(hinted.gives))
+        )
     return FunctionTypes(
         declared.takes if declared.takes is not None else hinted.takes,
         declared.gives if declared.gives is not None else hinted.gives,
@@ -71,7 +73,7 @@ def unlisted_result(function: object, method: str) -> str | None:
         ('str', None)
     """
     try:
-        gives = typing.get_type_hints(_called(function, method)).get("return")
+        gives = typing.get_type_hints(_find_function(function, method)).get("return")
     except Exception:  # noqa: BLE001 - annotations are the user's code; unknown is fine.
         return None
     if typing.get_origin(gives) in (Awaitable, Coroutine):
@@ -91,7 +93,7 @@ def accumulator_type(function: object) -> Any:
     Its class names the type (``AggregateFunction[In, Acc, Out]``), or ``create_accumulator`` does.
     """
     declared = _generic_arguments(type(function), {}, _AGGREGATES_MODULES).get("Acc")
-    if _known(declared) is not None:
+    if _known_type(declared) is not None:
         return declared
     return _hinted_types(getattr(function, "create_accumulator", None), gives_many=False).gives
 
@@ -177,7 +179,7 @@ def _plain(record_type: Any) -> Any:
         elif typing.get_origin(record_type) is typing.Annotated:
             record_type = typing.get_args(record_type)[0]
         else:
-            return _known(record_type)
+            return _known_type(record_type)
 
 
 def _class_of(record_type: Any) -> type | None:
@@ -191,7 +193,7 @@ def _class_of(record_type: Any) -> type | None:
     return candidate if isinstance(candidate, type) else None
 
 
-def _known(record_type: Any) -> Any:
+def _known_type(record_type: Any) -> Any:
     """Return the type, or None when it says nothing (Any, object, a type variable, a mere name)."""
     if record_type is None or record_type is Any or record_type is object:
         return None
@@ -211,7 +213,7 @@ def _generic_arguments(
         if not isinstance(origin, type) or origin is object:
             continue
         parameters: Sequence[Any] = getattr(origin, "__parameters__", ())
-        arguments = [_substituted(argument, bound) for argument in typing.get_args(base)]
+        arguments = [_substitute(argument, bound) for argument in typing.get_args(base)]
         mapping = dict(zip(parameters, arguments, strict=False))
         if origin.__module__ in modules:
             return {parameter.__name__: value for parameter, value in mapping.items()}
@@ -221,7 +223,7 @@ def _generic_arguments(
     return {}
 
 
-def _substituted(argument: Any, bound: Mapping[Any, Any]) -> Any:
+def _substitute(argument: Any, bound: Mapping[Any, Any]) -> Any:
     if isinstance(argument, TypeVar):
         return bound.get(argument, argument)
     parameters = getattr(argument, "__parameters__", ())
@@ -230,7 +232,7 @@ def _substituted(argument: Any, bound: Mapping[Any, Any]) -> Any:
     return argument
 
 
-def _called(function: object, method: str) -> Any:
+def _find_function(function: object, method: str) -> Any:
     """Return the plain function that is called for each record."""
     if isinstance(function, (types.FunctionType, types.MethodType, types.BuiltinFunctionType)):
         return function
@@ -251,7 +253,7 @@ def _hinted_types(called: Any, *, gives_many: bool) -> FunctionTypes:
     is_method = code is not None and code.co_varnames[:1] == ("self",)
     first = code.co_varnames[is_method : is_method + 1] if code is not None else ()
     takes = hints.get(first[0]) if first else None
-    return FunctionTypes(_known(takes), _known(gives))
+    return FunctionTypes(_known_type(takes), _known_type(gives))
 
 
 def _item_type(result_type: Any) -> Any:

@@ -113,11 +113,11 @@ class FunctionHarness(Generic[In, Out]):
         )
 
     def __enter__(self) -> Self:
-        self._opened()
+        self._open()
         return self
 
     def __exit__(self, *_: object) -> None:
-        runner = self._opened()
+        runner = self._open()
         try:
             self._call_if_there("close")
         finally:
@@ -143,7 +143,7 @@ class FunctionHarness(Generic[In, Out]):
         for value in values:
             if self._key is not None:
                 self.context.set_current_key(self._key(value))
-            outputs.extend(self._processed(value))
+            outputs.extend(self._process(value))
             self._side_outputs.extend(self.context.take_side_outputs())
         return outputs
 
@@ -212,7 +212,7 @@ class FunctionHarness(Generic[In, Out]):
                 if timer.domain == queue.domain:
                     queue.load_all([(timer.key, timer.time_ms)])
 
-    def _processed(self, value: In) -> list[Any]:
+    def _process(self, value: In) -> list[Any]:
         match self.function:
             case MapFunction():
                 return [self._result("map", value)]
@@ -270,7 +270,7 @@ class FunctionHarness(Generic[In, Out]):
         if hasattr(self.function, method):
             self._result(method, *arguments)
 
-    def _opened(self) -> asyncio.Runner:
+    def _open(self) -> asyncio.Runner:
         """Return what runs coroutines; the first time the function is opened."""
         if self._runner is None:
             self._runner = asyncio.Runner()
@@ -279,10 +279,10 @@ class FunctionHarness(Generic[In, Out]):
         return self._runner
 
     def _result(self, method: str, *arguments: Any) -> Any:
-        runner = self._opened()
+        runner = self._open()
         result = getattr(self.function, method)(*arguments)
-        return runner.run(_awaited(result)) if inspect.isawaitable(result) else result
+        return runner.run(_wait_for(result)) if inspect.isawaitable(result) else result
 
 
-async def _awaited(result: Any) -> Any:
+async def _wait_for(result: Any) -> Any:
     return await result

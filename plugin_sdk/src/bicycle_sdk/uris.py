@@ -90,7 +90,7 @@ def _streams(parts: SplitResult, query: Query, record_type: Any) -> SourceDescri
     return SourceDescriptor(connector_type=word, properties=properties, output_type=output_type)
 
 
-def _received(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
+def _receiving_source(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
     """Return the source of streams that nobody keeps: WebSockets, and standard input."""
     properties: dict[str, Any] = {"address": address_of(parts)}
     properties |= payload_options(query, record_type)
@@ -168,7 +168,7 @@ def _kafka(parts: SplitResult, query: Query, record_type: Any) -> SourceDescript
 def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
     """Return the source of lines: of who connects to us, or with a stream, of the other side."""
     if parts.path.strip("/"):
-        return _received(parts, query, record_type)
+        return _receiving_source(parts, query, record_type)
     if query.text("journal") not in (None, "true"):
         hint = (
             "name a stream: socket://127.0.0.1:9999/KEY connects, and keeps no journal unless asked"
@@ -195,9 +195,9 @@ _SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]
     "kafka": _kafka,
     "redis": _streams,
     "rediss": _streams,
-    "stdio": _received,
-    "ws": _received,
-    "wss": _received,
+    "stdio": _receiving_source,
+    "ws": _receiving_source,
+    "wss": _receiving_source,
     "socket": _socket,
     "generator": _generator,
 }

@@ -180,14 +180,14 @@ def _reached_from(starts: Sequence[str], steps: Sequence[tuple[str, str]]) -> se
 def _cycle_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
     """Peel off what has no open input, then what has no open output; what stays lies on cycles."""
     steps = [(edge.source_id, edge.target_id) for edge in edges if not edge.feedback]
-    left = _peeled({vertex.id for vertex in vertices}, steps)
-    left = _peeled(left, [(there, here) for here, there in steps])
+    left = _peel({vertex.id for vertex in vertices}, steps)
+    left = _peel(left, [(there, here) for here, there in steps])
     if left:
         names = ", ".join(vertex.title for vertex in vertices if vertex.id in left)
         yield f"vertices {names} form a cycle without a feedback edge"
 
 
-def _peeled(vertex_ids: set[str], steps: Sequence[tuple[str, str]]) -> set[str]:
+def _peel(vertex_ids: set[str], steps: Sequence[tuple[str, str]]) -> set[str]:
     following: defaultdict[str, list[str]] = defaultdict(list)
     open_inputs = dict.fromkeys(vertex_ids, 0)
     for here, there in steps:

@@ -36,7 +36,7 @@ def in_own_words(vertices: list[Any], edges: list[Any]) -> tuple[list[Any], list
     ]
     for connect in connects:
         vertices, edges = _without_connect(connect, vertices, edges)
-    return [_counted(vertex) for vertex in vertices], edges
+    return [_expand_count(vertex) for vertex in vertices], edges
 
 
 def _word_of(vertex: Any) -> Any:
@@ -48,7 +48,7 @@ def _word_of(vertex: Any) -> Any:
     return word
 
 
-def _counted(vertex: Any) -> Any:
+def _expand_count(vertex: Any) -> Any:
     if _word_of(vertex) != _COUNT:
         return vertex
     return {**vertex, "operator_type": {OperatorKind.REDUCE.value: {"aggregation": "count"}}}

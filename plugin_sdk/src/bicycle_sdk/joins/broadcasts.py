@@ -50,9 +50,9 @@ class BroadcastJoin(BuiltInFunction):
         table, key = ctx.get_broadcast_state(self.table), self._left_key(value)
         is_known = key in table
         if not is_known and not self.options.keeps_left:
-            return _listed() if self.awaits else ()
+            return _wait_for_all() if self.awaits else ()
         result = self._call(value, table.get(key) if is_known else None)
-        return _listed(result) if inspect.isawaitable(result) else (result,)
+        return _wait_for_all(result) if inspect.isawaitable(result) else (result,)
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
         """Put a row in the place of the one with its key."""
@@ -61,8 +61,8 @@ class BroadcastJoin(BuiltInFunction):
             table.remove(key)
         else:
             table.put(key, value)
-        return _listed() if self.awaits else ()
+        return _wait_for_all() if self.awaits else ()
 
 
-async def _listed(*results: Any) -> list[Any]:
+async def _wait_for_all(*results: Any) -> list[Any]:
     return [await result for result in results]

@@ -160,7 +160,7 @@ class IntervalJoin(RowJoin):
                 self._forget(side, last_by_key)
                 continue
             for key, last_ms in last_by_key.items():
-                for time, row in _taken(side, key, last_ms - 1 - side.last):
+                for time, row in _take_lone(side, key, last_ms - 1 - side.last):
                     pair = (row, None) if is_left else (None, row)
                     place = key, time + side.last + 1
                     found.setdefault(place, []).append((max(time + side.last, time), *pair))
@@ -177,7 +177,7 @@ class IntervalJoin(RowJoin):
             if side.seen is None:
                 self._forget(side, [key])
                 continue
-            for _, row in _taken(side, key, last):
+            for _, row in _take_lone(side, key, last):
                 pair = (row, None) if is_left else (None, row)
                 pairs.append((max(certain, last), *pair))
         return pairs
@@ -276,7 +276,7 @@ def _unmark(seen: MapEntries, key: Any, row_keys: Iterable[RowKey]) -> None:
         seen.delete(key, row_key)
 
 
-def _taken(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
+def _take_lone(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
     """Forget the rows up to a time and return those that never matched, if anybody wants them.
 
     They come with their times.

@@ -131,7 +131,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         key = self.options.key(value)
         is_known, answer = self._answers.find(key)
         if not is_known:
-            answer = await (self._asked(key) if self.options.cache.size else self._found(key))
+            answer = await (self._ask(key) if self.options.cache.size else self._find(key))
         if answer is None and not self.options.keeps_left:
             return []
         result = self.options.join(value, answer)
@@ -145,7 +145,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         """
         raise TimeoutError(f"no answer in time for {self.options.key(value)!r}")
 
-    async def _asked(self, key: Hashable) -> Any:
+    async def _ask(self, key: Hashable) -> Any:
         """Ask, or wait for the one who asks for the same; nothing is kept of a failure."""
         # Slow library on the start path of every plugin; a worker has it already.
         import asyncio
@@ -157,7 +157,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         try:
             async with question.lock:
                 if not question.is_answered:
-                    question.answer, question.is_answered = await self._found(key), True
+                    question.answer, question.is_answered = await self._find(key), True
                     self._answers.keep(key, question.answer)
                     self._forget(key, question)  # Rows from now on look among the answers.
                 return question.answer
@@ -166,7 +166,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
             if not question.row_count:
                 self._forget(key, question)
 
-    async def _found(self, key: Hashable) -> Any:
+    async def _find(self, key: Hashable) -> Any:
         found = self.options.lookup(key)
         return await found if inspect.isawaitable(found) else found
 

@@ -68,14 +68,14 @@ class AsOfJoin(RowJoin):
                 pairs = self._pairs(time, rows, [known[newest][1]] if is_known else [])
                 if pairs:
                     found[key, time + 1] = pairs
-            self._known(key, times[-1] - 1)
+            self._take_newest(key, times[-1] - 1)
         self._complete = found
         return [timer for timer in timers if (timer.key, timer.time_ms) in found]
 
     def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
         """Return the left rows of the time that the watermark has passed, each with its match."""
         certain = timestamp_ms - 1
-        known = self._known(key, certain)
+        known = self._take_newest(key, certain)
         waiting = self.left.take(key, certain, certain)
         return self._pairs(certain, [row for _, row in waiting], [row for _, row in known])
 
@@ -100,7 +100,7 @@ class AsOfJoin(RowJoin):
         """Tell whether a right row is new enough for a left one."""
         return self._tolerance is None or known_ms >= time_ms - self._tolerance
 
-    def _known(self, key: Any, certain: int) -> list[tuple[RowKey, Any]]:
+    def _take_newest(self, key: Any, certain: int) -> list[tuple[RowKey, Any]]:
         """Return the newest right rows of one time, and forget those that no left row can need."""
         rows = self.right.between(key, None, certain)
         if not rows:

@@ -99,7 +99,7 @@ class WindowJoin(RowJoin):
         """Return the pairs of windows that the watermark has closed."""
         if isinstance(self._windows, SessionWindows):
             return self._session(key, timestamp_ms - 1, self._windows)
-        return self._aligned(key, timestamp_ms, self._windows)
+        return self._align(key, timestamp_ms, self._windows)
 
     def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
         """Return the pairs of one window."""
@@ -123,7 +123,7 @@ class WindowJoin(RowJoin):
         sides = (self.left, self.right)
         return any(side.between(key, time_ms - gap, time_ms + gap) for side in sides)
 
-    def _aligned(self, key: Any, end: int, windows: AlignedWindows) -> list[Pair]:
+    def _align(self, key: Any, end: int, windows: AlignedWindows) -> list[Pair]:
         start = end - windows.size_ms
         left, right = (
             [row for _, row in side.between(key, start, end - 1)]

@@ -111,7 +111,7 @@ class LocalEntries:
 
     def saved(self) -> dict[str, SavedState]:
         """Return a copy of all entries, by state."""
-        return {name: _saved(*known) for name, known in self._states.items()}
+        return {name: _save(*known) for name, known in self._states.items()}
 
     def restore(self, states: Mapping[str, SavedState]) -> None:
         """Put a copy of saved entries in place of all that is there."""
@@ -132,7 +132,7 @@ class LocalEntries:
         return plain_view(descriptor.kind, entries, key)
 
 
-def _saved(descriptor: StateDescriptor, entries: ValueEntries | MapEntries) -> SavedState:
+def _save(descriptor: StateDescriptor, entries: ValueEntries | MapEntries) -> SavedState:
     saved = copy.deepcopy(
         {entry_key: entries.peek(entry_key) for entry_key in entries.entry_keys()}
     )

@@ -319,7 +319,7 @@ class MapEntries:
             prefix: Only map keys that begin with this.
         """
         row, is_plain = self.rows.get(key, {}), self._is_plain
-        for part in self._within(self._ordered(key), start, end, prefix):
+        for part in self._within(self._sort(key), start, end, prefix):
             if part in row and (is_plain or self._use((key, part))):
                 yield part, row[part]
 
@@ -327,7 +327,7 @@ class MapEntries:
         """Return the first map key of a key, in key order; ``MISSING`` when there is none."""
         if not self._is_plain:
             return next((part for part, _ in self.scan(key)), MISSING)
-        ordered = self._ordered(key)
+        ordered = self._sort(key)
         return self._parts_at(ordered[:1])[0] if ordered else MISSING
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
@@ -341,7 +341,7 @@ class MapEntries:
         row = self.rows.get(key)
         if row is None:
             return []
-        parts = self._within(self._ordered(key), start, end)
+        parts = self._within(self._sort(key), start, end)
         if not self._is_plain:
             parts = [part for part in parts if self._use((key, part))]
         return [(part, row[part]) for part in parts]
@@ -356,7 +356,7 @@ class MapEntries:
             for part, _ in found:
                 self.delete(key, part)
             return found
-        ordered = self._ordered(key)
+        ordered = self._sort(key)
         first, last = self._bounds(ordered, start, end)
         parts = self._parts_at(ordered[first:last])
         del ordered[first:last]
@@ -441,7 +441,7 @@ class MapEntries:
             return first, first
         return first, bisect_left(ordered, limit, first)
 
-    def _ordered(self, key: Hashable) -> list[Any]:
+    def _sort(self, key: Hashable) -> list[Any]:
         ordered = self._sorted.get(key)
         if ordered is None:
             ordered = sorted(map(self._place, self.rows.get(key, ())))

@@ -40,10 +40,10 @@ def separated(value: Any) -> Any:
     try:
         return pickle.loads(pickle.dumps(value, protocol=_PROTOCOL))
     except Exception:  # noqa: BLE001  # local classes, or whatever __reduce__ of a user's class raises
-        return _copied(value)
+        return _copy(value)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     try:
         return copy.deepcopy(value)
     except Exception:  # noqa: BLE001  # whatever a user's class raises; then it can only be shared

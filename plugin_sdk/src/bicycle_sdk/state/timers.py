@@ -283,11 +283,11 @@ class TimerService:
         Every record at or before that time has been seen then. It is called after the records of
         an epoch, for a time that has passed already as well.
         """
-        self._event.set(self._scope.state_key(), _checked(time_ms))
+        self._event.set(self._scope.state_key(), _check(time_ms))
 
     def register_processing_time_timer(self, time_ms: int) -> None:
         """Ask for ``on_timer`` once the clock has reached ``time_ms``."""
-        self._processing.set(self._scope.state_key(), _checked(time_ms))
+        self._processing.set(self._scope.state_key(), _check(time_ms))
 
     def delete_event_time_timer(self, time_ms: int) -> None:
         """Delete the timer of the current key at this time; harmless when there is none."""
@@ -306,7 +306,7 @@ class TimerService:
         return self._scope.current_processing_time()
 
 
-def _checked(time_ms: Any) -> int:
+def _check(time_ms: Any) -> int:
     if type(time_ms) is not int or not _TIME_MIN <= time_ms <= _TIME_MAX:
         raise StateDefinitionError(
             state="timer",

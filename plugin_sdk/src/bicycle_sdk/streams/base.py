@@ -31,7 +31,7 @@ class Stream(VertexSettings, Generic[T]):
     _classes: ClassVar[dict[str, type[Any]]] = {}
 
     def __init_subclass__(cls) -> None:
-        """Take note of a class of streams, for ``_made``."""
+        """Take note of a class of streams, for ``_make``."""
         super().__init_subclass__()
         Stream._classes.setdefault(cls.__name__, cls)
 
@@ -48,7 +48,7 @@ class Stream(VertexSettings, Generic[T]):
         self._partitioning = partitioning
         self._output_tag = output_tag
 
-    def _made(self, class_name: str, vertex: VertexDraft, **options: Any) -> Any:
+    def _make(self, class_name: str, vertex: VertexDraft, **options: Any) -> Any:
         """Return a stream of the named class behind a vertex."""
         return Stream._classes[class_name](self._draft, vertex, **options)
 
@@ -61,7 +61,7 @@ class Stream(VertexSettings, Generic[T]):
     def _then(self, vertex: VertexDraft) -> DataStream[Any]:
         self._draft.add_vertex(vertex)
         self._connect_to(vertex)
-        stream: DataStream[Any] = self._made("DataStream", vertex)
+        stream: DataStream[Any] = self._make("DataStream", vertex)
         return stream
 
     def _then_function(self, kind: OperatorKind, function: object) -> DataStream[Any]:
@@ -77,7 +77,7 @@ class Stream(VertexSettings, Generic[T]):
         )
         self._draft.add_vertex(vertex)
         self._draft.add_edge(EdgeDraft(source=self._vertex, target=vertex, output_tag=tag))
-        stream: DataStream[Any] = self._made("DataStream", vertex)
+        stream: DataStream[Any] = self._make("DataStream", vertex)
         return stream
 
     def _connect_to(
@@ -102,7 +102,7 @@ class Stream(VertexSettings, Generic[T]):
         )
 
     def _with_partitioning(self, partitioning: Partitioning) -> DataStream[T]:
-        stream: DataStream[T] = self._made(
+        stream: DataStream[T] = self._make(
             "DataStream", self._vertex, partitioning=partitioning, output_tag=self._output_tag
         )
         return stream
@@ -151,5 +151,5 @@ def joined_streams(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStrea
     first._draft.add_vertex(vertex)
     for ordinal, stream in enumerate(streams):
         stream._connect_to(vertex, input_ordinal=ordinal)
-    result: DataStream[Any] = first._made("DataStream", vertex)
+    result: DataStream[Any] = first._make("DataStream", vertex)
     return result

@@ -70,7 +70,7 @@ class ConnectedStreams(Generic[T, V]):
 
         With ``connect(other.broadcast())`` it is a ``BroadcastProcessFunction``.
         """
-        return self._processed(function, CoProcessFunction)
+        return self._process(function, CoProcessFunction)
 
     def key_by(
         self,
@@ -87,7 +87,7 @@ class ConnectedStreams(Generic[T, V]):
     def _is_keyed(self) -> bool:
         return False
 
-    def _processed(self, function: Any, *kinds: type) -> DataStream[Any]:
+    def _process(self, function: Any, *kinds: type) -> DataStream[Any]:
         self._require(
             "process", function, *((BroadcastProcessFunction,) if self._has_broadcast else kinds)
         )
@@ -135,7 +135,7 @@ class KeyedConnectedStreams(ConnectedStreams[T, V], Generic[K, T, V]):
 
         With ``connect(other.broadcast())`` it is a ``BroadcastProcessFunction``.
         """
-        return self._processed(function, CoProcessFunction, KeyedCoProcessFunction)
+        return self._process(function, CoProcessFunction, KeyedCoProcessFunction)
 
     def _is_keyed(self) -> bool:
         return True

@@ -96,7 +96,7 @@ class DataStream(Connecting[T]):
         vertex.follows = self._vertex
         self._draft.add_vertex(vertex)
         self._connect_to(vertex, partitioning=self._partitioning)
-        keyed: KeyedStream[Any, T] = self._made("KeyedStream", vertex)
+        keyed: KeyedStream[Any, T] = self._make("KeyedStream", vertex)
         return keyed
 
     def count(self) -> DataStream[int]:

@@ -117,7 +117,7 @@ class KeyedStream(KeyedJoins[K, T]):
             size: Milliseconds or a timedelta, at least 1 ms.
             offset: Where one of them begins; -8 hours make days of China, for example.
         """
-        return self._windowed(windows.tumbling_windows(size, offset=offset))
+        return self._window(windows.tumbling_windows(size, offset=offset))
 
     def sliding_window(
         self, size: Duration, slide: Duration, *, offset: Duration = 0
@@ -126,7 +126,7 @@ class KeyedStream(KeyedJoins[K, T]):
 
         With a slide longer than the size there are gaps, and records in them count nowhere.
         """
-        return self._windowed(windows.sliding_windows(size, slide, offset=offset))
+        return self._window(windows.sliding_windows(size, slide, offset=offset))
 
     def session_window(
         self,
@@ -145,13 +145,13 @@ class KeyedStream(KeyedJoins[K, T]):
             max_duration: Sessions that are longer are cut: one ends so long after its first record,
                 and the next record of the session begins another one.
         """
-        return self._windowed(
+        return self._window(
             windows.session_windows(gap, min_records=min_records, max_duration=max_duration)
         )
 
     def global_window(self) -> WindowedStream[K, T]:
         """One window for all records of a key; it fires when ``trigger(…)`` says so."""
-        return self._windowed(windows.GlobalWindows())
+        return self._window(windows.GlobalWindows())
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
         """Windows of ``size`` records of a key in the order of arrival, one every ``slide``.
@@ -161,9 +161,9 @@ class KeyedStream(KeyedJoins[K, T]):
         # Slow on the start path: only jobs with windows need them.
         from bicycle_sdk.windows.assigners import count_windows
 
-        return self._windowed(count_windows(size, slide))
+        return self._window(count_windows(size, slide))
 
-    def _windowed(self, assigner: WindowAssigner) -> WindowedStream[K, T]:
+    def _window(self, assigner: WindowAssigner) -> WindowedStream[K, T]:
         # Slow on the start path: only jobs with windows need them.
         from bicycle_sdk.streams.windowed import WindowedStream
 

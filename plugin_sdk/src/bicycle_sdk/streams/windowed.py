@@ -109,7 +109,7 @@ class WindowedStream(Generic[K, T]):
 
     def sum(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
         """The sum of the selected values; of floats the exact sum, rounded once."""
-        return self._selected("sum", Sum(selector), selector)
+        return self._aggregate_selected("sum", Sum(selector), selector)
 
     def avg(self, selector: Callable[[T], float]) -> DataStream[WindowResult[K, float]]:
         """The sum of the selected values over their number."""
@@ -117,11 +117,11 @@ class WindowedStream(Generic[K, T]):
 
     def min(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
         """The least selected value."""
-        return self._selected("min", Minimum(selector), selector)
+        return self._aggregate_selected("min", Minimum(selector), selector)
 
     def max(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
         """The greatest selected value."""
-        return self._selected("max", Maximum(selector), selector)
+        return self._aggregate_selected("max", Maximum(selector), selector)
 
     def distinct(
         self, selector: Callable[[T], Any], *, approximate: bool = False, precision: int = 12
@@ -208,7 +208,7 @@ class WindowedStream(Generic[K, T]):
         name = type(functions[0]).__name__ if len(functions) == 1 else "aggregate"
         gives = [function_types(function, "get_result").gives for function in functions]
         is_known = len(functions) == 1 and gives[0] is not None
-        return self._built(
+        return self._build(
             self._plan_of(aggregates=functions, is_tuple=len(functions) > 1),
             name=name,
             function=functions[0],
@@ -232,7 +232,7 @@ class WindowedStream(Generic[K, T]):
         check_result(function, "process")
         gives = function_types(function, "process", gives_many=True).gives
         name = type(function).__name__ if is_object else getattr(function, "__name__", "process")
-        return self._built(
+        return self._build(
             self._plan_of(process=function),
             name="process" if name.startswith("<") else name,
             function=function,
@@ -248,7 +248,7 @@ class WindowedStream(Generic[K, T]):
     def _plan_of(self, **changes: Any) -> WindowPlan:
         return replace(self._plan, **changes).checked()
 
-    def _selected(
+    def _aggregate_selected(
         self, name: str, aggregate: AggregateFunction[T, Any, Any], selector: Any
     ) -> DataStream[Any]:
         gives = function_types(selector, "get_key").gives
@@ -262,7 +262,7 @@ class WindowedStream(Generic[K, T]):
         function: object = None,
         value_type: Any = None,
     ) -> DataStream[Any]:
-        return self._built(
+        return self._build(
             self._plan_of(aggregates=(aggregate,)),
             name=name,
             function=aggregate if function is None else function,
@@ -274,7 +274,7 @@ class WindowedStream(Generic[K, T]):
             return None
         return WindowResult.__class_getitem__((self._key_type, value_type))
 
-    def _built(
+    def _build(
         self, plan: WindowPlan, *, name: str, function: object, output_type: Any
     ) -> DataStream[Any]:
         for aggregate in plan.aggregates:

@@ -92,14 +92,14 @@ class Sum(SelectedAggregate[T, _Total, V], Generic[T, V]):
         return _EMPTY
 
     def add_all(self, accumulator: _Total, values: Sequence[Any]) -> _Total:
-        return _added(accumulator, values)
+        return _add(accumulator, values)
 
     def get_result(self, accumulator: _Total) -> V:
-        result: V = _rounded(accumulator)
+        result: V = _round(accumulator)
         return result
 
     def merge(self, a: _Total, b: _Total) -> _Total:
-        return _merged(a, b)
+        return _merge(a, b)
 
 
 class Average(SelectedAggregate[T, tuple[Any, tuple[float, ...], int], Any]):
@@ -114,16 +114,16 @@ class Average(SelectedAggregate[T, tuple[Any, tuple[float, ...], int], Any]):
         self, accumulator: tuple[Any, tuple[float, ...], int], values: Sequence[Any]
     ) -> tuple[Any, tuple[float, ...], int]:
         rest, parts, count = accumulator
-        return (*_added((rest, parts), values), count + len(values))
+        return (*_add((rest, parts), values), count + len(values))
 
     def get_result(self, accumulator: tuple[Any, tuple[float, ...], int]) -> Any:
         rest, parts, count = accumulator
-        return _rounded((rest, parts)) / count
+        return _round((rest, parts)) / count
 
     def merge(
         self, a: tuple[Any, tuple[float, ...], int], b: tuple[Any, tuple[float, ...], int]
     ) -> tuple[Any, tuple[float, ...], int]:
-        return (*_merged(a[:2], b[:2]), a[2] + b[2])
+        return (*_merge(a[:2], b[:2]), a[2] + b[2])
 
 
 class _Extreme(SelectedAggregate[T, tuple[V, ...], V], Generic[T, V]):
@@ -237,7 +237,7 @@ def sums_of_floats(several: Iterable[Sequence[float]]) -> list[_Total]:
     return [(None, _exact(list(floats))) for floats in several]
 
 
-def _added(total: _Total, values: Sequence[Any]) -> _Total:
+def _add(total: _Total, values: Sequence[Any]) -> _Total:
     rest, parts = total
     if len(values) == 1:
         # hot path: one value, as with many keys: 0.2 us in place of 0.8.
@@ -255,7 +255,7 @@ def _added(total: _Total, values: Sequence[Any]) -> _Total:
         return (rest, _exact([*parts, *values]))
     others = [value for value in values if type(value) is not float]
     floats = [value for value in values if type(value) is float]
-    return (_added((rest, ()), others)[0], _exact([*parts, *floats]))
+    return (_add((rest, ()), others)[0], _exact([*parts, *floats]))
 
 
 def _refuse_none(kinds: set[type]) -> None:
@@ -264,14 +264,14 @@ def _refuse_none(kinds: set[type]) -> None:
         raise TypeError("the selector returned None; filter such records out, or select a number")
 
 
-def _merged(a: Sequence[Any], b: Sequence[Any]) -> _Total:
+def _merge(a: Sequence[Any], b: Sequence[Any]) -> _Total:
     rest = a[0] if b[0] is None else b[0] if a[0] is None else a[0] + b[0]
     if not a[1] or not b[1]:
         return (rest, a[1] or b[1])
     return (rest, _exact([*a[1], *b[1]]))
 
 
-def _rounded(total: Sequence[Any]) -> Any:
+def _round(total: Sequence[Any]) -> Any:
     rest, parts = total
     if not parts:
         return 0 if rest is None else rest

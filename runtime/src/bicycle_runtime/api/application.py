@@ -57,7 +57,7 @@ def build_application(
         exception_handlers={
             HTTPException: _http_error,
             BicycleError: _our_error,
-            Exception: _broken,
+            Exception: _answer_bug,
         },
     )
     return Guard(app, service, hosts, authenticator=authenticator, limits=limits)
@@ -80,6 +80,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return error_answer(ROUTE_UNKNOWN(path=path))
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+async def _answer_bug(request: Request, error: Exception) -> Response:
     """Return the answer to a bug; Starlette raises it again, and the guard logs it."""
     return broken_answer(request.url.path, error)

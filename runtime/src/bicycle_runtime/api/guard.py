@@ -107,7 +107,7 @@ class Exchange:
             BODY_TOO_SLOW: it takes too long.
         """
         if self._is_read and self._watched is not None:
-            return await self._gone(*self._watched)
+            return await self._wait_until_gone(*self._watched)
         message = await (self._receive() if self._is_read else self._piece())
         self._is_read = not message.get("more_body", False)
         self._byte_count += len(message.get("body", b""))
@@ -122,7 +122,7 @@ class Exchange:
         except TimeoutError:
             raise BODY_TOO_SLOW(waited_s=int(self._body_s)) from None
 
-    async def _gone(self, authenticator: Authenticator, identity: Identity) -> Message:
+    async def _wait_until_gone(self, authenticator: Authenticator, identity: Identity) -> Message:
         """Wait until the reader is gone, or is to go."""
         going = asyncio.ensure_future(self._receive())
         try:

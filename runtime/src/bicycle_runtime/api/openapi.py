@@ -144,12 +144,12 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
     shape = msgspec.json.schema(route.query)
     properties = shape["$defs"][route.query.__name__]["properties"]
     return [
-        {"name": name, "in": "query", "required": False, "schema": _bounded(name, schema)}
+        {"name": name, "in": "query", "required": False, "schema": _bound(name, schema)}
         for name, schema in properties.items()
     ]
 
 
-def _bounded(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+def _bound(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     """Return the schema of a word of a query with the bounds that all of this name have."""
     if name not in QUERY_BOUNDS:
         return schema

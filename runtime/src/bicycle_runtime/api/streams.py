@@ -44,17 +44,17 @@ async def event_stream(scope: Scope, request: Request, job: str | None) -> Strea
     last = request.headers.get("last-event-id", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else None
     jobs = None if job is None else frozenset({job})
-    stream = _bounded(_texts(await news_of(scope, jobs, after)), scope.service)
+    stream = _bound(_texts(await news_of(scope, jobs, after)), scope.service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
 def log_stream(service: Service, job: str, *, after: int | None, limit: int) -> StreamingResponse:
     """Return a stream of ``log`` events, each a page of lines; it ends when the job has."""
-    stream = _bounded(_log_lines(service, job, after, limit), service)
+    stream = _bound(_log_lines(service, job, after, limit), service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
-async def _bounded(pieces: AsyncGenerator[str, None], service: Service) -> AsyncIterator[str]:
+async def _bound(pieces: AsyncGenerator[str, None], service: Service) -> AsyncIterator[str]:
     async for piece in until_closing(pieces, service, pause_s=_COMMENT_S):
         yield _KEEP_ALIVE if piece is None else piece
 

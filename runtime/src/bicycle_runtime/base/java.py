@@ -95,10 +95,10 @@ def escaped_property(value: str) -> str:
         C:\\jobs a\u00f1\u65e5
     """
     rest = value.lstrip(" ")  # Java skips blanks before a value.
-    return r"\u0020" * (len(value) - len(rest)) + "".join(map(_escaped, rest))
+    return r"\u0020" * (len(value) - len(rest)) + "".join(map(_escape, rest))
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character == "\\":
         return r"\\"
     if character.isascii() and character.isprintable():

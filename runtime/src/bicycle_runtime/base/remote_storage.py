@@ -98,11 +98,11 @@ def file_system(url: str) -> Any:
     key = (os.getpid(), parts.scheme, parts.netloc)
     with _lock:
         if key not in _systems:
-            _systems[key] = _opened(url, parts.scheme)
+            _systems[key] = _open(url, parts.scheme)
         return _systems[key]
 
 
-def _opened(url: str, scheme: str) -> Any:
+def _open(url: str, scheme: str) -> Any:
     try:
         import fsspec  # slow to import, and needed only for URLs
 

@@ -268,7 +268,7 @@ class _Upload(io.BufferedIOBase):
         self._byte_count = len(data)
 
         def send(start: int) -> str:
-            return self._sent(start // _PART_BYTES + 1, data[start : start + _PART_BYTES])
+            return self._send_part(start // _PART_BYTES + 1, data[start : start + _PART_BYTES])
 
         with ThreadPoolExecutor(_UPLOADS, thread_name_prefix="bicycle-upload") as pool:
             self._etags = list(pool.map(send, range(0, len(data), _PART_BYTES)))
@@ -276,13 +276,13 @@ class _Upload(io.BufferedIOBase):
     def _send(self, part: bytes) -> None:
         if not self._id:
             self._begin()
-        self._etags.append(self._sent(len(self._etags) + 1, part))
+        self._etags.append(self._send_part(len(self._etags) + 1, part))
 
     def _begin(self) -> None:
         begun = self._storage.call("write", self._path, "create_multipart_upload")
         self._id = begun["UploadId"]
 
-    def _sent(self, number: int, part: bytes) -> str:
+    def _send_part(self, number: int, part: bytes) -> str:
         sent = self._storage.call(
             "write", self._path, "upload_part", UploadId=self._id, Body=part, PartNumber=number
         )

@@ -260,13 +260,13 @@ class RemoteJobs:
         return None
 
     def stop(self, job: str) -> JobStatus:
-        return self._ended(job, "stop")
+        return self._end(job, "stop")
 
     def drain(self, job: str) -> JobStatus:
-        return self._ended(job, "drain")
+        return self._end(job, "drain")
 
     def cancel(self, job: str) -> JobStatus:
-        return self._ended(job, "cancel")
+        return self._end(job, "cancel")
 
     def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
         facts = {"name": name, "to": to, "timeout_ms": timeout_ms}
@@ -342,7 +342,7 @@ class RemoteJobs:
     def topology(self) -> Topology:
         return Topology.from_json(self._remote.get("/topology"))
 
-    def _ended(self, job: str, how: str) -> JobStatus:
+    def _end(self, job: str, how: str) -> JobStatus:
         self._remote.operation(job_path(job, how))
         return self.status(job)
 

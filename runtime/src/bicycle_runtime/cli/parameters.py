@@ -209,10 +209,10 @@ def _take_params(
 ) -> dict[str, str]:
     if context.resilient_parsing:  # A shell completes, and nobody is to be asked.
         return {}
-    return _asked({**_params_in(context.meta.get(_PARAMS_FILE)), **pairs(values, "--set")})
+    return _ask_for_values({**_params_in(context.meta.get(_PARAMS_FILE)), **pairs(values, "--set")})
 
 
-def _asked(params: dict[str, str]) -> dict[str, str]:
+def _ask_for_values(params: dict[str, str]) -> dict[str, str]:
     """Ask for the parameters that are given as ``prompt:``, and return where their values are.
 
     They stay in the environment of this process and of those that it starts; nothing stores them.

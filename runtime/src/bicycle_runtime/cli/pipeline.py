@@ -45,7 +45,7 @@ def check_command(*, file: str, as_json: bool) -> None:
     from bicycle_runtime.extraction.extract import extract
     from bicycle_runtime.jobs.plugins.environments import resolve_plugin
 
-    pipeline = _checked(file)
+    pipeline = _check(file)
     graph = extract(resolve_plugin(file, None, home()), {}).graph
     arrows = " -> ".join(node.id for node in pipeline.nodes)
     if as_json:
@@ -104,7 +104,7 @@ def test_command(*, file: str, as_json: bool) -> None:
     from bicycle_runtime.pipelines.errors import PIPELINE_TEST_FAILED
     from bicycle_runtime.testing.pipeline_tests import run_pipeline_tests
 
-    outcomes = run_pipeline_tests(_checked(file))
+    outcomes = run_pipeline_tests(_check(file))
     failed = [outcome for outcome in outcomes if not outcome.is_good]
     if failed:
         listing = "\n".join(line for outcome in failed for line in _lines(outcome))
@@ -151,7 +151,7 @@ def convert_command(
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, write_document
 
-    pipeline = _checked(file)
+    pipeline = _check(file)
     data = pipeline_data(pipeline, form or form_of(pipeline))
     if as_json:
         answer_json(data)
@@ -173,7 +173,7 @@ def schema_command(*, as_json: bool) -> None:
         show_text(json.dumps(schema, indent=2))
 
 
-def _checked(file: str) -> CheckedPipeline:
+def _check(file: str) -> CheckedPipeline:
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.scripts import read_pipeline
     from bicycle_runtime.pipelines.nodes import check_pipeline

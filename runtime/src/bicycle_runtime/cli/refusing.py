@@ -23,7 +23,7 @@ def refuse(error: Exception, *, as_json: bool, is_debugged: bool) -> int:
         as_json: Write one JSON document to standard output.
         is_debugged: Show our own traceback, too.
     """
-    told = _told(error)
+    told = _as_ours(error)
     if is_debugged:
         traceback.print_exc(file=sys.stderr)
     if as_json:
@@ -33,7 +33,7 @@ def refuse(error: Exception, *, as_json: bool, is_debugged: bool) -> int:
     return exit_code_of(told)
 
 
-def _told(error: Exception) -> BicycleError:
+def _as_ours(error: Exception) -> BicycleError:
     if isinstance(error, BicycleError):
         return error
     if isinstance(error, click.UsageError):

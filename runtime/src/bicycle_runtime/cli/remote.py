@@ -69,7 +69,7 @@ class Remote:
             SERVICE_UNREACHABLE: there is no answer, or none of a service of Bicycle.
             BicycleError: the service refuses.
         """
-        return self._asked("GET", _with_query(path, query))
+        return self._ask("GET", _with_query(path, query))
 
     def operation(self, path: str, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Ask for an operation, and return its result when it is over.
@@ -79,7 +79,7 @@ class Remote:
             BicycleError: the service refuses, or the operation failed.
         """
         body = json.dumps(facts or {}).encode()
-        return self._over(self._asked("POST", path, body=body, kind=_JSON))
+        return self._over(self._ask("POST", path, body=body, kind=_JSON))
 
     def removal(self, path: str) -> dict[str, Any]:
         """Ask for the removal of what is at a path, and return the result when it is over.
@@ -88,7 +88,7 @@ class Remote:
             SERVICE_UNREACHABLE: see ``get``.
             BicycleError: the service refuses, or the removal failed.
         """
-        return self._over(self._asked("DELETE", path))
+        return self._over(self._ask("DELETE", path))
 
     def upload(self, *, wheel: Path, lock: Path | None) -> dict[str, Any]:
         """Send a wheel, and return what the service says of the plugin.
@@ -98,7 +98,7 @@ class Remote:
             BicycleError: the service refuses the wheel.
         """
         body, kind = _form({"wheel": wheel, **({} if lock is None else {"lock": lock})})
-        plugin: dict[str, Any] = self._asked("POST", "/plugins", body=body, kind=kind)
+        plugin: dict[str, Any] = self._ask("POST", "/plugins", body=body, kind=kind)
         if "state" in plugin:  # It takes long: the answer is the operation.
             plugin = self._over(plugin)["plugin"]
         return plugin
@@ -133,7 +133,7 @@ class Remote:
         result: dict[str, Any] = operation["result"]
         return result
 
-    def _asked(self, method: str, path: str, *, body: bytes = b"", kind: str = "") -> Any:
+    def _ask(self, method: str, path: str, *, body: bytes = b"", kind: str = "") -> Any:
         with self._answer(method, path, body, kind) as answer:
             return json.loads(answer.read())
 

@@ -26,7 +26,7 @@ class Column:
     is_descending: bool = True
 
 
-def _counted(value: Callable[[Figures], int | None]) -> Callable[[Figures], str]:
+def _count_column(value: Callable[[Figures], int | None]) -> Callable[[Figures], str]:
     def text(figures: Figures) -> str:
         found = value(figures)
         return "" if found is None else count_text(found)
@@ -35,7 +35,7 @@ def _counted(value: Callable[[Figures], int | None]) -> Callable[[Figures], str]
 
 
 def _number(heading: str, value: Callable[[Figures], int | None]) -> Column:
-    return Column(heading, _counted(value), value)
+    return Column(heading, _count_column(value), value)
 
 
 def _size(heading: str, value: Callable[[Figures], int]) -> Column:

@@ -56,7 +56,7 @@ class CollectionReader:
         for start in range(part.start, end, BATCH_RECORD_COUNT):
             stop = min(start + BATCH_RECORD_COUNT, end)
             yield SourceBatch(
-                values=_copied(list(self.items[start:stop])),
+                values=_copy(list(self.items[start:stop])),
                 offsets=range(start, stop),
                 next_offset=stop,
             )
@@ -65,7 +65,7 @@ class CollectionReader:
         """Nothing was opened."""
 
 
-def _copied(items: list[Any]) -> list[Any]:
+def _copy(items: list[Any]) -> list[Any]:
     if PLAIN.issuperset(map(type, items)):
         return items
     copies: list[Any] = loads(pickle_any(items))

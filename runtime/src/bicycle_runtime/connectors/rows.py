@@ -44,7 +44,7 @@ def records_of(
         next_offset: Where reading goes on.
         timestamp_field: Field with the event time; empty for none.
     """
-    batch = _converted(rows, record_type, offsets, next_offset)
+    batch = _convert(rows, record_type, offsets, next_offset)
     if timestamp_field:
         batch = with_event_times(batch, b"", timestamp_field)
     if batch.failures:
@@ -55,7 +55,7 @@ def records_of(
     return batch
 
 
-def _converted(
+def _convert(
     rows: list[dict[str, Any]], record_type: Any, offsets: Sequence[int], next_offset: int
 ) -> SourceBatch:
     if record_type in (None, dict, Any, dict[str, Any]):
@@ -110,10 +110,10 @@ def with_event_times(batch: SourceBatch, data: bytes, field: str) -> SourceBatch
     if set(map(type, found)) <= {int} and _is_within_bounds(found):
         batch.timestamps = found
         return batch
-    return _checked(batch, data, found, field)
+    return _check(batch, data, found, field)
 
 
-def _checked(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> SourceBatch:
+def _check(batch: SourceBatch, data: bytes, found: list[Any], field: str) -> SourceBatch:
     kept: list[int] = []
     times: list[int] = []
     failures = list(batch.failures)

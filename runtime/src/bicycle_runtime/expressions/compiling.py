@@ -67,7 +67,7 @@ def compile_expressions(
     texts, types = [], []
     for name, text in expressions.items():
         try:
-            tree = _parsed(text)
+            tree = _parse(text)
             rewriting = _Rewriting(fields, reads)
             found = rewriting.sql(tree)
             types.append(rewriting.type_of(found))
@@ -79,7 +79,7 @@ def compile_expressions(
     )
 
 
-def _parsed(text: str) -> exp.Expr:
+def _parse(text: str) -> exp.Expr:
     try:
         found = sqlglot.parse(text, dialect=_DIALECT)
     except TokenError as error:

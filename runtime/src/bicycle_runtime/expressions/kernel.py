@@ -93,7 +93,7 @@ class Kernel:
             return self._values(records)
         except Exception as error:  # noqa: BLE001 - the library raises whatever it likes
             if len(records) == 1:
-                return [ExpressionFailedError(_told(error))]
+                return [ExpressionFailedError(_shorten(error))]
         half = len(records) // 2
         return [*self.answers(records[:half]), *self.answers(records[half:])]
 
@@ -119,7 +119,7 @@ def planned_type(text: str, reads: Sequence[FieldRead]) -> FieldWord:
     try:
         schema = session.sql(f"SELECT ({text}) AS x FROM {_TABLE}").schema()
     except Exception as error:  # The library raises whatever it likes.
-        raise ValueError(_told(error)) from error
+        raise ValueError(_shorten(error)) from error
     return _word(schema.field(0).type)
 
 
@@ -191,7 +191,7 @@ def _word(kind: Any) -> FieldWord:
     raise ValueError(f"it gives {kind}, which is no type of a field; cast it")
 
 
-def _told(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     """Return what a library says, without the names of its parts."""
     text = str(error).partition("\n")[0]
     for words in _BESIDE:

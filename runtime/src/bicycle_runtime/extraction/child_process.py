@@ -74,7 +74,7 @@ def run_child(
     with contextlib.ExitStack() as cleanup:
         channels = cleanup.enter_context(_Channels.opened(limits))
         folder = cleanup.enter_context(_work_folder())
-        child = cleanup.enter_context(_started(request, python, folder, channels))
+        child = cleanup.enter_context(_start(request, python, folder, channels))
         watch = _Watch(child, channels, clock or SystemClock(), limits.wall_time_ms / 1_000)
         cleanup.callback(watch.close)
         is_late = watch.wait()
@@ -171,7 +171,7 @@ def _work_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _started(
+def _start(
     request: bytes, python: str | None, folder: Path, channels: _Channels
 ) -> Iterator[subprocess.Popen[bytes]]:
     stdout, stderr, result, dump = channels.writers

@@ -119,13 +119,13 @@ class _Run:
         except OSError as error:
             raise self._not_started(self._who(), str(error)) from error
         if outcome.result.body is None:
-            raise self._lost(outcome)
+            raise self._lost_error(outcome)
         try:
             header, blobs = decode_body(outcome.result.body)
         except ValueError as error:
             raise RESULT_UNREADABLE(**self._facts(outcome), detail=str(error)) from error
         if "error" in header:
-            raise self._told(header["error"], outcome)
+            raise self._child_error(header["error"], outcome)
         return header, blobs
 
     def graph(self, header: dict[str, Any]) -> JobGraph:
@@ -161,14 +161,14 @@ class _Run:
         tails = {"stderr_tail": outcome.stderr_tail, "stdout_tail": outcome.stdout_tail}
         return {**self._who(), **tails}
 
-    def _told(self, data: dict[str, Any], outcome: ChildOutcome) -> BicycleError:
+    def _child_error(self, data: dict[str, Any], outcome: ChildOutcome) -> BicycleError:
         """Return the error that the child sent; ours get the tails, the SDK's pass as they are."""
         error = error_from_json(data)
         if isinstance(error, ExtractionError):
             return error.with_facts(**self._facts(outcome))
         return error
 
-    def _lost(self, outcome: ChildOutcome) -> ExtractionError:
+    def _lost_error(self, outcome: ChildOutcome) -> ExtractionError:
         """Return the error for a child that gave no whole answer."""
         facts = self._facts(outcome)
         result = outcome.result
@@ -177,9 +177,9 @@ class _Run:
             return RESULT_TOO_LARGE(**facts, **sizes, payload="the whole")
         if result.problem is not None:
             return RESULT_UNREADABLE(**facts, detail=result.problem)
-        return self._ended(facts, outcome)
+        return self._end_error(facts, outcome)
 
-    def _ended(self, facts: dict[str, Any], outcome: ChildOutcome) -> ExtractionError:
+    def _end_error(self, facts: dict[str, Any], outcome: ChildOutcome) -> ExtractionError:
         """Return the error for a child that was late or died before it wrote an answer."""
         places = {**facts, **self._last_known(outcome.dump)}
         if outcome.is_late:

@@ -109,18 +109,18 @@ class Loading:
         Args:
             wish: Keyword arguments of ``bicycle_sdk.plugin.build``.
         """
-        return self._guarded(lambda: self._extract(wish))
+        return self._guard(lambda: self._extract(wish))
 
     def check(self) -> Answer:
         """Load the plugin and read its parameters; failures are in the answer."""
-        return self._guarded(self._check)
+        return self._guard(self._check)
 
-    def _guarded(self, work: Callable[[], Answer]) -> Answer:
+    def _guard(self, work: Callable[[], Answer]) -> Answer:
         try:
             return work()
         except BaseException as error:  # noqa: BLE001 - The boundary to user code: SystemExit too.
             self._lift_limit()
-            return Answer(header={"error": self._typed(error).to_json()})
+            return Answer(header={"error": self._as_ours(error).to_json()})
 
     def _extract(self, wish: Mapping[str, Any]) -> Answer:
         self._load()
@@ -234,7 +234,7 @@ class Loading:
             return _text(error) or type(error).__name__
         return None
 
-    def _typed(self, error: BaseException) -> BicycleError:
+    def _as_ours(self, error: BaseException) -> BicycleError:
         if isinstance(error, BicycleError) and _is_of_bicycle(type(error)):
             location = self._location(error)
             return (

@@ -197,7 +197,7 @@ def pack_environment(
 
 def _files_of(dist: Any, name: str) -> Mapping[str, Path]:
     """Return the files of a distribution by their place in the archive."""
-    recorded = dict(_recorded(dist))
+    recorded = dict(_recorded_files(dist))
     if any(not _is_metadata(place) for place in recorded):
         return recorded
     sources = dict(_editable_files(dist, recorded))
@@ -206,7 +206,7 @@ def _files_of(dist: Any, name: str) -> Mapping[str, Path]:
     return {**{place: file for place, file in recorded.items() if _is_metadata(place)}, **sources}
 
 
-def _recorded(dist: Any) -> Iterator[tuple[str, Path]]:
+def _recorded_files(dist: Any) -> Iterator[tuple[str, Path]]:
     """Yield the files that were installed, but for scripts and what only means something there."""
     for entry in dist.files or ():
         place = entry.as_posix()

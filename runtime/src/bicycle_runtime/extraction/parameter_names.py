@@ -70,10 +70,10 @@ class _Source:
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     if (alias.asname or alias.name) == name:
-                        source = self._imported(node)
+                        source = self._imported_module(node)
                         yield from source.fields(alias.name, depth - 1) if source else ()
 
-    def _imported(self, node: ast.ImportFrom) -> _Source | None:
+    def _imported_module(self, node: ast.ImportFrom) -> _Source | None:
         """Return the module that names are imported from, if it is near enough to be found."""
         if not node.level:
             path = _module_file(node.module or "")

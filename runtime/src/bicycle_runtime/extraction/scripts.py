@@ -115,7 +115,7 @@ def pack_script(
     jobs = _jobs_in(path, content)
     function = match["function"] or _only(path, jobs)
     source = f"exec(compile({content!r}, {str(path)!r}, 'exec', dont_inherit=True))\n"
-    return _packed(path, content, source, cache_dir, job=(jobs.get(function, function), function))
+    return _pack(path, content, source, cache_dir, job=(jobs.get(function, function), function))
 
 
 def _pack_pipeline(
@@ -128,10 +128,10 @@ def _pack_pipeline(
         text=content, file=document.file, notation=document.notation,
         more=", of_plugins=True" if of_plugins else "",
     )  # fmt: skip
-    return _packed(path, content, source, cache_dir, job=(job_name(document), "pipeline"))
+    return _pack(path, content, source, cache_dir, job=(job_name(document), "pipeline"))
 
 
-def _packed(
+def _pack(
     path: Path, content: str, source: str, cache_dir: Path, *, job: tuple[str, str]
 ) -> tuple[PluginRef, PackedEnvironment]:
     """Write the module that stands for a file, and return it as a plugin of its own environment.

@@ -68,7 +68,7 @@ def find_unpicklable(name: str, value: Any, *, refusal: Callable[[Any], str | No
         if found is None:
             break
         part, reason = found
-        path = _joined(path, part)
+        path = _join(path, part)
         unpicklable = replace(
             unpicklable,
             name=path,
@@ -89,7 +89,7 @@ def _first_refused(value: Any, refusal: Callable[[Any], str | None]) -> tuple[_P
     return None
 
 
-def _joined(path: str, part: _Part) -> str:
+def _join(path: str, part: _Part) -> str:
     if not path:
         return part.suffix.removeprefix(".")
     if part.held in {"captured variable", "global variable", "default value"}:

@@ -79,13 +79,13 @@ class ProtobufCodec:
             ValueError: the record has fields that the message lacks, or values that do not fit.
         """
         try:
-            message = value if isinstance(value, self._message) else self._built(value)
+            message = value if isinstance(value, self._message) else self._build(value)
             data: bytes = message.SerializeToString(deterministic=True)
             return data
         except (TypeError, EncodeError) as error:
             raise ValueError(str(error)) from error
 
-    def _built(self, value: Any) -> Message:
+    def _build(self, value: Any) -> Message:
         found = msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
         if not isinstance(found, Mapping):
             raise ValueError(f"a record of named fields is expected, found {type(value).__name__}")

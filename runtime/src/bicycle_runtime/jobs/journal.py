@@ -141,7 +141,7 @@ class JournalTail:
             data = stream.read(_READ_BYTES_MAX)
         whole = data[: data.rfind(b"\n") + 1]
         self._offset += len(whole)
-        return _decoded(whole, path)
+        return _decode(whole, path)
 
 
 def recent_lines(path: Path) -> list[EpochLine]:
@@ -159,11 +159,11 @@ def recent_lines(path: Path) -> list[EpochLine]:
         room -= len(data)
         if start:
             data = data[data.find(b"\n") + 1 :]
-        found = [*_decoded(data[: data.rfind(b"\n") + 1], file), *found]
+        found = [*_decode(data[: data.rfind(b"\n") + 1], file), *found]
     return found
 
 
-def _decoded(data: bytes, path: Path) -> list[EpochLine]:
+def _decode(data: bytes, path: Path) -> list[EpochLine]:
     lines = []
     for text in data.splitlines():
         try:

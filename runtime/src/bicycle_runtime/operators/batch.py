@@ -174,13 +174,13 @@ class SpreadLineage:
 
     def times(self) -> Sequence[int] | None:
         times = self.parent.times()
-        return None if times is None else self._repeated(times)
+        return None if times is None else self._repeat(times)
 
     def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         found = self.parent.messages()
-        return None if found is None else (found[0], self._repeated(found[1]))
+        return None if found is None else (found[0], self._repeat(found[1]))
 
-    def _repeated(self, column: Sequence[int]) -> list[int]:
+    def _repeat(self, column: Sequence[int]) -> list[int]:
         ordered = column if self.order is None else map(column.__getitem__, self.order)
         # hot path: 30 ns a record, all of it in C.
         return list(chain.from_iterable(map(repeat, ordered, map(len, self.results))))

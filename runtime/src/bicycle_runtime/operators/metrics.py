@@ -129,10 +129,10 @@ def add_metrics(total: MetricValues, part: MetricValues) -> None:
             elif kind == "gauges":
                 known[name] = {**known.get(name, {}), **value}
             else:
-                known[name] = _joined(known[name], value) if name in known else value
+                known[name] = _join(known[name], value) if name in known else value
 
 
-def _joined(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+def _join(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
     bounds = [
         pick(found) if (found := [v[name] for v in (one, other) if v[name] is not None]) else None
         for name, pick in (("min", min), ("max", max))

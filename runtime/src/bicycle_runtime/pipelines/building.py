@@ -175,7 +175,7 @@ class _Building:
         self._side_outputs[given.node, given.output] = found
         return found
 
-    def _keyed(self, node: Node) -> Any:
+    def _key(self, node: Node) -> Any:
         """Return the input with keys: one for all records where it has none."""
         stream = self._input(node)
         if isinstance(stream, KeyedStream):
@@ -252,16 +252,16 @@ class _Building:
     def _map(self, node: Node) -> Any:
         spec, expressions = node.spec, self._pipeline.expressions.get(node.id)
         if expressions is None and spec.drop is None:
-            return self._called(node, MAPS, "map")
+            return self._call(node, MAPS, "map")
         function: Callable[[Any], Any] = Dropped(spec.drop or ())
         if expressions is not None:
             function = ComputedFields(expressions.compiled, kept=expressions.kept)
         return self._set(self._input(node).map(function), node)
 
     def _flat_map(self, node: Node) -> Any:
-        return self._called(node, FLAT_MAPS, "flat_map")
+        return self._call(node, FLAT_MAPS, "flat_map")
 
-    def _called(self, node: Node, words: Mapping[str, Any], call: str) -> Any:
+    def _call(self, node: Node, words: Mapping[str, Any], call: str) -> Any:
         default = next(iter(words)) if call == "flat_map" else "identity"
         name = node.spec.function or default
         function = words[name] if name in words else self._find(name)
@@ -316,13 +316,13 @@ class _Building:
     def _http_call(self, node: Node) -> Any:
         spec, stream = node.spec, self._input(node)
         call = stream.async_io_ordered if spec.ordered else stream.async_io_unordered
-        return self._asked(node, partial(call, CallServer(spec), capacity=spec.capacity))
+        return self._ask(node, partial(call, CallServer(spec), capacity=spec.capacity))
 
     def _lookup(self, node: Node) -> Any:
         call = partial(self._input(node).async_io_batches, LookupInTable(node.spec))
-        return self._asked(node, partial(call, max_size=_QUESTION_RECORDS_MAX))
+        return self._ask(node, partial(call, max_size=_QUESTION_RECORDS_MAX))
 
-    def _asked(self, node: Node, call: Callable[..., Any]) -> Any:
+    def _ask(self, node: Node, call: Callable[..., Any]) -> Any:
         """Return what a call to somebody else gives; retries are those of the call."""
         rule, again = node.on_error, None
         if isinstance(rule, ErrorRule) and rule.retries:
@@ -359,7 +359,7 @@ class _Building:
         return self._set(counted.map(CountText()), node, suffix="-rows")
 
     def _reduce(self, node: Node) -> Any:
-        spec, keyed = node.spec, self._keyed(node)
+        spec, keyed = node.spec, self._key(node)
         if spec.function is not None:
             return self._set(keyed.reduce(self._find(spec.function)), node)
         functions = [aggregate_of(agg, field) for _, agg, field in wanted_aggregates(spec)]
@@ -369,7 +369,7 @@ class _Building:
 
     def _window(self, node: Node) -> Any:
         spec = node.spec
-        windowed = self._windowed(node)
+        windowed = self._open_windows(node)
         if spec.keep is not None:
             windowed = windowed.allowed_lateness(duration_ms(spec.keep))
         has_late = (node.id, _LATE) in self._tags
@@ -384,8 +384,8 @@ class _Building:
         row = WindowRow(result_names(spec))
         return self._set(results.map(row), node, suffix="-rows")
 
-    def _windowed(self, node: Node) -> Any:
-        spec, keyed = node.spec, self._keyed(node)
+    def _open_windows(self, node: Node) -> Any:
+        spec, keyed = node.spec, self._key(node)
         offset = 0 if spec.offset is None else duration_ms(spec.offset)
         size_ms = spec.window_ms or _WINDOW_MS if spec.size is None else duration_ms(spec.size)
         match spec.type:

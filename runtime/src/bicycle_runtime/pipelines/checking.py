@@ -125,7 +125,7 @@ class Checks:
         words = sorted(known)
         if isinstance(value, str) and value in words:
             return value
-        self.note(path, f"unsupported {what}: {_shown(value)}; {_one_of(str(value), words)}")
+        self.note(path, f"unsupported {what}: {_shorten(value)}; {_one_of(str(value), words)}")
         return None
 
     def unknown(self, key: str, known: Iterable[str], path: KeyPath) -> None:
@@ -139,7 +139,7 @@ class Checks:
 
     def _struct(self, data: Any, info: Any, path: KeyPath, of: str) -> None:
         if not isinstance(data, dict):
-            self.note(path, f"{label_of(path)} is {_shown(data)}; expected a table of keys")
+            self.note(path, f"{label_of(path)} is {_shorten(data)}; expected a table of keys")
             return
         fields = {each.encode_name: each for each in info.fields}
         for key in data:
@@ -172,7 +172,7 @@ class Checks:
                 words = [str(value) for value in info.values]
                 self.note(
                     path,
-                    f"unsupported {label_of(path)}: {_shown(data)}; {_one_of(str(data), words)}",
+                    f"unsupported {label_of(path)}: {_shorten(data)}; {_one_of(str(data), words)}",
                 )
         elif not isinstance(info, inspect.AnyType):
             self._scalar(data, info, path)
@@ -192,12 +192,12 @@ class Checks:
         if len(chosen) == 1:
             self._value(data, chosen[0], path)
         else:
-            expected = " or ".join(_expected(_plain(each)) for each in members)
-            self.note(path, f"{label_of(path)} is {_shown(data)}; expected {expected}")
+            expected = " or ".join(_describe_type(_plain(each)) for each in members)
+            self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {expected}")
 
     def _list(self, data: Any, info: Any, path: KeyPath) -> None:
         if not isinstance(data, list):
-            self.note(path, f"{label_of(path)} is {_shown(data)}; expected a list")
+            self.note(path, f"{label_of(path)} is {_shorten(data)}; expected a list")
             return
         if info.min_length is not None and len(data) < info.min_length:
             self.note(path, f"{label_of(path)} is empty")
@@ -206,7 +206,7 @@ class Checks:
 
     def _dict(self, data: Any, info: Any, path: KeyPath) -> None:
         if not isinstance(data, dict):
-            self.note(path, f"{label_of(path)} is {_shown(data)}; expected a table of keys")
+            self.note(path, f"{label_of(path)} is {_shorten(data)}; expected a table of keys")
             return
         if info.min_length is not None and len(data) < info.min_length:
             self.note(path, f"{label_of(path)} is empty")
@@ -220,11 +220,11 @@ class Checks:
             if duration_ms(data) < 0 and not is_signed:
                 raise ValueError
         except ValueError:
-            self.note(path, f"{label_of(path)} is {_shown(data)}; expected {_TIMES}")
+            self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {_TIMES}")
 
     def _scalar(self, data: Any, info: Any, path: KeyPath) -> None:
         if not _fits(data, info):
-            text = f"{label_of(path)} is {_shown(data)}; expected {_expected(info)}"
+            text = f"{label_of(path)} is {_shorten(data)}; expected {_describe_type(info)}"
             self.note(path, text)
         elif isinstance(info, inspect.StrType):
             if info.min_length and not data:
@@ -234,7 +234,7 @@ class Checks:
             number = float(data)
             if (low is not None and number < low) or (high is not None and number > high):
                 bounds = f"{low}..{high}" if high is not None else f"{low} or more"
-                self.note(path, f"{label_of(path)} is {_shown(data)}; expected {bounds}")
+                self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {bounds}")
 
 
 def label_of(path: KeyPath) -> str:
@@ -339,7 +339,7 @@ _NAMES: Mapping[type, str] = {
 }
 
 
-def _expected(info: Any) -> str:
+def _describe_type(info: Any) -> str:
     if isinstance(info, inspect.LiteralType):
         return ", ".join(map(str, info.values))
     if isinstance(info, inspect.UnionType):
@@ -347,7 +347,7 @@ def _expected(info: Any) -> str:
     return _NAMES.get(type(info), "something else")
 
 
-def _shown(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = value if isinstance(value, str) and value else repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
 

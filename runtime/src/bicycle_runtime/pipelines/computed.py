@@ -128,11 +128,11 @@ class ComputedFields(_Computed):
     def answer_all(self, values: Sequence[Any]) -> list[Any]:
         """Return for each record the new one, or why it cannot be computed."""
         return [
-            answer if isinstance(answer, Exception) else self._made(value, answer)
+            answer if isinstance(answer, Exception) else self._make(value, answer)
             for value, answer in zip(values, self._answers(values), strict=True)
         ]
 
-    def _made(self, value: Mapping[str, Any], answer: tuple[Any, ...]) -> dict[str, Any]:
+    def _make(self, value: Mapping[str, Any], answer: tuple[Any, ...]) -> dict[str, Any]:
         given = dict(zip(self._compiled.names, answer, strict=True))
         return {**{name: value[name] for name in self._kept if name in value}, **given}
 

@@ -127,7 +127,7 @@ def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
     source, *between, sink = nodes
     found["source"] = _end(pipeline, source, "source")
     if between and between[0].operator == "time":
-        time = _fixed(pipeline, between.pop(0), "time")
+        time = _require_short(pipeline, between.pop(0), "time")
         found["time"] = _keys(time.spec)
     computed = between[-2:]
     is_computed = [node.operator for node in computed][:1] == ["key_by"] and (
@@ -140,7 +140,7 @@ def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
             for node in steps
         ]
     if is_computed:
-        found |= _computed(pipeline, *computed)
+        found |= _compute(pipeline, *computed)
     found["sink"] = _end(pipeline, sink, "sink")
     return found
 
@@ -165,16 +165,16 @@ def _end(pipeline: CheckedPipeline, node: Node, name: str) -> dict[str, Any]:
     return {"kind": node.word, **_around(node), **_keys(node.spec)}
 
 
-def _fixed(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
+def _require_short(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
     """Return a node of which the short form can say no more than its keys."""
     if node.id != name or node.parallelism is not None or node.name is not None:
         raise _not_short(pipeline, f"{node.id!r} has an id, a name or a parallelism of its own")
     return node
 
 
-def _computed(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, Any]:
-    _fixed(pipeline, key, "key")
-    _fixed(pipeline, result, result.operator)
+def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, Any]:
+    _require_short(pipeline, key, "key")
+    _require_short(pipeline, result, result.operator)
     if key.spec.field is None:
         raise _not_short(pipeline, "its key is not one field")
     if getattr(result.spec, "function", None) is not None:

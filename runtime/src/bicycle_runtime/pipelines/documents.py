@@ -326,9 +326,9 @@ class _Scan:
         begin = self._at
         is_array = self._text.startswith("[[", begin)
         self._at += 2 if is_array else 1
-        names = self._dotted()
+        names = self._read_dotted()
         self._at = self._text.index("]", self._at) + (2 if is_array else 1)
-        path = self._resolved(names[:-1] if is_array else names, begin)
+        path = self._resolve(names[:-1] if is_array else names, begin)
         if is_array:
             path = (*path, names[-1])
             self._note(self.keys, path, begin)
@@ -337,7 +337,7 @@ class _Scan:
         self._note(self.keys, path, begin)
         return path
 
-    def _resolved(self, names: list[str], begin: int) -> _Path:
+    def _resolve(self, names: list[str], begin: int) -> _Path:
         """Return the path of a header: a name of an array means its last table."""
         path: _Path = ()
         for name in names:
@@ -350,14 +350,14 @@ class _Scan:
     def _pair(self, table: _Path) -> None:
         begin = self._at
         path: _Path = table
-        for name in self._dotted():
+        for name in self._read_dotted():
             path = (*path, name)
             self.keys.setdefault(path, self._place(begin))
         self._at = self._text.index("=", self._at) + 1
         self._skip()
         self._value(path)
 
-    def _dotted(self) -> list[str]:
+    def _read_dotted(self) -> list[str]:
         names = []
         while (match := _KEY.match(self._text, self._at)) is not None:
             names.append(match["bare"] or match["basic"] or match["raw"] or "")

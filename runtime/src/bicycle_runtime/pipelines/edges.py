@@ -60,7 +60,7 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
             checks, node, len(inputs[node.id]), is_read=node.id in senders, is_whole=is_whole
         )
     found = [replace(node, inputs=tuple(inputs[node.id])) for node in nodes]
-    return _ordered(checks, found)
+    return _sort(checks, found)
 
 
 def _input(data: Mapping[str, Any]) -> Input:
@@ -113,7 +113,7 @@ def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_wh
         )
 
 
-def _ordered(checks: Checks, nodes: list[T]) -> list[T]:
+def _sort(checks: Checks, nodes: list[T]) -> list[T]:
     """Return the nodes with senders first; a circle is a problem."""
     left, placed, found = list(nodes), set[str](), list[T]()
     known = {node.id for node in nodes}

@@ -152,13 +152,13 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Node
         if compile_all is not None and _texts(node):
             compiled = None
             if not is_unsure and not (is_partial and first is None):
-                compiled = _compiled(checks, node, first, compile_all=compile_all)
+                compiled = _compile(checks, node, first, compile_all=compile_all)
             if compiled is None:
                 is_unsure = is_unsure or node.operator == "map"
             else:
                 is_set = node.operator == "map" and node.spec.select is None
                 found[node.id] = NodeExpressions(compiled, tuple(behind or ()) if is_set else ())
-            behind = _changed(node, behind, compiled)
+            behind = _fields_behind(node, behind, compiled)
         fields[node.id] = behind
         if is_unsure:
             unsure.add(node.id)
@@ -171,7 +171,7 @@ _JOINED = 2
 def _check_names(checks: Checks, node: Any, inputs: Sequence[Fields]) -> None:
     """Take note of fields that an operator names and its records do not have."""
     known = [each for each in inputs if each is not None]
-    for path, name in _named(node) if known and len(known) == len(inputs) else ():
+    for path, name in _named_fields(node) if known and len(known) == len(inputs) else ():
         for fields in known:
             if name not in fields:
                 near = likely(name, fields)
@@ -199,7 +199,7 @@ _NAMED_BY: Mapping[str, Sequence[str]] = {
 }
 
 
-def _named(node: Any) -> Iterator[tuple[KeyPath, str]]:
+def _named_fields(node: Any) -> Iterator[tuple[KeyPath, str]]:
     """Yield the names of fields that a node has, and where they stand."""
     for key in _NAMED_BY.get(node.operator, ()):
         value = getattr(node.spec, key, None)
@@ -246,7 +246,7 @@ def _compiler(file: str) -> _Compile:
     return compile_expressions
 
 
-def _compiled(
+def _compile(
     checks: Checks, node: Any, fields: Fields, *, compile_all: _Compile
 ) -> CompiledExpressions | None:
     path: KeyPath = (*node.path, "config") if node.path[0] == "vertices" else node.path
@@ -275,7 +275,7 @@ def _compiled(
     return compiled
 
 
-def _changed(node: Any, behind: Fields, compiled: CompiledExpressions | None) -> Fields:
+def _fields_behind(node: Any, behind: Fields, compiled: CompiledExpressions | None) -> Fields:
     """Return the fields of records behind expressions; those that are wrong have their names."""
     if node.operator == "filter":
         return behind

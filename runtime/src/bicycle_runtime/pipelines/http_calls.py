@@ -80,13 +80,13 @@ class CallServer(AsyncIOFunction[Any, Any]):
                 answer += chunk
                 if len(answer) > _ANSWER_BYTES_MAX:
                     raise ValueError(f"the answer has more than {_ANSWER_BYTES_MAX:,} bytes")
-        return [self._completed(value, msgspec.json.decode(answer))]
+        return [self._complete(value, msgspec.json.decode(answer))]
 
     def timeout(self, value: Any) -> list[Any]:  # noqa: ARG002 - the contract
         """Let on_error settle a record whose answer did not come."""
         raise TimeoutError(f"no answer within {self.spec.timeout}")
 
-    def _completed(self, value: Any, answer: Any) -> Any:
+    def _complete(self, value: Any, answer: Any) -> Any:
         if self.spec.result is not None:
             return {**value, self.spec.result: answer}
         if not isinstance(answer, dict):

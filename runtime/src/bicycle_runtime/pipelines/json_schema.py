@@ -37,14 +37,11 @@ def pipeline_schema() -> dict[str, Any]:
     for name, table in (("source", SOURCES), ("sink", SINKS)):
         keys[name] = {
             "oneOf": [
-                _tagged(parts[kind.__name__], "kind", [word], around)
-                for word, kind in table.items()
+                _tag(parts[kind.__name__], "kind", [word], around) for word, kind in table.items()
             ]
         }
     steps = [
-        _tagged(
-            parts[kind.__name__], "operator", _words(word), {"id": {"type": "string"}, **around}
-        )
+        _tag(parts[kind.__name__], "operator", _words(word), {"id": {"type": "string"}, **around})
         for word, kind in OPERATORS.items()
     ]
     keys["steps"] = {"type": "array", "items": {"oneOf": steps}}
@@ -73,7 +70,7 @@ def _words(word: str) -> list[str]:
     return [word, *(alias for alias, stands_for in ALIASES.items() if stands_for == word)]
 
 
-def _tagged(
+def _tag(
     struct: Mapping[str, Any], key: str, words: list[str], more: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the schema of a struct whose table has the word that tells it, and more keys."""

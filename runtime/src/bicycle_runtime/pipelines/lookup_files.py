@@ -41,7 +41,7 @@ class LookupInFile(AsyncFunction[Any, Any]):
             if size > _BYTES_MAX:
                 raise ValueError(f"it has {size:,} bytes, and at most {_BYTES_MAX:,} are held")
             rows = _rows(path, self.spec.format or _FORMATS.get(path.suffix, ""))
-            self._found = {_told_key(row[key]): self._taken(row, key) for row in rows}
+            self._found = {_told_key(row[key]): self._take(row, key) for row in rows}
         except (OSError, ValueError, msgspec.DecodeError) as error:
             raise LOOKUP_FILE_UNUSABLE(path=str(path), reason=str(error)) from error
         except KeyError as error:
@@ -54,7 +54,7 @@ class LookupInFile(AsyncFunction[Any, Any]):
             return [value] if self.spec.how == "left" else []
         return [{**value, **found}]
 
-    def _taken(self, row: dict[str, Any], key: str) -> dict[str, Any]:
+    def _take(self, row: dict[str, Any], key: str) -> dict[str, Any]:
         if self.spec.fields is not None:
             return {name: row[name] for name in self.spec.fields}
         return {name: value for name, value in row.items() if name != key}

@@ -38,10 +38,10 @@ class LookupInTable(PostgresLookup[Any]):
         keys = [self.key_of(value) for value in values]
         rows = await self.found_in.find(key for key in keys if key is not None)
         return [
-            self._completed(value, rows.get(key)) for value, key in zip(values, keys, strict=True)
+            self._complete(value, rows.get(key)) for value, key in zip(values, keys, strict=True)
         ]
 
-    def _completed(self, value: Any, row: dict[str, Any] | None) -> list[Any]:
+    def _complete(self, value: Any, row: dict[str, Any] | None) -> list[Any]:
         if row is None:
             return [value] if self.spec.how == "left" else []
         taken = self.columns or [name for name in row if name != self.key]

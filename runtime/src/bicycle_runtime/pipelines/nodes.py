@@ -201,7 +201,7 @@ class _Reading:
             self._end("source"),
             self._time(),
             *self._steps(),
-            *self._computed(),
+            *self._compute(),
             self._end("sink"),
         ]
         nodes = [node for node in found if node is not None]
@@ -261,7 +261,7 @@ class _Reading:
             spec = self._checks.table(keys, OPERATORS[operator], path, of=operator)
             yield self._node(data, node_id, path, operator=operator, spec=spec)
 
-    def _computed(self) -> list[Node]:
+    def _compute(self) -> list[Node]:
         """Return key and window, or key and running result, of the short form."""
         if self._data.get("ops") is None and self._data.get("window") is None:
             return []

@@ -389,7 +389,7 @@ class TypedRecord(HasExpression):
         return {name: found.get(name) for name in self.fields}
 
     def expression(self) -> Expression:
-        columns = [_typed(name, word) for name, word in self.fields.items()]
+        columns = [_read_typed(name, word) for name, word in self.fields.items()]
         return Expression("record", tuple(self.fields), *columns)
 
 
@@ -398,7 +398,7 @@ def _type_of(word: FieldType) -> Any:
     return NotRequired[declared | None] if word.endswith("?") else declared
 
 
-def _typed(name: str, word: FieldType) -> Expression:
+def _read_typed(name: str, word: FieldType) -> Expression:
     is_open = word.endswith("?")
     value = expression_of(name) if is_open else col(name)
     kinds = _KINDS.get(word.removesuffix("?"))

@@ -126,14 +126,14 @@ class _Reading:
                 self.stack.append(_CONTAINERS[name]())
             elif name in _TUPLE_SIZES:
                 self.stack.append(tuple(self._last(_TUPLE_SIZES[name])))
-            elif name not in _FRAMING and not self._remembered(name, argument):
+            elif name not in _FRAMING and not self._handle_memo(name, argument):
                 self._combine(name)
         [value] = self.stack
         if isinstance(value, _Named):
             raise _NotPlainError(value.name)
         return value
 
-    def _remembered(self, name: str, argument: Any) -> bool:
+    def _handle_memo(self, name: str, argument: Any) -> bool:
         match name:
             case "MARK":
                 self.marks.append(len(self.stack))
@@ -150,18 +150,18 @@ class _Reading:
     def _combine(self, name: str) -> None:
         match name:
             case "APPEND" | "APPENDS":
-                items = self._last(1) if name == "APPEND" else self._marked()
+                items = self._last(1) if name == "APPEND" else self._take_marked()
                 self.stack[-1].extend(items)
             case "SETITEM" | "SETITEMS":
-                items = self._last(2) if name == "SETITEM" else self._marked()
+                items = self._last(2) if name == "SETITEM" else self._take_marked()
                 self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
             case "ADDITEMS":
-                items = self._marked()
+                items = self._take_marked()
                 self.stack[-1].update(items)
             case "FROZENSET":
-                self.stack.append(frozenset(self._marked()))
+                self.stack.append(frozenset(self._take_marked()))
             case "TUPLE":
-                self.stack.append(tuple(self._marked()))
+                self.stack.append(tuple(self._take_marked()))
             case "STACK_GLOBAL":
                 attribute, module = self.stack.pop(), self.stack.pop()
                 self.stack.append(_Named(f"{module}.{attribute}"))
@@ -185,7 +185,7 @@ class _Reading:
         else:
             raise _NotPlainError(made.name)
 
-    def _marked(self) -> list[Any]:
+    def _take_marked(self) -> list[Any]:
         """Take the items behind the last mark off the stack."""
         return self._last(len(self.stack) - self.marks.pop())
 

@@ -40,7 +40,7 @@ def readable(value: Any, show: Show | None = None, *, depth: int = 0) -> Any:
         ({'at': [1, {'$bytes': '61'}]}, {'$map': [[1, 'x']]})
     """
     if type(value) is Opaque:
-        return _shown(value) if show is None else show(value)
+        return _describe(value) if show is None else show(value)
     if type(value) in _SCALARS:
         return _scalar(value)
     if depth > _DEPTH_MAX:
@@ -97,6 +97,6 @@ def _text(value: str) -> str:
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _shown(value: Opaque) -> dict[str, Any]:
+def _describe(value: Opaque) -> dict[str, Any]:
     digest = f"{crc32(value.data):08x}"  # tells two of them apart
     return {"$opaque": value.type_name, "bytes": len(value.data), "crc32": digest}

@@ -110,7 +110,7 @@ def field_types(record_type: Any) -> dict[str, Any]:
     """Return the declared type of each field of a type with rows; none for other types."""
     fields = _fields(record_type)
     hints = typing.get_type_hints(record_type, include_extras=True) if fields else {}
-    return {field.name: _unmarked(hints[field.name]) for field in fields}
+    return {field.name: _without_mark(hints[field.name]) for field in fields}
 
 
 def is_mapping(record_type: Any) -> bool:
@@ -291,7 +291,7 @@ def _keeps_names(fields: tuple[Field, ...]) -> bool:
     return all(field.encode_name == field.name for field in fields)
 
 
-def _unmarked(hint: Any) -> Any:
+def _without_mark(hint: Any) -> Any:
     """Return the type of a field without the word that a dict need not have it."""
     if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
         return typing.get_args(hint)[0]

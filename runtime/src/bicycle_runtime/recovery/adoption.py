@@ -128,7 +128,7 @@ def fork(source: Storage, target: Storage, *, job: str) -> Manifest:
         COPY_REFUSED: a file of it is missing or damaged, as when it was collected meanwhile.
     """
     manifest = _without_unfinished_bases(_newest_published(source))
-    _bring(source, target, _needed(source, manifest))
+    _bring(source, target, _needed_files(source, manifest))
     facts = {**job_facts(source), "job": job}
     target.write(JOB_FILE, json.dumps(facts, indent=2).encode() + b"\n")
     published, sealed = epoch_paths(manifest.epoch)
@@ -172,7 +172,7 @@ def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], N
         return None
     if not target.exists(epoch_paths(followed.epoch)[0]):
         return None
-    _bring(shadow, target, _needed(shadow, manifest))
+    _bring(shadow, target, _needed_files(shadow, manifest))
     taken = replace(
         _without_unfinished_bases(manifest), epoch=followed.epoch + 1, replay=b""
     )  # fmt: skip
@@ -183,7 +183,7 @@ def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], N
     return taken.epoch
 
 
-def _needed(storage: Storage, manifest: Manifest) -> list[Wanted]:
+def _needed_files(storage: Storage, manifest: Manifest) -> list[Wanted]:
     """Return the files of state and feedback of an epoch."""
     paths = manifest.state_paths() | manifest.feedback_paths()
     return [file for file in content_of(storage, manifest.epoch).fixed if file.path in paths]

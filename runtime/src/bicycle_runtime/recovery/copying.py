@@ -125,8 +125,8 @@ def _in_threads(act: Callable[[S], T], things: Iterable[S]) -> list[T]:
 def _copy(source: Storage, target: Storage, wanted: Wanted, *, is_digested: bool) -> CopiedFile:
     if _is_copied_there(source, target, wanted):
         return _read(target, source, wanted, is_digested=is_digested)
-    with _opened(source, wanted) as stream, target.open_write(wanted.path) as copy:
-        return _streamed(source, wanted, stream, copy.write, is_digested=is_digested)
+    with _open(source, wanted) as stream, target.open_write(wanted.path) as copy:
+        return _stream(source, wanted, stream, copy.write, is_digested=is_digested)
 
 
 def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
@@ -136,28 +136,28 @@ def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
     try:
         return target.copy_from(source, wanted.path, byte_count=wanted.byte_count)
     except ObjectMissingError:
-        raise _refused(source, wanted, "it is missing") from None
+        raise _refusal(source, wanted, "it is missing") from None
 
 
 def _read(
     storage: Storage, source: Storage, wanted: Wanted, *, is_digested: bool = False
 ) -> CopiedFile:
     """Read a file whole; what is wrong with it is told of where it came from."""
-    with _opened(storage, wanted) as stream:
-        return _streamed(source, wanted, stream, len, is_digested=is_digested)
+    with _open(storage, wanted) as stream:
+        return _stream(source, wanted, stream, len, is_digested=is_digested)
 
 
 @contextlib.contextmanager
-def _opened(storage: Storage, wanted: Wanted) -> Iterator[BinaryIO]:
+def _open(storage: Storage, wanted: Wanted) -> Iterator[BinaryIO]:
     try:
         stream = storage.open_read(wanted.path)
     except ObjectMissingError:
-        raise _refused(storage, wanted, "it is missing") from None
+        raise _refusal(storage, wanted, "it is missing") from None
     with stream:
         yield stream
 
 
-def _streamed(
+def _stream(
     storage: Storage, wanted: Wanted, stream: BinaryIO, take: Callable[[bytes], object],
     *, is_digested: bool,
 ) -> CopiedFile:  # fmt: skip
@@ -172,16 +172,16 @@ def _streamed(
             digest.update(block)
     if wanted.byte_count not in (None, byte_count):
         problem = f"it has {byte_count:,} bytes, {wanted.byte_count:,} are recorded"
-        raise _refused(storage, wanted, problem)
+        raise _refusal(storage, wanted, problem)
     if wanted.crc32 not in (None, checksum):
-        raise _refused(storage, wanted, "its checksum is not the recorded one")
+        raise _refusal(storage, wanted, "its checksum is not the recorded one")
     found = "" if digest is None else digest.hexdigest()
     if wanted.sha256 not in ("", found):
-        raise _refused(storage, wanted, "its digest is not the recorded one: it was changed")
+        raise _refusal(storage, wanted, "its digest is not the recorded one: it was changed")
     return CopiedFile(wanted.path, byte_count, checksum, found)
 
 
-def _refused(storage: Storage, wanted: Wanted, problem: str) -> BicycleError:
+def _refusal(storage: Storage, wanted: Wanted, problem: str) -> BicycleError:
     return COPY_REFUSED(path=wanted.path, url=storage.url, problem=problem)
 
 

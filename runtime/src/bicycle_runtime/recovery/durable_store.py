@@ -109,15 +109,15 @@ class DurableCheckpointStore:
         except ObjectMissingError:
             return None
         except CheckpointFormatError as error:
-            return self._damaged(stream_id, sequence, reason=error.facts["detail"])
+            return self._note_damage(stream_id, sequence, reason=error.facts["detail"])
         found = (state.id.stream_id, state.id.sequence)
         if found != (stream_id, sequence):
             reason = f"it is checkpoint {found[1]} of stream {found[0]!r}"
-            return self._damaged(stream_id, sequence, reason=reason)
+            return self._note_damage(stream_id, sequence, reason=reason)
         self._damaged_paths.discard(path)
         return StoredCheckpoint(sequence=sequence, state=state)
 
-    def _damaged(self, stream_id: str, sequence: int, *, reason: str) -> StoredCheckpoint:
+    def _note_damage(self, stream_id: str, sequence: int, *, reason: str) -> StoredCheckpoint:
         path = _path(stream_id, sequence)
         damage = CHECKPOINT_DAMAGED(path=path, stream=stream_id, reason=reason)
         if path not in self._damaged_paths:

@@ -221,11 +221,11 @@ class FileForm:
             )
         version, reserved, checksum, magic = _TRAILER.unpack_from(data, size)
         if magic != self.magic or reserved or checksum != crc32(memoryview(data)[:size]):
-            raise _refused(
+            raise _refusal(
                 "checksum", "it is cut or changed (the checksum does not match)", offset=size
             )
         if version != self.version:
-            raise _refused(
+            raise _refusal(
                 "version",
                 f"format version {version}, this runtime reads {self.version}",
                 offset=size,
@@ -233,5 +233,5 @@ class FileForm:
         return size
 
 
-def _refused(problem: str, detail: str, *, offset: int) -> CheckpointFormatError:
+def _refusal(problem: str, detail: str, *, offset: int) -> CheckpointFormatError:
     return CheckpointFormatError(problem=problem, detail=detail, offset=offset, missing_count=0)

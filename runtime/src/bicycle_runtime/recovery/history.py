@@ -103,12 +103,12 @@ class EpochHistory:
         wanted = epochs[-1] if epoch is None else epoch
         if wanted not in epochs:
             raise EPOCH_UNKNOWN(
-                epoch=wanted, url=self._storage.url, known=epochs, known_text=_listed(epochs)
+                epoch=wanted, url=self._storage.url, known=epochs, known_text=_epoch_words(epochs)
             )
         try:
             return self._read(_path_of(wanted))
         except ObjectMissingError:
-            raise self._gone(wanted) from None
+            raise self._gone_error(wanted) from None
 
     def sealed(self, epoch: int) -> Manifest | None:
         """Return the manifest of an epoch; None when it is not sealed, or not there any more.
@@ -133,7 +133,7 @@ class EpochHistory:
             yield
         except StateFileError as error:
             if self._is_collected(manifest.epoch):
-                raise self._gone(manifest.epoch) from error
+                raise self._gone_error(manifest.epoch) from error
             raise
 
     def _objects(self) -> list[tuple[int, str]]:
@@ -194,8 +194,10 @@ class EpochHistory:
         broken = {path for path, damage in damages.items() if damage}
         return bool(broken) and not broken & needed
 
-    def _gone(self, epoch: int) -> EpochGoneError:
-        return EpochGoneError(epoch=epoch, url=self._storage.url, known_text=_listed(self.epochs()))
+    def _gone_error(self, epoch: int) -> EpochGoneError:
+        return EpochGoneError(
+            epoch=epoch, url=self._storage.url, known_text=_epoch_words(self.epochs())
+        )
 
 
 def _name_of(epoch: int) -> str:
@@ -206,7 +208,7 @@ def _path_of(epoch: int) -> str:
     return f"{EPOCHS}/{_name_of(epoch)}.{MANIFEST}"
 
 
-def _listed(epochs: list[int]) -> str:
+def _epoch_words(epochs: list[int]) -> str:
     """Return epochs for people; a row of them by its ends."""
     if not epochs:
         return "none"

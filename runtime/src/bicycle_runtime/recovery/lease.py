@@ -184,7 +184,7 @@ class Lease:
             fate = self._fate_of(newest, holder)
             if fate == "alive":
                 if self._newest_number() == newest and not self._has(newest, LEASE_RELEASED):
-                    raise self._held(newest, holder)
+                    raise self._held_error(newest, holder)
                 continue
             mine = self._claim(
                 newest + 1,
@@ -193,7 +193,7 @@ class Lease:
             try:
                 self._storage.create(_path(mine.number), mine.to_bytes())
             except ObjectExistsError:  # A faster driver has just shown that it lives.
-                raise self._held(mine.number, self._holder(mine.number)) from None
+                raise self._held_error(mine.number, self._holder(mine.number)) from None
             self._number, self.is_contested = mine.number, mine.is_contested
             self._write_beat()
             self._forget_former()
@@ -203,7 +203,7 @@ class Lease:
             )  # fmt: skip
             return
         newest = self._newest_number()
-        raise self._held(newest, self._holder(newest))
+        raise self._held_error(newest, self._holder(newest))
 
     def refuse_holder(self) -> None:
         """Make sure that no driver lives that holds the lease; nothing is taken or written.
@@ -214,13 +214,13 @@ class Lease:
         newest = self._newest_number()
         holder = self._holder(newest)
         if self._fate_of(newest, holder) == "alive" and not self._has(newest, LEASE_RELEASED):
-            raise self._held(newest, holder)
+            raise self._held_error(newest, holder)
 
     def require(self) -> None:
         """Make sure that nobody has taken over; one look at the storage."""
         if self._is_lost or self._storage.exists(_path(self._number + 1)):
             self._is_lost = True
-            raise self._lost()
+            raise self._lost_error()
 
     def settle(self) -> None:
         if self.is_contested:
@@ -319,10 +319,10 @@ class Lease:
             if is_old or number < self._number - _KEPT_NUMBERS:
                 self._storage.delete(path)
 
-    def _held(self, number: int, holder: LeaseHolder | None) -> LeaseHeldError:
+    def _held_error(self, number: int, holder: LeaseHolder | None) -> LeaseHeldError:
         return LeaseHeldError(job=self._job, url=self._storage.url, **_facts(number, holder))
 
-    def _lost(self) -> BicycleError:
+    def _lost_error(self) -> BicycleError:
         newest = self._newest_number()
         return LEASE_LOST(
             job=self._job,

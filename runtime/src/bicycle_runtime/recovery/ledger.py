@@ -110,9 +110,9 @@ class EpochLedger:
         readable: list[Manifest] = []
         damaged: list[ManifestError] = []
         epochs = self._sealed_epochs()
-        for epoch, found in zip(reversed(epochs), self._decoded(epochs[::-1]), strict=True):
+        for epoch, found in zip(reversed(epochs), self._decode(epochs[::-1]), strict=True):
             try:
-                manifest = _whole(found) if readable else self._verified(epoch, found, progress)
+                manifest = _whole(found) if readable else self._verify(epoch, found, progress)
                 readable.append(manifest)
             except ManifestError as error:
                 damaged.append(error)
@@ -256,7 +256,7 @@ class EpochLedger:
                 return None
             return self._retained.pop(0), self._retained[0]
 
-    def _decoded(self, epochs: list[int]) -> list[Manifest | ManifestError]:
+    def _decode(self, epochs: list[int]) -> list[Manifest | ManifestError]:
         """Read manifests, several at a time; what is damaged comes back as its error."""
 
         def read(epoch: int) -> Manifest | ManifestError:
@@ -269,7 +269,7 @@ class EpochLedger:
         with ThreadPoolExecutor(_READERS, thread_name_prefix="manifests") as pool:
             return list(pool.map(read, epochs))
 
-    def _verified(
+    def _verify(
         self, epoch: int, found: Manifest | ManifestError, progress: LoadProgress
     ) -> Manifest:
         """Return a manifest whose state files and staged feedback are whole, too."""

@@ -92,7 +92,7 @@ def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
         if old.first_group < groups.stop and groups.start < old.end_group
         for ref in old.files
     ]
-    files = _joined(ref for ref in parts if ref.first_group != ref.end_group)
+    files = _join(ref for ref in parts if ref.first_group != ref.end_group)
     return RangeState(
         first_group=groups.start, end_group=groups.stop, files=tuple(files), recent=_marker(files)
     )
@@ -109,7 +109,7 @@ def _within(ref: StateRef, owner: RangeState, groups: range) -> StateRef:
     )
 
 
-def _joined(parts: Iterable[StateRef]) -> list[StateRef]:
+def _join(parts: Iterable[StateRef]) -> list[StateRef]:
     """Return one entry for parts of a file that lie side by side, in the order of the epochs.
 
     Within one key group the files of a range are in that order anyway, and files say nothing about

@@ -143,7 +143,7 @@ class SavepointWriter:
             is_digested = self._sign is not None
             proved = settle_links(self._source, self._target, linked, is_digested=is_digested)
             sealing = self._copy(map(_whole, epoch_paths(self._epoch)))
-            savepoint = self._described((*copied, *proved, *self._copied, *sealing))
+            savepoint = self._describe((*copied, *proved, *self._copied, *sealing))
             data = msgspec.json.format(msgspec.json.encode(savepoint)) + b"\n"
             if self._sign is not None:
                 self._target.write(SAVEPOINT_SIGNATURE, self._sign(data))
@@ -162,7 +162,7 @@ class SavepointWriter:
         is_digested = self._sign is not None
         return copy_files(self._source, self._target, files, is_digested=is_digested)
 
-    def _described(self, files: tuple[CopiedFile, ...]) -> Savepoint:
+    def _describe(self, files: tuple[CopiedFile, ...]) -> Savepoint:
         manifest = self._content.manifest
         job = job_facts(self._source)
         texts = ("plugin_version", "dist", "sdk_version", "python_version")
@@ -213,8 +213,8 @@ def content_of(storage: Storage, epoch: int) -> Content:
         manifest = decode_manifest(storage.read(path), path=path)
     except ObjectMissingError:
         raise COPY_REFUSED(path=path, url=storage.url, problem="it is missing") from None
-    known = dict(_recorded(manifest))
-    staged = {path: file for path, file in _named(manifest.sinks) if storage.exists(path)}
+    known = dict(_recorded_files(manifest))
+    staged = {path: file for path, file in _named_files(manifest.sinks) if storage.exists(path)}
     needed = manifest.state_paths() | manifest.feedback_paths()
     fixed = {path: known.get(path, Wanted(path=path)) for path in needed} | staged
     return Content(
@@ -307,35 +307,35 @@ def _remove(storage: Storage) -> None:
             storage.local_path("").rmdir()
 
 
-def _recorded(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
+def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
     """Yield what the manifest records of files of state and feedback."""
     for state in manifest.states.values():
         for part in state.ranges:
             for item in objects_of(part):
-                yield item.path, _wanted(item.path, item.byte_count, item.crc32)
+                yield item.path, _wanted_file(item.path, item.byte_count, item.crc32)
     for files in manifest.feedback.values():
         for file in files:
-            yield file.path, _wanted(file.path, file.byte_count, file.crc32)
+            yield file.path, _wanted_file(file.path, file.byte_count, file.crc32)
 
 
-def _named(state: Any) -> Iterator[tuple[str, Wanted]]:
+def _named_files(state: Any) -> Iterator[tuple[str, Wanted]]:
     """Yield the staged files that states name, wherever in them; with what stands beside the name.
 
     What an epoch has published is not there any more, and is not needed: the rest waits for a part.
     """
     if isinstance(state, dict) and str(state.get("path", "")).startswith(_STAGED):
-        yield state["path"], _wanted(state["path"], state.get("bytes"), state.get("crc32"))
+        yield state["path"], _wanted_file(state["path"], state.get("bytes"), state.get("crc32"))
     elif isinstance(state, dict):
         for value in state.values():
-            yield from _named(value)
+            yield from _named_files(value)
     elif isinstance(state, list | tuple):
         for value in state:
-            yield from _named(value)
+            yield from _named_files(value)
     elif isinstance(state, str) and state.startswith(_STAGED):
         yield state, Wanted(path=state)
 
 
-def _wanted(path: str, byte_count: int | None, checksum: int | None) -> Wanted:
+def _wanted_file(path: str, byte_count: int | None, checksum: int | None) -> Wanted:
     return Wanted(path=path, byte_count=byte_count, crc32=checksum)
 
 

@@ -230,7 +230,7 @@ class Scope:
     async def plugins(self) -> list[UploadedPlugin]:
         """Return the plugins of theirs, with the jobs of theirs that need them."""
         found = await self.service.slow(self.service.plugins.all)
-        return [self._shown(each) for each in found if self.identity.sees(each.owner)]
+        return [self._restrict(each) for each in found if self.identity.sees(each.owner)]
 
     async def plugin(self, digest: str) -> UploadedPlugin:
         """Return one plugin of theirs.
@@ -241,9 +241,9 @@ class Scope:
         found = await self.service.slow(self.service.plugins.get, digest)
         if not self.identity.sees(found.owner):
             raise PLUGIN_UNKNOWN(digest=digest[:100])
-        return self._shown(found)
+        return self._restrict(found)
 
-    def _shown(self, plugin: UploadedPlugin) -> UploadedPlugin:
+    def _restrict(self, plugin: UploadedPlugin) -> UploadedPlugin:
         return msgspec.structs.replace(plugin, jobs=[job for job in plugin.jobs if self.has(job)])
 
     def receive(self, name: str, wheel: BinaryIO, lock: bytes | None) -> InstallFacts:

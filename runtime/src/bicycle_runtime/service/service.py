@@ -126,12 +126,12 @@ class Service:
         self.home.prepare()
         own_folder(service_folder(self.home))
         with ExitStack() as opened:
-            opened.enter_context(self._locked())
+            opened.enter_context(self._lock())
             opened.enter_context(self._control)
             opened.enter_context(self._samples)
             self.owners.load()
             opened.enter_context(self.watcher)
-            opened.enter_context(self._traced())
+            opened.enter_context(self._trace())
             clear_leftovers(self.home)
             opened.enter_context(self.operations)
             waiting = {str(each.facts["digest"]) for each in self.operations.open("install")}
@@ -173,7 +173,7 @@ class Service:
             what = getattr(function, "__name__", "it")
             raise READING_TIMED_OUT(what=what, waited_ms=_READ_TIMEOUT_MS) from None
 
-    def _traced(self) -> AbstractContextManager[object]:
+    def _trace(self) -> AbstractContextManager[object]:
         """Return what makes spans of epochs, where a receiver is configured.
 
         Raises:
@@ -187,7 +187,7 @@ class Service:
         return Tracing(self.home, self.fleet, self.figures)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock(self) -> Iterator[None]:
         place = str(self.home.path)
         with ExitStack() as held:
             try:

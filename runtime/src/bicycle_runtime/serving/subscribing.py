@@ -282,9 +282,9 @@ class _SubscriberServer:
 
     def _identity(self, connection: ServerConnection, headers: Mapping[str, str]) -> Identity:
         client = common_name(connection.transport.get_extra_info("peercert"))
-        return self._checked(connection, headers, client)
+        return self._check(connection, headers, client)
 
-    def _checked(
+    def _check(
         self, connection: ServerConnection, headers: Mapping[str, str], client: str
     ) -> Identity:
         try:
@@ -336,7 +336,7 @@ class _SubscriberServer:
                 request = read_request(frame)
                 if isinstance(request, Login):
                     headers = {"authorization": f"Bearer {request.token}"}
-                    identity = self._checked(connection, headers, "")
+                    identity = self._check(connection, headers, "")
                     self._known[connection] = identity
                     await connection.send(json.dumps({"op": "welcome", "name": identity.name}))
                     return True
@@ -370,7 +370,7 @@ class _SubscriberServer:
                 request = read_request(frame)
                 if isinstance(request, Login):
                     headers = {"authorization": f"Bearer {request.token}"}
-                    self._known[connection] = self._checked(connection, headers, "")
+                    self._known[connection] = self._check(connection, headers, "")
                     client.reply({"op": "welcome", "name": self._known[connection].name})
                     continue
                 name = {"id": request.id}

@@ -66,7 +66,7 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     if uri.protocol is None:
         raise PROTOCOL_REQUIRED(address=str(uri))
     if place := _BACKENDS.get(uri.protocol):
-        found: Any = _loaded(uri, place)
+        found: Any = _load(uri, place)
     else:
         # It takes 20 ms to load, and only what others wrote needs it.
         from importlib_metadata import entry_points
@@ -81,7 +81,7 @@ def backend_of(uri: StreamerUri) -> type[Streamer]:
     return found  # type: ignore[no-any-return]  # Whatever an entry point names, used as a backend.
 
 
-def _loaded(uri: StreamerUri, place: str) -> Any:
+def _load(uri: StreamerUri, place: str) -> Any:
     module, _, name = place.partition(":")
     try:
         return getattr(import_module(module), name)

@@ -111,25 +111,25 @@ class Consumer(ABC):
 
     async def _seek(self, timestamp_ms: int) -> None:
         """Move to the earliest message of each assigned shard with this time or a later one."""
-        raise self._unsupported("seek")
+        raise self._unsupported_error("seek")
 
     async def _rewind(self, position: SeqPos) -> None:
         """Move each assigned shard to a position."""
-        raise self._unsupported("rewind")
+        raise self._unsupported_error("rewind")
 
     def _ack(self, message: Message) -> None:
         """Note that a message is done; ``_commit`` keeps it."""
-        raise self._unsupported("acknowledge messages")
+        raise self._unsupported_error("acknowledge messages")
 
     async def _commit(self) -> None:
         """Keep the position that follows from the acknowledged messages."""
-        raise self._unsupported("keep a position")
+        raise self._unsupported_error("keep a position")
 
     @abstractmethod
     async def _close(self) -> None:
         """Let go of what the consumer holds; called once."""
 
-    def _unsupported(self, action: str) -> StreamUnsupportedError:
+    def _unsupported_error(self, action: str) -> StreamUnsupportedError:
         return StreamUnsupportedError(
             backend=self.address,
             action=action,
@@ -222,7 +222,7 @@ class Consumer(ABC):
         Raises:
             StreamKeyNotFoundError: the consumer does not read this stream.
         """
-        self._assigned.add((self._known(key), shard_id))
+        self._assigned.add((self._known_key(key), shard_id))
 
     def unassign(self, key: str, shard_id: int) -> None:
         """Take back what ``assign`` said, from the next seek or rewind on.
@@ -231,7 +231,7 @@ class Consumer(ABC):
             StreamKeyNotFoundError: the consumer does not read this stream, or not this shard.
             StreamKeyEmptyError: it is the last shard that is assigned.
         """
-        place = (self._known(key), shard_id)
+        place = (self._known_key(key), shard_id)
         if place not in self._assigned:
             raise self._not_found(f"{key}/{shard_id}")
         if len(self._assigned) == 1:
@@ -282,7 +282,7 @@ class Consumer(ABC):
             if not self._ready:
                 self._ready.extend(await self._fetch(count_max))
 
-    def _known(self, key: str) -> StreamKey:
+    def _known_key(self, key: str) -> StreamKey:
         if key not in self.subscription.keys:
             raise self._not_found(key)
         return StreamKey(key)

@@ -51,7 +51,7 @@ def bundle_of_graph(graph: JobGraph, payloads: Mapping[str, Any]) -> JobBundle:
         writer = PayloadWriter(ImportSearch())
         for payload_id, value in sorted(payloads.items()):
             _check(payload_id, value, lambda part: _as_submitted(part, writer))
-    pickled = {payload_id: _pickled(payload_id, value) for payload_id, value in payloads.items()}
+    pickled = {payload_id: _pickle(payload_id, value) for payload_id, value in payloads.items()}
     return JobBundle(
         graph=graph,
         payloads=pickled,
@@ -96,7 +96,7 @@ def _check(payload_id: str, value: Any, refusal: Callable[[Any], str | None]) ->
     )
 
 
-def _pickled(payload_id: str, value: Any) -> bytes:
+def _pickle(payload_id: str, value: Any) -> bytes:
     _check(payload_id, value, _as_cloudpickle)
     return pickle_by_value(value)
 

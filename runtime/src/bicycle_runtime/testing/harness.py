@@ -68,7 +68,7 @@ class Harness:
     def __init__(
         self, job: GraphDraft | Callable[[StreamEnvironment], object], **settings: Any
     ) -> None:
-        draft = job if isinstance(job, GraphDraft) else _built(job)
+        draft = job if isinstance(job, GraphDraft) else _build(job)
         self._job = LocalJob(draft, HarnessOptions(**settings))
         self._is_finished = False
         self.clock = self._job.clock
@@ -261,7 +261,7 @@ class Harness:
         Of a reduce it is the accumulator; of a function a mapping with named values and attributes.
         Where there are no keys, the subtask index stands for the key.
         """
-        found = self._sealed(uid).entries()
+        found = self._sealed_objects(uid).entries()
         if key is _ALL:
             return found
         if key not in found:
@@ -270,11 +270,11 @@ class Harness:
 
     def value(self, uid: str, *, key: Any, name: str) -> Any:
         """Return what a key has in a sealed state: a value, a list or a dict; None for nothing."""
-        return self._sealed(uid).value(key, name)
+        return self._sealed_objects(uid).value(key, name)
 
     def timers(self, uid: str, key: Any) -> list[Timer]:
         """Return the sealed timers of a key that wait: of event time, then of processing time."""
-        return self._sealed(uid).timers(key)
+        return self._sealed_objects(uid).timers(key)
 
     @property
     def replayed_letters(self) -> list[dict[str, Any]]:
@@ -329,7 +329,7 @@ class Harness:
         self._is_finished = True
         return True
 
-    def _sealed(self, uid: str) -> SealedObjects:
+    def _sealed_objects(self, uid: str) -> SealedObjects:
         job = self._job
         return SealedObjects(
             job.setup, job.loop.manifest, self._operator(uid), now_ms=self.clock.now_ms()
@@ -355,7 +355,7 @@ class Harness:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _built(job: Callable[[StreamEnvironment], object]) -> StreamEnvironment:
+def _build(job: Callable[[StreamEnvironment], object]) -> StreamEnvironment:
     env = StreamEnvironment()
     job(env)
     return env

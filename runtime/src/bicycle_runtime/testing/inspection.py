@@ -128,16 +128,16 @@ class SealedObjects:
 
     def _accumulators(self) -> dict[Any, Any]:
         tables = Tables(SchemaRegistry(self._spec.uid, self._metadata))
-        value_type = reduced_type(self._spec, self._loaded)
+        value_type = reduced_type(self._spec, self._load)
         entries: dict[Any, Any] = {}
         for part in self._ranges:
-            table = self._filled(part, tables.accumulators(value_type))
+            table = self._fill(part, tables.accumulators(value_type))
             for group in table.groups.values():
                 entries |= group
         return entries
 
     def _of_function(self) -> dict[Any, Any]:
-        function = self._loaded(self._spec.vertex.payload_id("function"))
+        function = self._load(self._spec.vertex.payload_id("function"))
         is_rich = isinstance(function, RichAsyncFunction)
         registry = SchemaRegistry(self._spec.uid, self._metadata)
         attributes = describe_attributes(function, registry) if is_rich else []
@@ -148,9 +148,9 @@ class SealedObjects:
         states: dict[int, GroupState] = {}
         named: dict[Any, dict[str, Any]] = {}
         for part in self._ranges:
-            keyed, main = self._keyed(), FunctionTable(function, attributes, resolve)
+            keyed, main = self._keyed_table(), FunctionTable(function, attributes, resolve)
             beside = TimerTable(GroupCache(1))
-            table = self._filled(part, CompositeTable(main, keyed, beside)).main
+            table = self._fill(part, CompositeTable(main, keyed, beside)).main
             table.restore_snapshots()
             states |= table.groups
             named |= _keyed_states(function, keyed)
@@ -163,8 +163,8 @@ class SealedObjects:
 
     def _windows(self) -> tuple[dict[Any, dict[int, Any]], dict[Any, dict[str, Any]]]:
         """Return what windows hold, by key and time, and what their keys have, by key and name."""
-        plan = self._loaded(self._spec.vertex.payload_id("function"))
-        record_type = self._loaded(self._spec.input_type) if self._spec.input_type else None
+        plan = self._load(self._spec.vertex.payload_id("function"))
+        record_type = self._load(self._spec.input_type) if self._spec.input_type else None
         folding = Folding(plan, record_type)
         found: dict[Any, dict[int, Any]] = {}
         named: dict[Any, dict[str, Any]] = {}
@@ -173,34 +173,34 @@ class SealedObjects:
             registry = SchemaRegistry(self._spec.uid, self._metadata)
             settings = window_settings(plan, folding)
             main.open(registry, settings, keeps_records=plan.keeps_records)
-            keyed = self._keyed()
-            table = self._filled(part, CompositeTable(main, keyed)).main
+            keyed = self._keyed_table()
+            table = self._fill(part, CompositeTable(main, keyed)).main
             named |= _keyed_states(plan.process, keyed)
-            for key, start, held in _held(table, None if plan.keeps_records else folding):
+            for key, start, held in _held_windows(table, None if plan.keeps_records else folding):
                 found.setdefault(key, {})[start] = held
         return found, named
 
     # --- reading -----------------------------------------------------------------------------
 
-    def _loaded(self, payload: str) -> Any:
+    def _load(self, payload: str) -> Any:
         return cloudpickle.loads(self._setup.bundle.payloads[payload])
 
-    def _filled(self, part: RangeState, table: Main) -> Main:
+    def _fill(self, part: RangeState, table: Main) -> Main:
         """Return a table with the state of a range. Looking makes no base."""
         store = StateStore(self._spec.uid, self._setup.storage, lambda: table)
         return store.at(with_mark(part, None))
 
-    def _keyed(self) -> KeyedTable:
+    def _keyed_table(self) -> KeyedTable:
         """Return a table for keyed states."""
 
         def clock(domain: TimeDomain) -> int:
             return self._now_ms if domain == "processing" else WATERMARK_MIN
 
-        registry = SchemaRegistry(self._spec.uid, _declared(self._metadata))
+        registry = SchemaRegistry(self._spec.uid, _declared_only(self._metadata))
         return KeyedTable(GroupCache(self._spec.group_count), clock, registry=registry)
 
 
-def _declared(metadata: OperatorStateMetadata | None) -> OperatorStateMetadata | None:
+def _declared_only(metadata: OperatorStateMetadata | None) -> OperatorStateMetadata | None:
     """Return the schemas of states that are declared; of others no type is known here."""
     if metadata is None:
         return None
@@ -253,7 +253,7 @@ def _attributes(state: GroupState, names: list[str]) -> dict[str, Any]:
     return {name: getattr(state.instance, name) for name in names}
 
 
-def _held(table: WindowTable, folding: Folding | None) -> Iterator[tuple[Any, int, Any]]:
+def _held_windows(table: WindowTable, folding: Folding | None) -> Iterator[tuple[Any, int, Any]]:
     """Yield key, begin and result, or the records: those alone where there is no folding."""
     for namespace, groups in table.entries.namespaces.items() if folding is not None else ():
         for keys in groups.values():

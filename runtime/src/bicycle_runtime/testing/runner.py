@@ -72,7 +72,7 @@ class Runner:
                 harness.run()
             else:
                 play(harness, list(script) or [END])
-            return _finished(harness)
+            return _finish(harness)
 
     def harness(self, job: GraphDraft | Callable[[Any], Any], **settings: Any) -> Harness:
         """Return a harness on this kind of executor."""
@@ -107,7 +107,7 @@ def _as_job(job: Any, script: Any) -> Any:
     return on_one_source
 
 
-def _finished(harness: Harness) -> Finished:
+def _finish(harness: Harness) -> Finished:
     names = sink_names(harness.setup.graph)
     return Finished(
         results={name: harness.results(name) for name in harness.sink_names()},

@@ -163,7 +163,7 @@ class ScriptSource(Source):
         count = min(len(script.values) - self._next, budget.record_count)
         script.read_count += count
         parts = even_slices(SHARD, start=self._next, count=count, parallelism=budget.parallelism)
-        return [replace(part, details=self._packed(part.start, part.end)) for part in parts]
+        return [replace(part, details=self._pack(part.start, part.end)) for part in parts]
 
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""
@@ -180,7 +180,7 @@ class ScriptSource(Source):
         """Name the index."""
         return f"record {offset} of the script"
 
-    def _packed(self, start: int, end: int) -> dict[str, Any]:
+    def _pack(self, start: int, end: int) -> dict[str, Any]:
         """Return the details of a slice: its records, and their times where one has any."""
         known = self._script.timestamps
         values = self._script.values[start:end]

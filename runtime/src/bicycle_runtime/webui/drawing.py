@@ -76,9 +76,9 @@ def topology_drawing(topology: Topology) -> dict[str, Any]:
             *((f"job-{job.job}", streams[name]) for name in job.streams("sink")),
         )
     ]
-    nodes = [_named(place, name, "stream", f"#{place}") for name, place in streams.items()]
+    nodes = [_named_box(place, name, "stream", f"#{place}") for name, place in streams.items()]
     nodes += [
-        _named(f"job-{job.job}", job.job, job.state.lower(), f"/jobs/{job.job}")
+        _named_box(f"job-{job.job}", job.job, job.state.lower(), f"/jobs/{job.job}")
         for job in topology.jobs
         if job.uses
     ]
@@ -93,7 +93,7 @@ def topology_drawing(topology: Topology) -> dict[str, Any]:
     }
 
 
-def _named(place: str, name: str, caption: str, href: str) -> dict[str, Any]:
+def _named_box(place: str, name: str, caption: str, href: str) -> dict[str, Any]:
     """Return a box with one name in it, which leads somewhere."""
     row = {"id": place, "name": name, "text": "", "busy": 0, "is_failing": False, "href": href}
     return {"id": place, "caption": caption, "operators": [row]}

@@ -91,14 +91,14 @@ def test_a_dead_letter_holds_the_record_and_its_place(before):
 
 
 def test_behind_an_exchange_a_span_names_one_shard_or_none():
-    from bicycle_runtime.operators.tasks.routing import _joined
+    from bicycle_runtime.operators.tasks.routing import _join
 
     def origin(shard, start, end):
         return Origin(source="s", shard=shard, offset=start, end_offset=end)
 
-    assert _joined(origin("a", 0, 3), origin("a", 3, 9)) == origin("a", 0, 9)
-    assert _joined(origin("a", 0, 3), origin("b", 3, 9)) is None
-    assert _joined(None, origin("b", 3, 9)) is None
+    assert _join(origin("a", 0, 3), origin("a", 3, 9)) == origin("a", 0, 9)
+    assert _join(origin("a", 0, 3), origin("b", 3, 9)) is None
+    assert _join(None, origin("b", 3, 9)) is None
 
 
 @given(st.text("ab/-.", min_size=1), st.integers(0, 2**60), st.none() | st.integers(0, 2**60))

@@ -62,16 +62,16 @@ async def job(call: Call) -> Response:
 async def status(call: Call) -> Response:
     """Answer with the status of a job, as its file says it now."""
     found = await call.service.slow(job_status, call.service.home, call.job)
-    return answer_json({"status": _shown(call.service, found)})
+    return answer_json({"status": _redact_status(call.service, found)})
 
 
 async def statuses(call: Call) -> Response:
     """Answer with the statuses of all jobs, as their files say it now."""
     found = await call.scope.statuses()
-    return answer_json({"items": [_shown(call.service, each) for each in found]})
+    return answer_json({"items": [_redact_status(call.service, each) for each in found]})
 
 
-def _shown(service: Service, status: JobStatus) -> dict[str, Any]:
+def _redact_status(service: Service, status: JobStatus) -> dict[str, Any]:
     """Return a status as plain data without secrets."""
     return redacted(service.secrets.hide_in_status(status).to_json())
 

@@ -38,7 +38,7 @@ async def plugin(call: Call) -> Response:
 async def upload(call: Call) -> Response:
     """Install a wheel. The answer is the plugin; the operation when that takes longer."""
     async with read_form(call.request) as form:
-        facts = await _received(call, form)
+        facts = await _receive(call, form)
     asked = await _ask(call, "install", msgspec.to_builtins(facts))
     over = await call.scope.operation(asked.id, _WAIT_S)
     if not over.is_over:
@@ -57,7 +57,7 @@ async def remove(call: Call) -> Response:
     return accepted(await _ask(call, "remove_plugin", facts))
 
 
-async def _received(call: Call, form: FormData) -> InstallFacts:
+async def _receive(call: Call, form: FormData) -> InstallFacts:
     wheel, lock = form.get("wheel"), form.get("lock")
     unknown = sorted(set(form) - set(UPLOAD_FILES))
     if unknown or not isinstance(wheel, UploadFile) or not wheel.filename:

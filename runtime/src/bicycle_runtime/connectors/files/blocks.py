@@ -65,7 +65,7 @@ class ByteCursor:
         if self._returned:
             data, self._returned = self._returned[:size], self._returned[size:]
         else:
-            data = self._guarded(lambda: self._stream.read(size))
+            data = self._guard(lambda: self._stream.read(size))
         self.position += len(data)
         return data
 
@@ -83,7 +83,7 @@ class ByteCursor:
         """Close the file."""
         self._stream.close()
 
-    def _guarded(self, read: Callable[[], bytes]) -> bytes:
+    def _guard(self, read: Callable[[], bytes]) -> bytes:
         try:
             return read()
         except (EOFError, zlib.error, gzip.BadGzipFile, ZstdDamage) as error:
@@ -172,7 +172,7 @@ def line_blocks(cursor: ByteCursor, lines: LineRange) -> Iterator[LineBlock]:
             whole = b"".join([*held, data[:cut]])
             if not whole:
                 return
-            yield from _checked(whole, offset, held_byte_count, lines.line_bytes_max)
+            yield from _check_lines(whole, offset, held_byte_count, lines.line_bytes_max)
         offset, held, held_byte_count = cursor.position, [], 0
 
 
@@ -183,7 +183,7 @@ def _cut(data: bytes, *, position: int, end: int) -> int:
     return data.find(b"\n", max(end - 1 - position, 0)) + 1 or data.rfind(b"\n") + 1
 
 
-def _checked(
+def _check_lines(
     whole: bytes, offset: int, held_byte_count: int, line_bytes_max: int
 ) -> Iterator[LineBlock]:
     """Yield a block, its first line apart when too long (only a held line can be)."""

@@ -145,9 +145,9 @@ class CsvRows:
         values: Sequence[Any] | None = self._fields_of(names, whole)
         if values is None:
             try:
-                values = self._made(names, whole)
+                values = self._make_rows(names, whole)
             except msgspec.ValidationError:
-                values, whole = self._convert_each(self._shaped(names, whole), whole, failures)
+                values, whole = self._convert_each(self._shape(names, whole), whole, failures)
         failures.sort(key=lambda failure: failure.offset)
         offsets = [offset for offset, _ in whole]
         return SourceBatch(
@@ -161,14 +161,14 @@ class CsvRows:
         """
         if not self._gives_fields or not rows:
             return None
-        make = partial(self._made, names, rows)
+        make = partial(self._make_rows, names, rows)
         cells = [row for _, row in rows]
         places = {name: place for place, name in enumerate(names)}
         if self._is_plain:
             return FieldRecords(
                 cells,
                 make,
-                getter=lambda name: itemgetter(places[name]) if name in places else _gone,
+                getter=lambda name: itemgetter(places[name]) if name in places else _missing,
                 names=lambda: names,
             )
         if not self._column_types or not places.keys() >= self._column_types.keys():
@@ -184,14 +184,14 @@ class CsvRows:
             return None
         return FieldRecords(range(len(cells)), make, getter=lambda name: columns[name].__getitem__)
 
-    def _made(self, names: list[str], rows: list[_Row]) -> list[Any]:
-        shaped = self._shaped(names, rows)
+    def _make_rows(self, names: list[str], rows: list[_Row]) -> list[Any]:
+        shaped = self._shape(names, rows)
         if self._is_plain:
             return shaped
         made: list[Any] = msgspec.convert(shaped, self._list_type, strict=False)
         return made
 
-    def _shaped(self, names: list[str], rows: list[_Row]) -> list[Any]:
+    def _shape(self, names: list[str], rows: list[_Row]) -> list[Any]:
         if self._is_by_place:
             return [row for _, row in rows]
         found = _dicts(names, rows)
@@ -324,7 +324,7 @@ def _plain_rows(block: LineBlock) -> list[_Row] | None:
     return rows
 
 
-def _gone(_: list[str]) -> Any:
+def _missing(_: list[str]) -> Any:
     return MISSING
 
 

@@ -105,7 +105,7 @@ class TimedJsonWriter(StagedWriter):
         record = msgspec.to_builtins(value, str_keys=True)
         if not isinstance(record, dict):
             raise ValueError(_no_fields(value, self._field))
-        return self._to_json({**record, self._field: _known(time_ms, self._field)}) + b"\n"
+        return self._to_json({**record, self._field: _require_time(time_ms, self._field)}) + b"\n"
 
 
 class TimedCsvWriter(CsvWriter):
@@ -128,7 +128,7 @@ class TimedCsvWriter(CsvWriter):
         """Return the cells of each record, by column."""
         timed: Sequence[Any] | None = _timed_records(values, times, self._field)
         if timed is None:
-            timed = list(map(self._timed, values, times or repeat(None)))
+            timed = list(map(self._with_time, values, times or repeat(None)))
         return super().prepare(timed, times)
 
     def prepare_one(self, value: Any, time_ms: int | None) -> Any:
@@ -138,10 +138,10 @@ class TimedCsvWriter(CsvWriter):
             ValueError: the record has no event time.
             UnencodableError: it has no form in CSV.
         """
-        return super().prepare_one(self._timed(value, time_ms), time_ms)
+        return super().prepare_one(self._with_time(value, time_ms), time_ms)
 
-    def _timed(self, value: Any, time_ms: int | None) -> dict[str, Any]:
-        return {**named_cells(value), self._field: _known(time_ms, self._field)}
+    def _with_time(self, value: Any, time_ms: int | None) -> dict[str, Any]:
+        return {**named_cells(value), self._field: _require_time(time_ms, self._field)}
 
 
 def _columns_of(records: Sequence[Any]) -> dict[str, Vector] | None:
@@ -197,12 +197,12 @@ def _timed_records(records: Sequence[Any], times: EventTimes, field: str) -> Col
     if columns is None or _is_tuple(records):
         return None
     count = len(records)
-    known = [_known(time_ms, field) for time_ms in times or [None] * count]
+    known = [_require_time(time_ms, field) for time_ms in times or [None] * count]
     columns[field] = Vector(count, known)
     return ColumnRecords(RecordForm(dict, tuple(columns)), (count, lambda: list(columns.values())))
 
 
-def _known(time_ms: int | None, field: str) -> int:
+def _require_time(time_ms: int | None, field: str) -> int:
     if time_ms is None:
         raise ValueError(
             f"the record has no event time for the field {field!r}; call assign_timestamps(…) on "

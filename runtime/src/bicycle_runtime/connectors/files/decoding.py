@@ -34,7 +34,7 @@ def json_decoder(record_type: Any) -> BlockDecoder:
         record_type: What each document is decoded and checked as.
     """
     decoder = msgspec.json.Decoder(record_type)
-    return partial(_decoded, decoder, decoder, lambda values, _: values)
+    return partial(_decode, decoder, decoder, lambda values, _: values)
 
 
 def field_decoder(record_type: Any) -> BlockDecoder | None:
@@ -48,12 +48,12 @@ def field_decoder(record_type: Any) -> BlockDecoder | None:
     if row_type is None:
         if not is_mapping(record_type):
             return None
-        return partial(_decoded, records, records, lambda found, _: DictRecords(found))
+        return partial(_decode, records, records, lambda found, _: DictRecords(found))
 
     def by_field(found: list[Any], block: LineBlock) -> FieldRecords:
         return FieldRecords(found, partial(records.decode_lines, block.data))
 
-    return partial(_decoded, msgspec.json.Decoder(row_type), records, by_field)
+    return partial(_decode, msgspec.json.Decoder(row_type), records, by_field)
 
 
 def _open_decoder(record_type: Any) -> BlockDecoder:
@@ -62,7 +62,7 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
     hot path: 110 ns a line with three fields, a dict takes 380.
     """
     rows, records = OpenRows(), msgspec.json.Decoder(record_type)
-    as_dicts = partial(_decoded, records, records, lambda found, _: DictRecords(found))
+    as_dicts = partial(_decode, records, records, lambda found, _: DictRecords(found))
 
     def decoded(block: LineBlock) -> SourceBatch:
         found = rows.like(block.data.partition(b"\n")[0])
@@ -83,7 +83,7 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
     return decoded
 
 
-def _decoded(
+def _decode(
     whole: msgspec.json.Decoder[Any], apart: msgspec.json.Decoder[Any],
     values_of: Callable[[list[Any], LineBlock], Sequence[Any]], block: LineBlock,
 ) -> SourceBatch:  # fmt: skip

@@ -104,9 +104,9 @@ class OutputClaim:
         Raises:
             OUTPUT_HELD: a job that may live goes on with the parts.
         """
-        former = self._found()
+        former = self._find_owner()
         if former is not None and not former.gives_way_to(self._owner):
-            raise self._held(former)
+            raise self._held_error(former)
         return former
 
     def take(self) -> None:
@@ -132,7 +132,7 @@ class OutputClaim:
         Raises:
             OUTPUT_TAKEN_OVER: another one has, or had before it ended.
         """
-        found = self._found()
+        found = self._find_owner()
         if found is None and self._is_removed():
             self._storage.write(self._name, self._owner.to_bytes())  # All of it was removed.
         elif found is None or found.token != self._owner.token:
@@ -143,11 +143,11 @@ class OutputClaim:
     def release(self) -> None:
         """Let others go on. Harmless when somebody has taken over."""
         with contextlib.suppress(StorageError):  # Who comes next asks whether we are gone.
-            found = self._found()
+            found = self._find_owner()
             if found is not None and found.token == self._owner.token:
                 self._storage.delete(self._name)
 
-    def _found(self) -> OutputOwner | None:
+    def _find_owner(self) -> OutputOwner | None:
         try:
             return OutputOwner.from_bytes(self._storage.read(self._name))
         except ObjectMissingError:
@@ -157,7 +157,7 @@ class OutputClaim:
         """Tell whether somebody removed the whole output directory; elsewhere there is none."""
         return isinstance(self._storage, LocalStorage) and not Path(self._storage.root).exists()
 
-    def _held(self, owner: OutputOwner) -> BicycleError:
+    def _held_error(self, owner: OutputOwner) -> BicycleError:
         since = datetime.fromtimestamp(owner.since_ms / 1_000, UTC).isoformat(timespec="seconds")
         return OUTPUT_HELD(
             vertex=self._vertex,

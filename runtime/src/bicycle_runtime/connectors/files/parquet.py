@@ -124,7 +124,7 @@ class _Rows:
         self.position = start
         self._columns = columns
         self._held: Any = None
-        self._batches = self._decoded(start)
+        self._batches = self._decode(start)
 
     def take(self, end: int) -> Any:
         """Return some rows before ``end`` as a batch of Arrow; None when there are no more."""
@@ -141,7 +141,7 @@ class _Rows:
         """Close the file."""
         self._batches.close()
 
-    def _decoded(self, start: int) -> Generator[Any]:
+    def _decode(self, start: int) -> Generator[Any]:
         import pyarrow  # slow to import; loaded when the first such file is opened
         from pyarrow import parquet
 

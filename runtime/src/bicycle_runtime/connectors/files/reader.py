@@ -100,7 +100,7 @@ class FileReader:
         next_offset = part.start
         is_done = False
         try:
-            for batch in self._limited(cursor, lines, part, path):
+            for batch in self._limit(cursor, lines, part, path):
                 next_offset = batch.next_offset
                 yield batch
             if next_offset == part.start:
@@ -124,7 +124,7 @@ class FileReader:
         while self._open:
             self._open.popitem()[1].close()
 
-    def _limited(
+    def _limit(
         self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
     ) -> Iterator[SourceBatch]:
         """Yield batches until the slice's record limit; a batch that crosses it is cut."""
@@ -146,13 +146,13 @@ class FileReader:
         self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
     ) -> Iterator[tuple[SourceBatch, bytes]]:
         """Yield batches, each with the bytes that it was decoded from."""
-        for batch, data in self._decoded(cursor, lines, part, path):
+        for batch, data in self._decoded_batches(cursor, lines, part, path):
             if self.timestamp_field:
                 yield with_event_times(batch, data, self.timestamp_field), data
             else:
                 yield batch, data
 
-    def _decoded(
+    def _decoded_batches(
         self, cursor: ByteCursor, lines: LineRange, part: Slice, path: str
     ) -> Iterator[tuple[SourceBatch, bytes]]:
         if self.file_format == "csv":

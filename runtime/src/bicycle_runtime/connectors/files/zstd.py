@@ -77,7 +77,7 @@ class ZstdStream:
 
         self._error = zstandard.ZstdError
         self._frame = zstandard.ZstdDecompressor().decompressobj()
-        self._output = self._given(magic + descriptor + header)
+        self._output = self._decompress(magic + descriptor + header)
         return True
 
     def _block(self) -> bytes:
@@ -90,14 +90,14 @@ class ZstdStream:
         data = head + self._exactly(1 if kind == _RLE else size)
         if is_last and self._has_checksum:
             data += self._exactly(_CHECKSUM_BYTES)
-        output = self._given(data)
+        output = self._decompress(data)
         if is_last:
             if not self._frame.eof:
                 raise ZstdDamage("a frame does not end with its last block")
             self._frame = None
         return output
 
-    def _given(self, data: bytes) -> bytes:
+    def _decompress(self, data: bytes) -> bytes:
         try:
             output: bytes = self._frame.decompress(data)
         except self._error as error:

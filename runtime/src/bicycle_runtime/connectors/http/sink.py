@@ -156,7 +156,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             HTTP_UNREACHABLE: it does not.
             SecretError: a secret is not where its reference says.
         """
-        with self._opened() as client:
+        with self._open() as client:
             try:
                 client.head(self._options.url)
             except httpx.TransportError as error:
@@ -172,7 +172,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         self._services = services
         self._place = place_of(services)
         self._run = run_of(state, self._place)
-        self._client = self._opened()
+        self._client = self._open()
 
     def writer(self) -> _JsonWriterFactory:
         """Return the factory of writers of JSON lines."""
@@ -246,14 +246,14 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         if answer.is_success:
             return
         if answer.status_code not in _REFUSES_RECORDS:
-            raise self._refused(sending, answer)
+            raise self._refusal(sending, answer)
         if len(lines) > 1:
             half = len(lines) // 2
             self._send(sending, lines[:half], first)
             self._send(sending, lines[half:], first + half)
             return
         if options.on_refused == "fail":
-            raise self._refused(sending, answer)
+            raise self._refusal(sending, answer)
         text = answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
         sending.refused.append(
             Refusal(
@@ -298,14 +298,14 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             epoch=sending.epoch, record_count=len(sending.refused), path=path,
         )  # fmt: skip
 
-    def _opened(self) -> httpx.Client:
+    def _open(self) -> httpx.Client:
         headers = {
             name: value.reveal() if isinstance(value, Secret) else value
             for name, value in self._headers.items()
         }
         return httpx.Client(headers=headers, timeout=self._options.request_timeout_ms / 1_000)
 
-    def _refused(self, sending: _Sending, answer: httpx.Response) -> BicycleError:
+    def _refusal(self, sending: _Sending, answer: httpx.Response) -> BicycleError:
         return HTTP_REFUSED(
             vertex=self.spec.vertex_id,
             url=self._options.url,

@@ -148,7 +148,7 @@ class Discovery:
             raise ClusterSilentError(f"no leader for partition {silent[0]}")
         self._begin([shard for shard in new if shard not in silent], lows, ends)
         # 3. Positions: each must lie between the first offset that is left and the end.
-        self._check_positions(shards, lows, ends, renewed=self._renewed(counts))
+        self._check_positions(shards, lows, ends, renewed=self._renew(counts))
         if self._options.bounded and self._progress.stops is None:
             self._progress.stop_at(ends)
         if not silent:
@@ -227,7 +227,7 @@ class Discovery:
             return found
         return [shard for shard in found if shard in stops]
 
-    def _renewed(self, counts: Mapping[str, int]) -> set[str]:
+    def _renew(self, counts: Mapping[str, int]) -> set[str]:
         """Return the topics that are others than those we read; looked up once in a run."""
         if not self._is_first:
             return set()
@@ -246,7 +246,7 @@ class Discovery:
             for shard in shards
             if self._is_first and (self._was_blank or is_named) and place_of(shard)[0] not in begun
         ]
-        starts = {**lows, **self._chosen(by_option, lows, ends)}
+        starts = {**lows, **self._choose(by_option, lows, ends)}
         for shard in shards:
             self._progress.decide(shard, starts[shard])
             log_event(
@@ -257,7 +257,7 @@ class Discovery:
                 start=starts[shard],
             )
 
-    def _chosen(
+    def _choose(
         self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]
     ) -> dict[str, int]:
         """Return where partitions start by the option."""

@@ -161,13 +161,13 @@ class MarkerReader:
                 if end > behind:
                     return low, end
             except KafkaException as error:
-                problem = self._explained(consumer, place, error)
+                problem = self._explain(consumer, place, error)
             if self._clock.monotonic() > deadline:
                 raise problem
             self._wait()
             consumer.poll(_PAUSE_S)  # Nothing is assigned: it only waits.
 
-    def _explained(
+    def _explain(
         self, consumer: Consumer, place: TopicPartition, error: KafkaException
     ) -> KafkaException:
         """Return what is behind an error: a partition that nobody leads, or silence."""

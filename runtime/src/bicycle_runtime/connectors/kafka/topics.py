@@ -86,12 +86,12 @@ class TopicFacts:
                 message_bytes_max, self._number("max.message.bytes") or message_bytes_max
             ),
             is_compacted=self.is_compacted,
-            timestamp_before_ms_max=self._bound("before") if is_own_time else None,
-            timestamp_after_ms_max=self._bound("after") if is_own_time else None,
+            timestamp_before_ms_max=self._read_bound("before") if is_own_time else None,
+            timestamp_after_ms_max=self._read_bound("after") if is_own_time else None,
             retention_ms=self._number("retention.ms") if is_own_time and self.is_expiring else None,
         )
 
-    def _bound(self, side: str) -> int | None:
+    def _read_bound(self, side: str) -> int | None:
         found = self._number(f"message.timestamp.{side}.max.ms")
         return None if found is None or found >= _NO_BOUND_MS else found
 
@@ -213,7 +213,7 @@ class TopicAdmin:
 
     def _require(self, topic: str, operations: Sequence[str]) -> None:
         """Refuse a topic on which this user lacks a right, where the brokers tell of rights."""
-        allowed = self._allowed(topic)
+        allowed = self._find_allowed(topic)
         missing = [name for name in operations if allowed and name not in allowed]
         if missing:
             known = f"its user may {', '.join(sorted(allowed))} only"
@@ -224,7 +224,7 @@ class TopicAdmin:
                 rights=Rights(operation=missing[0], topic=topic),
             )
 
-    def _allowed(self, topic: str) -> set[str]:
+    def _find_allowed(self, topic: str) -> set[str]:
         """Return what this user may do with a topic; nothing when it is not known."""
         names = TopicCollection([topic])
         while True:

@@ -120,7 +120,7 @@ class _DeltaVersion(LakeVersion):
         )
 
     def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
-        same = " and ".join(f"t.{_quoted(key)} = s.{_quoted(key)}" for key in commit.keys)
+        same = " and ".join(f"t.{_quote(key)} = s.{_quote(key)}" for key in commit.keys)
         merge = self._table.merge(
             rows,
             predicate=same,
@@ -129,7 +129,7 @@ class _DeltaVersion(LakeVersion):
             commit_properties=_properties(commit),
             writer_properties=self._writing,
         )
-        changes = {_quoted(name): f"s.{_quoted(name)}" for name in rows.schema.names}
+        changes = {_quote(name): f"s.{_quote(name)}" for name in rows.schema.names}
         merge.when_matched_update(changes).when_not_matched_insert(changes).execute()
 
 
@@ -144,5 +144,5 @@ def _application(run: str) -> str:
     return f"bicycle-{run}"
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

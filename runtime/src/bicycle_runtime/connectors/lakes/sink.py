@@ -113,7 +113,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             LAKE_HISTORY_AHEAD: the job begins behind what was written.
             LAKE_UNREACHABLE: it cannot be opened.
         """
-        with self._guarded():
+        with self._guard():
             found = self._table.look()
         if found is not None:
             self._refuse_other_columns(found.schema)
@@ -129,7 +129,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         """
         self.resume(services, state)
         self._place = place_of(services)
-        with self._guarded():
+        with self._guard():
             self._table.make(self.columns.schema)
             found = _version_of(self._table)
         self._refuse_other_columns(found.schema)
@@ -203,7 +203,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             schema = _columns_for(version.schema, reader.schemas)
             rows = pyarrow.RecordBatchReader.from_batches(
                 schema,
-                (batch for some in reader.batches() for batch in _fitted(some, schema)),
+                (batch for some in reader.batches() for batch in _fit(some, schema)),
             )
             fault_point("transaction_produced")
             # 3. They are committed on just that version.
@@ -264,7 +264,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         )
 
     @contextmanager
-    def _guarded(self) -> Iterator[None]:
+    def _guard(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -305,7 +305,7 @@ def _columns_for(table: pyarrow.Schema, held: Sequence[pyarrow.Schema]) -> pyarr
     return pyarrow.schema([field for field in table if field.name in names])
 
 
-def _fitted(rows: pyarrow.Table, schema: pyarrow.Schema) -> list[pyarrow.RecordBatch]:
+def _fit(rows: pyarrow.Table, schema: pyarrow.Schema) -> list[pyarrow.RecordBatch]:
     """Return rows with just these columns; null for one that they lack."""
     columns = [
         rows.column(field.name).cast(field.type)

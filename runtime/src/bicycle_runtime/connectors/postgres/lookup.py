@@ -87,7 +87,7 @@ class LookupTable:
             await connection.close()
 
     async def _ask(self, keys: Collection[Any]) -> dict[Any, Row]:
-        connection = await self._connected()
+        connection = await self._connect()
         try:
             cursor = await connection.execute(self._statement, [list(keys)])
             return {row[self._key]: row for row in await cursor.fetchall()}
@@ -95,7 +95,7 @@ class LookupTable:
             await connection.close()  # The next call connects again.
             raise
 
-    async def _connected(self) -> psycopg.AsyncConnection[Any]:
+    async def _connect(self) -> psycopg.AsyncConnection[Any]:
         async with self._connecting:  # Several calls are in flight, and share one session.
             if self._connection is None or self._connection.closed:
                 self._connection = await psycopg.AsyncConnection.connect(

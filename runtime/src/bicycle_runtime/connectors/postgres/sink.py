@@ -113,9 +113,9 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         self._place = place_of(services)
         with self._server.opened(services.clock, self._patience.is_stopping) as connection:
             if options.create_table:
-                self._guarded(create_table, connection, options.table, self._schema, options.keys)
+                self._guard(create_table, connection, options.table, self._schema, options.keys)
             self._check_table(connection, may_miss=False)
-            self._guarded(self._make_marker, connection)
+            self._guard(self._make_marker, connection)
             is_again = self._check_history(connection, state)
             self._run = run_of(state, self._place, is_again=is_again)
             if self._run == state.get("run"):
@@ -288,7 +288,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
                 return
             raise self._unsuitable(str(error), error.hint) from error
 
-    def _guarded(self, make: Any, *arguments: Any) -> None:
+    def _guard(self, make: Any, *arguments: Any) -> None:
         try:
             make(*arguments)
         except psycopg.OperationalError as error:

@@ -164,13 +164,13 @@ class SocketServer(ABC):
         self._is_stopping = True
         self._wake()
         self._thread.join()
-        for client in [*self._connected(), self._wake_in, self._wake_out]:
+        for client in [*self._connections(), self._wake_in, self._wake_out]:
             client.close()
         self._door.close()
         self._selector.close()
 
     @abstractmethod
-    def _connected(self) -> Iterable[socket.socket]:
+    def _connections(self) -> Iterable[socket.socket]:
         """Return the clients that are connected."""
 
     @abstractmethod

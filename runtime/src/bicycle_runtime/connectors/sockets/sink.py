@@ -132,7 +132,7 @@ class Broadcaster(SocketServer):
                 raise SendingEndedError
             self._changed.wait(WAIT_S)
 
-    def _connected(self) -> Iterable[socket.socket]:
+    def _connections(self) -> Iterable[socket.socket]:
         return self._clients
 
     def _turn(self) -> None:

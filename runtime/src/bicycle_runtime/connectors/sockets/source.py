@@ -76,7 +76,7 @@ class Receiver(SocketServer):
         if self._error is not None:
             raise self._error
 
-    def _connected(self) -> Iterable[socket.socket]:
+    def _connections(self) -> Iterable[socket.socket]:
         return self._half_lines
 
     def _turn(self) -> None:

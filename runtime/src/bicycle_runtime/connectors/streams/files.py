@@ -103,7 +103,7 @@ class FileInput:
         found: list[int] = []
         view = self._view()
         try:
-            offset = find(view, _wanted(stream, start))
+            offset = find(view, _wanted_before(stream, start))
             for head in view.heads(offset) if offset is not None else ():
                 if (head.key, head.shard_id) != stream:
                     continue
@@ -118,7 +118,7 @@ class FileInput:
 
     def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
         stream = stream_in(shard)
-        wanted = _wanted(stream, start)
+        wanted = _wanted_before(stream, start)
         view = self._view()
         try:
             offset = find(view, wanted)
@@ -149,7 +149,7 @@ class FileInput:
         return FileView.open(self.path)
 
 
-def _wanted(stream: tuple[StreamKey, int], start: int) -> Wanted:
+def _wanted_before(stream: tuple[StreamKey, int], start: int) -> Wanted:
     def is_before(_stream: tuple[StreamKey, int], sequence: int, _time_ms: int) -> bool:
         return sequence < start
 

@@ -205,21 +205,21 @@ class RedisInput:
             raise AwayError(str(error)) from None
 
     def _shards(self) -> Iterator[bytes]:
-        client: Any = self._opened()
+        client: Any = self._open()
         masters = client.get_primaries() if hasattr(client, "get_primaries") else [None]
         for key in self.keys:
             for master in masters:
-                for name in self._found(f"{key}:*", master):
+                for name in self._find(f"{key}:*", master):
                     if shard_of(name, key) is not None:
                         yield name
 
-    def _found(self, pattern: str, master: Any) -> Iterator[bytes]:
+    def _find(self, pattern: str, master: Any) -> Iterator[bytes]:
         """Yield the keys of streams that a pattern fits, at one master of a cluster."""
         node = {} if master is None else {"target_nodes": master}
         words = ("MATCH", pattern, "COUNT", 1_000, "TYPE", "stream")
         cursor: Any = 0
         while True:
-            cursor, names = self._opened().execute_command("SCAN", cursor, *words, **node)
+            cursor, names = self._open().execute_command("SCAN", cursor, *words, **node)
             if isinstance(cursor, dict):  # The client of a cluster tells it by node.
                 [cursor] = cursor.values()
             yield from names
@@ -282,9 +282,9 @@ class RedisInput:
             client.close()
 
     def _call(self, *words: Any, waits: bool = False) -> Any:
-        return self._opened(waits=waits).execute_command(*words)
+        return self._open(waits=waits).execute_command(*words)
 
-    def _opened(self, *, waits: bool = False) -> Any:
+    def _open(self, *, waits: bool = False) -> Any:
         if self._client is None:
             self._client = self.place.client(wait_ms=self.wait_ms if waits else 0)
         return self._client
@@ -315,17 +315,17 @@ class RedisOutput:
 
     def check(self) -> None:
         """Look whether the server answers, and the key is a stream if it exists."""
-        kind = self._asked("TYPE", self._key)
+        kind = self._ask("TYPE", self._key)
         if kind not in (b"stream", b"none"):
             raise RefusedError(f"the key {self._key!r} is a {kind.decode()}")
 
     def written(self, run: str) -> int | None:
-        found = self._asked("GET", self._marker_name(run))
+        found = self._ask("GET", self._marker_name(run))
         return None if found is None else int(found)
 
-    def _asked(self, *words: Any) -> Any:
+    def _ask(self, *words: Any) -> Any:
         with self._errors():
-            return self._opened().execute_command(*words)
+            return self._open().execute_command(*words)
 
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch.
@@ -335,7 +335,7 @@ class RedisOutput:
         3. The server takes all of it, or nothing where the number has changed.
         """
         self.check()
-        with self._errors(), self._opened().pipeline(transaction=True) as pipeline:
+        with self._errors(), self._open().pipeline(transaction=True) as pipeline:
             # 1. The number is watched, and tells whether the epoch is written.
             fault_point("transaction_begun")
             marker = self._marker_name(run)
@@ -368,14 +368,14 @@ class RedisOutput:
             self.close()
             raise RefusedError(str(error)) from None
 
-    def _opened(self) -> Any:
+    def _open(self) -> Any:
         if self._client is None:
             self._client = self._place.client(wait_ms=0)
         return self._client
 
     def _marker_name(self, run: str) -> str:
         """Return the key of the number; of a cluster, one that lies in the slot of the stream."""
-        if isinstance(self._opened(), RedisCluster):
+        if isinstance(self._open(), RedisCluster):
             return f"bicycle:epoch:{{{self._key}}}:{run}"
         return f"bicycle:epoch:{run}"
 

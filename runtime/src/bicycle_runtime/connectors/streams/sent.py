@@ -71,7 +71,7 @@ class SentOutput:
         """Listen, where that was asked for: clients may come before the first epoch."""
         if self._words.get("listen"):
             try:
-                self._call(self._opened())
+                self._call(self._open())
             except StreamConnectError as error:
                 raise RefusedError(error.summary) from None
 
@@ -84,7 +84,7 @@ class SentOutput:
 
     async def _send(self, payloads: Iterator[bytes]) -> None:
         try:
-            producer = await self._opened()
+            producer = await self._open()
             while batch := list(islice(payloads, _BATCH)):
                 producer.send_many(batch)
                 await producer.flush()
@@ -96,7 +96,7 @@ class SentOutput:
         except StreamError as error:
             raise RefusedError(error.summary) from None
 
-    async def _opened(self) -> Producer:
+    async def _open(self) -> Producer:
         if self._producer is None:
             streamer = await connect(self._url, self._words).__aenter__()
             self._streamer = streamer

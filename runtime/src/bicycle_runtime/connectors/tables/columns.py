@@ -192,15 +192,15 @@ def columns_of(
         COLUMNS_WRONG: there would be no column, or two of one name.
     """
     if declared is not None:
-        words = _declared(spec, declared)
-        return _checked(spec, TableColumns(words, "either", time_name))
+        words = _declared_columns(spec, declared)
+        return _check(spec, TableColumns(words, "either", time_name))
     record_type = spec.record_type
     if record_type in (None, Any, object, dict) or typing.get_origin(record_type) is dict:
         payload = _Column(name=_PAYLOAD, data_type=pyarrow.string(), is_optional=False)
         return TableColumns([payload], "payload", time_name or _EVENT_TIME)
     shape, fields = _fields_of(record_type)
-    columns = [_typed(spec, name, found) for name, found in fields.items()]
-    return _checked(spec, TableColumns(columns, shape, time_name))
+    columns = [_make_column(spec, name, found) for name, found in fields.items()]
+    return _check(spec, TableColumns(columns, shape, time_name))
 
 
 def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] | None:
@@ -222,7 +222,7 @@ def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] 
     )
 
 
-def _checked(spec: ConnectorSpec, found: TableColumns) -> TableColumns:
+def _check(spec: ConnectorSpec, found: TableColumns) -> TableColumns:
     if not found.schema.names:
         raise COLUMNS_WRONG(
             vertex=spec.vertex_id, problem="there is none", hint="give records at least one field"
@@ -230,7 +230,7 @@ def _checked(spec: ConnectorSpec, found: TableColumns) -> TableColumns:
     return found
 
 
-def _declared(spec: ConnectorSpec, declared: Mapping[str, str]) -> list[_Column]:
+def _declared_columns(spec: ConnectorSpec, declared: Mapping[str, str]) -> list[_Column]:
     columns = []
     for name, word in declared.items():
         found = _type_of_word(str(word).strip().lower())
@@ -266,7 +266,7 @@ def _fields_of(record_type: Any) -> tuple[str, dict[str, Any]]:
     return "value", {"value": record_type}
 
 
-def _typed(spec: ConnectorSpec, name: str, found: Any) -> _Column:
+def _make_column(spec: ConnectorSpec, name: str, found: Any) -> _Column:
     plain, is_optional = without_none(found)
     try:
         data_type, convert = _arrow(plain)
@@ -325,7 +325,7 @@ def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
     def convert(value: Any) -> dict[str, Any]:
         items = dict(zip(found, value, strict=True)) if shape == "places" else None
         return {
-            name: _converted(inner, items[name] if items is not None else _field(value, name))
+            name: _convert(inner, items[name] if items is not None else _field(value, name))
             for name, (_, inner) in found.items()
         }
 
@@ -334,15 +334,15 @@ def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
 
 def _list_of(convert: Conversion) -> Conversion:
     """Return what makes a list of a collection; its items converted as well."""
-    return lambda values: [_converted(convert, value) for value in values]
+    return lambda values: [_convert(convert, value) for value in values]
 
 
 def _map_of(convert: Conversion) -> Conversion:
     """Return what makes the pairs of a dict; its values converted as well."""
-    return lambda values: [(key, _converted(convert, value)) for key, value in values.items()]
+    return lambda values: [(key, _convert(convert, value)) for key, value in values.items()]
 
 
-def _converted(convert: Conversion, value: Any) -> Any:
+def _convert(convert: Conversion, value: Any) -> Any:
     return value if convert is None or value is None else convert(value)
 
 
@@ -353,7 +353,7 @@ def _array(column: _Column, items: Any) -> pyarrow.Array:
             return pyarrow.array(items)
         items = items.tolist()
     if column.convert is not None:
-        items = [_converted(column.convert, item) for item in items]
+        items = [_convert(column.convert, item) for item in items]
     try:
         if column.data_type in _CAREFUL:  # Else 1.5 would be 1, and a time its day, untold.
             found = _cast(pyarrow.array(items), column.data_type)

@@ -94,17 +94,19 @@ class Partitioning:
         # hot path: rows of one batch lie close together, so few seconds are formatted.
         known = seconds.dictionary_encode()
         names = pc.strftime(known.dictionary, format=self.date_format).to_pylist()
-        return _named(known, [_folder("dt", name) for name in names], "dt")
+        return _name_folders(known, [_folder("dt", name) for name in names], "dt")
 
     def _by_value(self, values: pyarrow.Array) -> pyarrow.Array:
         if not pyarrow.types.is_string(values.type):
             values = values.cast(pyarrow.string())
         known = values.dictionary_encode()
         names = [_folder(self.field, value) for value in known.dictionary.to_pylist()]
-        return _named(known, names, self.field)
+        return _name_folders(known, names, self.field)
 
 
-def _named(known: pyarrow.DictionaryArray, names: Sequence[str], field: str) -> pyarrow.Array:
+def _name_folders(
+    known: pyarrow.DictionaryArray, names: Sequence[str], field: str
+) -> pyarrow.Array:
     places = known.indices.fill_null(len(names))
     return pyarrow.array([*names, _folder(field, "")]).take(places)
 

@@ -51,7 +51,7 @@ class HeldReader:
 
     def __enter__(self) -> Self:
         for file in self._files:
-            source = self._stack.enter_context(_located(self._storage, file))
+            source = self._stack.enter_context(_locate(self._storage, file))
             found = parquet.ParquetFile(source, page_checksum_verification=True)
             self._open.append((file, self._stack.enter_context(found)))
         return self
@@ -196,7 +196,7 @@ def _may_have(group: Any, low: str, high: str | None) -> bool:
 
 
 @contextmanager
-def _located(storage: Storage, file: HeldFile) -> Iterator[Any]:
+def _locate(storage: Storage, file: HeldFile) -> Iterator[Any]:
     """Yield what can be sought: the local file, or a copy of one that is elsewhere."""
     if isinstance(storage, LocalStorage):
         if file.crc32 is not None:

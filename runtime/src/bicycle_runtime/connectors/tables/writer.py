@@ -126,10 +126,10 @@ class TableWriter:
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
         if self._table.partitioning is not None:
             order = pc.sort_indices(table, sort_keys=[(PARTITION, "ascending")])
-            self._opened().write(table.take(order), SMALL_GROUP_ROWS)
+            self._open().write(table.take(order), SMALL_GROUP_ROWS)
             return
         while table.num_rows:
-            file = self._opened()
+            file = self._open()
             room = self._table.roll_rows - file.record_count
             file.write(table.slice(0, room), GROUP_ROWS)
             table = table.slice(room)
@@ -137,7 +137,7 @@ class TableWriter:
             if is_full or file.byte_count >= self._table.roll_bytes:
                 self._end_file()
 
-    def _opened(self) -> _StagedTable:
+    def _open(self) -> _StagedTable:
         if self._file is None:
             path = f"{self._task.prefix}/rows-{len(self._finished):04}.parquet"
             self._file = _StagedTable(self._task, path, self._schema, self._table.compression)

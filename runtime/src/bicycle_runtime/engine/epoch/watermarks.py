@@ -106,7 +106,7 @@ class Timeline:
         self._sealed = TimeRecord(
             clock_ms=record.clock_ms,
             shards={
-                uid: self._carried(self._specs[uid], shards, record.clock_ms)
+                uid: self._carry_over(self._specs[uid], shards, record.clock_ms)
                 for uid, shards in record.shards.items()
                 if uid in self._specs
             },
@@ -125,7 +125,7 @@ class Timeline:
         other._started, other._floor_ms = self._started, self._floor_ms
         clock_ms, specs = self.clock_ms, other._specs
         shards = {
-            uid: other._carried(specs[uid], found, clock_ms)
+            uid: other._carry_over(specs[uid], found, clock_ms)
             for uid, found in self._sealed.shards.items()
         }
         other._sealed = msgspec.structs.replace(self._sealed, shards=shards)
@@ -154,7 +154,9 @@ class Timeline:
         clock_ms = self.clock_ms
         return TimeOrder(
             clock_ms=clock_ms,
-            times={uid: self._held(spec, views, clock_ms) for uid, spec in self._specs.items()},
+            times={
+                uid: self._hold_back(spec, views, clock_ms) for uid, spec in self._specs.items()
+            },
             watermarks=self._sealed.watermarks,
             finished=[uid for uid, spec in self._specs.items() if _has_ended(spec, views)],
             floor_ms=self._floor_ms,
@@ -281,7 +283,7 @@ class Timeline:
     def _before(self, uid: str) -> int:
         return self._sealed.watermarks.get(uid, WATERMARK_MIN)
 
-    def _held(
+    def _hold_back(
         self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int
     ) -> dict[str, ShardTime]:
         """Return the shards of a generator, in batch mode with one that holds all time back."""
@@ -332,7 +334,7 @@ class Timeline:
             times[_NOBODY] = ShardTime(active_ms=clock_ms)
         return times
 
-    def _carried(
+    def _carry_over(
         self, spec: WatermarkSpec, shards: Mapping[str, ShardTime], clock_ms: int
     ) -> dict[str, ShardTime]:
         """Return the shards of a generator by this plan, maybe found by one of other parallelism.
@@ -348,14 +350,14 @@ class Timeline:
             ]
             if own:
                 return {shard: shards[shard] for shard in own}
-            return _rescaled(spec, shards.values(), [_NOBODY], clock_ms)
+            return _rescale(spec, shards.values(), [_NOBODY], clock_ms)
         names = [subtask_shard(subtask) for subtask in range(self._parallelisms[spec.uid])]
         if shards.keys() == set(names):
             return dict(shards)
-        return _rescaled(spec, shards.values(), names, clock_ms)
+        return _rescale(spec, shards.values(), names, clock_ms)
 
 
-def _rescaled(
+def _rescale(
     spec: WatermarkSpec, times: Iterable[ShardTime], names: Sequence[str], clock_ms: int
 ) -> dict[str, ShardTime]:
     """Return times for other shards that together give the watermark that these give.

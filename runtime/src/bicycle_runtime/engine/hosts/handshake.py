@@ -175,7 +175,7 @@ def require_match(
     columns: list[tuple[str, Mapping[str, str]]] = [("driver", driver)]
     if plugin is not None:
         columns.append(("plugin", plugin.facts()))
-    columns += _grouped(hosts)
+    columns += _group(hosts)
     has_code = compares_platform or (plugin is not None and plugin.platform is not None)
     ignored = set() if has_code else {"platform"}
     names = [*driver, *(["checkpoint folder"] if _tells_folder(hosts) else [])]
@@ -200,7 +200,7 @@ def require_match(
     )
 
 
-def _grouped(hosts: Sequence[HostAnswer]) -> list[tuple[str, Mapping[str, str]]]:
+def _group(hosts: Sequence[HostAnswer]) -> list[tuple[str, Mapping[str, str]]]:
     """Return a column for each set of equal hosts: a cluster has many of them."""
     groups: dict[str, list[HostAnswer]] = {}
     for host in sorted(hosts, key=lambda host: host.host):

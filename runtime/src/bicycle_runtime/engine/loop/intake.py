@@ -149,11 +149,11 @@ class Pacer:
         self._options = options
         if options.is_batch:
             self.byte_count = options.max_bytes_per_epoch
-            self.record_count = _paced(options.max_records_per_epoch, per_second, _BATCH_MS)
+            self.record_count = _pace(options.max_records_per_epoch, per_second, _BATCH_MS)
             return
         self.byte_count = min(_FIRST_BYTES, options.max_bytes_per_epoch)
         most = min(_FIRST_RECORDS, options.max_records_per_epoch)
-        self.record_count = _paced(most, per_second, options.epoch_target_ms)
+        self.record_count = _pace(most, per_second, options.epoch_target_ms)
         self._known: tuple[int, float] | None = None
         self._overhead_ms = 0.0
         self._shortest_ms = math.inf
@@ -204,7 +204,7 @@ class Pacer:
         self._known = record_count, duration_ms
 
 
-def _paced(count: int, per_second: float, duration_ms: int) -> int:
+def _pace(count: int, per_second: float, duration_ms: int) -> int:
     """Return how many records pass in a time, ``count`` at most and one at least."""
     return max(int(min(count, per_second * duration_ms / 1_000)), 1)
 

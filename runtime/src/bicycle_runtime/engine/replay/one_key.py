@@ -60,10 +60,10 @@ def _selectors(setup: JobSetup, operator: Operator) -> list[Selector | None]:
     """Return what gives the key of a record, by input."""
     spec = operator.spec
     names = spec.input_selectors or (spec.key_selector,)
-    return [_loaded(setup.bundle.payloads, name) for name in names]
+    return [_load(setup.bundle.payloads, name) for name in names]
 
 
-def _loaded(payloads: Mapping[str, bytes], name: str | None) -> Selector | None:
+def _load(payloads: Mapping[str, bytes], name: str | None) -> Selector | None:
     if name is None:
         return None
     selector = as_callable(cloudpickle.loads(payloads[name]), "get_key")

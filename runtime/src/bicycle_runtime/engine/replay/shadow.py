@@ -86,7 +86,7 @@ class ShadowLoop:
         last = self._ledger.last()
         assert last is not None
         self._timeline = Timeline(setup.plan, clock, is_batch=options.is_batch)
-        self._last = self._restored(last.manifest)
+        self._last = self._restore(last.manifest)
         self._executor.start(self._image(run_id, readers, options))
 
     @property
@@ -118,7 +118,7 @@ class ShadowLoop:
         self._last = manifest
         return True
 
-    def _restored(self, manifest: Manifest) -> Manifest:
+    def _restore(self, manifest: Manifest) -> Manifest:
         setup, job = self._setup, self._setup.job_id
         allows_dropped = setup.allows_dropped_state
         refuse_lost_state(manifest, setup.graph, job=job, allows_dropped=allows_dropped)

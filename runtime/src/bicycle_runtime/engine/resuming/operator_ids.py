@@ -70,8 +70,8 @@ def with_operator_ids(bundle: JobBundle, operator_ids: OperatorIds) -> JobBundle
             for edge in bundle.graph.edges
         ),
     )
-    payloads = {_renamed(name, ids): data for name, data in bundle.payloads.items()}
-    shipping = {_renamed(name, ids): way for name, way in bundle.shipping.items()}
+    payloads = {_rename(name, ids): data for name, data in bundle.payloads.items()}
+    shipping = {_rename(name, ids): way for name, way in bundle.shipping.items()}
     digest = bundle_digest(graph, payloads)
     return dataclasses.replace(
         bundle, graph=graph, payloads=payloads, shipping=shipping, digest=digest
@@ -130,7 +130,7 @@ def _signature(vertex: Vertex) -> str:
     return " ".join(words)
 
 
-def _renamed(payload_id: str, ids: Mapping[str, str]) -> str:
+def _rename(payload_id: str, ids: Mapping[str, str]) -> str:
     vertex, slash, role = payload_id.rpartition("/")
     return f"{ids.get(vertex, vertex)}{slash}{role}"
 

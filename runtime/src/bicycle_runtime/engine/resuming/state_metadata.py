@@ -60,7 +60,7 @@ def compared_states(
     state_metadata: dict[str, OperatorStateMetadata] = {}
     changes: list[StateChange] = []
     for uid, operator in declared.items():
-        stored = _stored(manifest, uid, operator)
+        stored = _read_stored(manifest, uid, operator)
         known, found = evolve(
             uid,
             stored,
@@ -74,7 +74,7 @@ def compared_states(
     return state_metadata, changes
 
 
-def _stored(manifest: Manifest, uid: str, declared: DeclaredOperator) -> OperatorStateMetadata:
+def _read_stored(manifest: Manifest, uid: str, declared: DeclaredOperator) -> OperatorStateMetadata:
     """Return what is known of an operator; of snapshots older manifests know nothing."""
     stored = manifest.state_metadata.get(uid, OperatorStateMetadata())
     sealed = manifest.states.get(uid)

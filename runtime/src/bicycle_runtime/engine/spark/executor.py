@@ -185,7 +185,7 @@ class SparkExecutor:
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         self._epoch = orders[0].epoch
-        with self._spark_errors(self._epoch), self._watched():
+        with self._spark_errors(self._epoch), self._watching():
             if self._anchors is not None and self._view is not None:
                 self._anchors.refresh(self._view.hosts(), self._view.executors)
             blocks = self._run_levels(orders)
@@ -203,7 +203,7 @@ class SparkExecutor:
             return
         parallelism = max(self._parallelisms)
         try:
-            with self._spark_errors(self._epoch), self._watched():
+            with self._spark_errors(self._epoch), self._watching():
                 self._context.parallelize(range(parallelism), parallelism).foreachPartition(
                     do_nothing
                 )
@@ -281,7 +281,7 @@ class SparkExecutor:
             levels = levels_with_state(image.plan)
             self._anchors = Anchors(self._context, self._parallelisms, levels, _same, former=former)
 
-    def _watched(self) -> contextlib.AbstractContextManager[None]:
+    def _watching(self) -> contextlib.AbstractContextManager[None]:
         """Return what ends the jobs inside when a cluster has no executor for too long."""
         return self._watch.working() if self._watch else contextlib.nullcontext()
 
@@ -346,7 +346,7 @@ class SparkExecutor:
 
         if self._view is None:
             return ended_workers(self._places)
-        with self._watched():
+        with self._watching():
             return ends_on_hosts(self._context, self._view.hosts())
 
     def _connect(self, java: JavaProcess) -> Any:

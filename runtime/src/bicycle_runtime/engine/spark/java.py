@@ -97,7 +97,7 @@ class StartingJava:
         waited = 0.0
         while not self._info_path.is_file():
             if self.process.poll() is not None:
-                raise self._ended(self.process.returncode)
+                raise self._end_error(self.process.returncode)
             if waited > _START_SECONDS_MAX:
                 self.process.kill()
                 reason = f"no answer within {_START_SECONDS_MAX} s; {self._last_lines()}"
@@ -113,7 +113,7 @@ class StartingJava:
             log_path=self._log_path,
         )
 
-    def _ended(self, code: int) -> SparkStartError:
+    def _end_error(self, code: int) -> SparkStartError:
         reason = f"java ended with {how_it_ended(code)}; {self._last_lines()}"
         error = SparkStartKilledError if code < 0 else SparkStartError
         return error(master=self._master, reason=reason)
@@ -158,7 +158,7 @@ def start_java(
     base = _java_command(cache_dir, java.path, master)
     class_path = settings.get(_CLASS_PATH, "")
     paths = base.index("-cp") + 1
-    base[paths] = _joined(class_path, search_path(base[paths]))
+    base[paths] = _join(class_path, search_path(base[paths]))
     archive_options = _archive_options(cache_dir, java.path, base[paths], now_s=now_s)
     command = [
         base[0], *archive_options, f"-Dlog4j2.configurationFile={log4j}",
@@ -171,7 +171,7 @@ def start_java(
     }  # fmt: skip
     if settings.get(_LIBRARY_PATH):
         own = chosen_variables([_LIBRARY_VARIABLE]).get(_LIBRARY_VARIABLE, "")
-        environment[_LIBRARY_VARIABLE] = _joined(settings[_LIBRARY_PATH], own)
+        environment[_LIBRARY_VARIABLE] = _join(settings[_LIBRARY_PATH], own)
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
         env=environment_for_child(environment), start_new_session=True, pass_fds=folder.held,
@@ -313,7 +313,7 @@ def _scala_version(jars: Path) -> str:
     return library.removeprefix("spark-core_").partition("-")[0]
 
 
-def _joined(first: str, others: str) -> str:
+def _join(first: str, others: str) -> str:
     return os.pathsep.join(path for path in (first, others) if path)
 
 

@@ -31,7 +31,7 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
     if checkpoint_dir is None:
         status = None if job is None else home.find(job).status()
         if status is None or not status.checkpoint:
-            raise _unnamed(home, job)
+            raise _unnamed_error(home, job)
         return open_storage(status.checkpoint)
     root = open_storage(checkpoint_dir)
     below = "" if job is None else f"{job}/"
@@ -45,7 +45,7 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
     raise CHECKPOINT_MISSING(url=_folder(root, below).url, found=found, hint=hint)
 
 
-def _unnamed(home: Home, job: str | None) -> BicycleError:
+def _unnamed_error(home: Home, job: str | None) -> BicycleError:
     """Return the error for a home of which no job is named, or one that has no checkpoint yet."""
     jobs = ", ".join(folder.id for folder in home.folders()) or "none"
     found = f"; its jobs are {jobs}"

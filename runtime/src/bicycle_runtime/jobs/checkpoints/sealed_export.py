@@ -57,7 +57,7 @@ def export_entries(path: Path, entries: Iterable[LocatedEntry], reader: ValueRea
     count = 0
     temporary = path.with_name(f".tmp-{path.name}")
     try:
-        with _written(temporary, path.suffix) as table:
+        with _write(temporary, path.suffix) as table:
             for page in _pages(entries):
                 table.write([{name: row[name] for name in COLUMNS} for row in reader.rows(page)])
                 count += len(page)
@@ -86,7 +86,7 @@ class _Table(Protocol):
 
 
 @contextlib.contextmanager
-def _written(path: Path, suffix: str) -> Iterator[_Table]:
+def _write(path: Path, suffix: str) -> Iterator[_Table]:
     if suffix == ".jsonl":
         with path.open("w", encoding="utf-8") as stream:
             yield _Lines(stream)

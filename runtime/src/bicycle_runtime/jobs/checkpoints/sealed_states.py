@@ -103,7 +103,7 @@ class SealedEpoch:
         """
         test = wants
         for part in self._ranges(operator):
-            yield from self._located(operator, self._read(operator, part, None, test))
+            yield from self._locate(operator, self._read(operator, part, None, test))
             if part.files:
                 test = _without_copies(wants)
 
@@ -128,7 +128,7 @@ class SealedEpoch:
             with EpochHistory(self.storage).reading(self.manifest):
                 change_sets = self.contents.change_sets(files, part.files, groups, test)
                 found = list(entries_of_keys(change_sets, keys, is_window=is_window))
-            yield from self._located(operator, found)
+            yield from self._locate(operator, found)
             if part.files:
                 test = _without_copies(wants)
 
@@ -144,14 +144,14 @@ class SealedEpoch:
         def is_wanted(change_set: ChangeSet) -> bool:
             return (change_set.group == EVERYWHERE) == wants_copies
 
-        for part in self._concerned(operator, groups):
-            yield from self._located(operator, self._read(operator, part, groups, is_wanted))
+        for part in self._ranges_within(operator, groups):
+            yield from self._locate(operator, self._read(operator, part, groups, is_wanted))
 
     def files_within(self, operator: str, groups: range) -> list[tuple[str, range]]:
         """Return which files say what about some key groups."""
         return [
             (ref.path, groups_in(ref, groups))
-            for part in self._concerned(operator, groups)
+            for part in self._ranges_within(operator, groups)
             for ref in part.files
         ]
 
@@ -188,7 +188,7 @@ class SealedEpoch:
         state = self.state_of(operator)
         return () if state is None else state.ranges
 
-    def _concerned(self, operator: str, groups: range) -> list[RangeState]:
+    def _ranges_within(self, operator: str, groups: range) -> list[RangeState]:
         parts = self._ranges(operator)
         if not groups:
             return [part for part in parts if part.files][:1]
@@ -207,7 +207,7 @@ class SealedEpoch:
                 wants=wants,
             )
 
-    def _located(self, operator: str, entries: Iterable[SealedEntry]) -> Iterator[LocatedEntry]:
+    def _locate(self, operator: str, entries: Iterable[SealedEntry]) -> Iterator[LocatedEntry]:
         state = self.manifest.states[operator]
         names = self._names(operator)
         has_keys = state.scope == StateScope.KEY_GROUPS.value
@@ -215,7 +215,7 @@ class SealedEpoch:
             group = entry.group
             yield LocatedEntry(
                 operator=operator,
-                entry=_renamed(entry, names),
+                entry=_rename(entry, names),
                 key_group=group if has_keys and group != EVERYWHERE else None,
                 task=None if group == EVERYWHERE else _task_of(state.ranges, group),
             )
@@ -251,7 +251,7 @@ def file_sizes(states: Iterable[OperatorState]) -> Collection[tuple[int, bool]]:
     }.values()
 
 
-def _renamed(entry: SealedEntry, names: dict[tuple[str, str], str]) -> SealedEntry:
+def _rename(entry: SealedEntry, names: dict[tuple[str, str], str]) -> SealedEntry:
     space = "attribute" if entry.kind == "attribute" else "state"
     name = names.get((space, entry.state))
     return entry if name is None else replace(entry, state=name)

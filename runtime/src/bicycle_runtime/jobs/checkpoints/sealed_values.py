@@ -43,7 +43,7 @@ class ValueReader:
         parts = [
             (p.entry.key, p.entry.part, value) for p, value in zip(entries, values, strict=True)
         ]
-        loaded = self._loaded(parts)
+        loaded = self._load(parts)
 
         def show(value: Opaque) -> Any:
             return loaded[value.data]
@@ -65,7 +65,7 @@ class ValueReader:
             for located, (key, part, value) in zip(entries, shown, strict=True)
         ]
 
-    def _loaded(self, parts: Sequence[Any]) -> dict[bytes, Any]:
+    def _load(self, parts: Sequence[Any]) -> dict[bytes, Any]:
         """Return JSON data for all opaque values; nothing without a plugin."""
         if self._plugin is None:
             return {}

@@ -27,10 +27,10 @@ def main() -> int:
 
 def _answers(given: bytes) -> list[Any]:
     requests = msgspec.msgpack.decode(given, type=list[tuple[str, bytes]])
-    return [_shown(type_name, data) for type_name, data in requests]
+    return [_as_readable(type_name, data) for type_name, data in requests]
 
 
-def _shown(type_name: str, data: bytes) -> Any:
+def _as_readable(type_name: str, data: bytes) -> Any:
     try:
         return readable(pickle.loads(data))
     except Exception as error:  # noqa: BLE001  # Classes of the plugin may do anything when loaded.

@@ -18,7 +18,7 @@ def list_jobs(home: Home) -> list[JobStatus]:
 
     One that cannot be read hides no other: it is FAILED, with the reason.
     """
-    found = [_listed(folder) for folder in home.folders()]
+    found = [_status_in_list(folder) for folder in home.folders()]
     return sorted(
         (status for status in found if status is not None),
         key=lambda status: (-status.started_ms, status.id),
@@ -46,7 +46,7 @@ def is_supervised(status: JobStatus) -> bool:
     return is_alive(status.supervisor_pid, status.supervisor_started)
 
 
-def _listed(folder: JobFolder) -> JobStatus | None:
+def _status_in_list(folder: JobFolder) -> JobStatus | None:
     try:
         return _current(folder)
     except StatusFormatError as error:

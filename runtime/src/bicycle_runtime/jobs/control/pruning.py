@@ -57,11 +57,11 @@ def prune_jobs(
         is_readable = ended_ms > 0  # What nobody can read may be of a newer version.
         if status.state.is_final and is_readable and ended_ms <= latest_ms:
             checkpoint = _checkpoint_in(home, status) if with_checkpoints else None
-            found.append(_pruned(home, status, checkpoint, ended_ms=ended_ms, is_trial=is_trial))
+            found.append(_prune(home, status, checkpoint, ended_ms=ended_ms, is_trial=is_trial))
     return found
 
 
-def _pruned(
+def _prune(
     home: Home, status: JobStatus, checkpoint: Path | None, *, ended_ms: int, is_trial: bool
 ) -> PrunedJob:
     folder = home.folder(status.id)

@@ -99,9 +99,9 @@ class Topology:
         """Return the drawing in Mermaid's language: streams are boxes, jobs are round."""
         lines = ["flowchart LR"]
         numbers = {stream.name: number for number, stream in enumerate(self.streams)}
-        lines += [f'  s{number}["{_quoted(name)}"]' for name, number in numbers.items()]
+        lines += [f'  s{number}["{_quote(name)}"]' for name, number in numbers.items()]
         for number, job in enumerate(self.jobs):
-            lines.append(f'  j{number}(["{_quoted(job.job)}<br/>{job.state}"])')
+            lines.append(f'  j{number}(["{_quote(job.job)}<br/>{job.state}"])')
             lines += [f"  s{numbers[name]} --> j{number}" for name in job.streams("source")]
             lines += [f"  j{number} --> s{numbers[name]}" for name in job.streams("sink")]
         return "\n".join(lines)
@@ -110,7 +110,7 @@ class Topology:
 def topology_of(nodes: Sequence[JobNode]) -> Topology:
     """Return jobs with the streams between them; files are read where another one writes them."""
     targets = {name for node in nodes for name in node.streams("sink")}
-    jobs = tuple(_joined(node, targets) for node in nodes)
+    jobs = tuple(_join(node, targets) for node in nodes)
     read: dict[str, list[str]] = {}
     written: dict[str, list[str]] = {}
     for job in jobs:
@@ -214,7 +214,7 @@ def _place_of(connector: str, properties: Mapping[str, Any]) -> str | None:
     return f"{connector}://{properties.get('host', '127.0.0.1')}:{port}" if port else None
 
 
-def _joined(node: JobNode, written: set[str]) -> JobNode:
+def _join(node: JobNode, written: set[str]) -> JobNode:
     """Let files be read from the directory that another sink writes."""
     uses = tuple(
         replace(use, streams=tuple(_folder_of(s, written) for s in use.streams))
@@ -231,5 +231,5 @@ def _folder_of(stream: str, written: set[str]) -> str:
     return next((each for each in sorted(written) if stream.startswith(f"{each}/")), stream)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -65,10 +65,10 @@ def main(arguments: list[str]) -> int:
     """
     if arguments == ["classes"]:
         return answer(lambda names: shapes_here(msgspec.json.decode(names)))
-    return answer(partial(_described, parallelism=int(arguments[0]) or None))
+    return answer(partial(_describe, parallelism=int(arguments[0]) or None))
 
 
-def _described(data: bytes, *, parallelism: int | None) -> dict[str, Any]:
+def _describe(data: bytes, *, parallelism: int | None) -> dict[str, Any]:
     try:
         return describe_job(JobBundle.from_bytes(data), parallelism=parallelism)
     except BicycleError as error:
@@ -143,8 +143,8 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
             if is_window
             else _attributes(function)
         ),
-        "copied": _copied(spec, function),
-        "keyed": [_keyed(state) for state in declared_states(function)],
+        "copied": _copied_attributes(spec, function),
+        "keyed": [_describe_keyed(state) for state in declared_states(function)],
         "has_undeclared": asks_for_states(function) and not declared_states(function),
         # What a window function saves is gone when its window is.
         "has_named": not is_window and saves_named_values(function),
@@ -155,11 +155,11 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
         "is_of_sdk": not is_reduce
         and not is_window
         and type(function).__module__.partition(".")[0] == "bicycle_sdk",
-        "declared": _declared(bundle, spec),
+        "declared": _declared_states(bundle, spec),
     }
 
 
-def _declared(bundle: JobBundle, spec: OperatorSpec) -> Any:
+def _declared_states(bundle: JobBundle, spec: OperatorSpec) -> Any:
     """Return what is stored with the state of an operator, as plain data."""
     found = declared_operator(spec, lambda name: cloudpickle.loads(bundle.payloads[name]))
     return msgspec.json.decode(msgspec.json.encode(found))
@@ -192,7 +192,7 @@ def _attributes(function: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _copied(spec: OperatorSpec, function: Any) -> list[str]:
+def _copied_attributes(spec: OperatorSpec, function: Any) -> list[str]:
     """Return the attributes that are copied for each record, so that an attempt can be undone."""
     if not spec.vertex.on_error.goes_on or not isinstance(function, RichAsyncFunction):
         return []
@@ -206,7 +206,7 @@ def _copied(spec: OperatorSpec, function: Any) -> list[str]:
     ]
 
 
-def _keyed(state: StateDescriptor) -> dict[str, Any]:
+def _describe_keyed(state: StateDescriptor) -> dict[str, Any]:
     ttl = state.time_to_live
     return {
         "name": state.name,

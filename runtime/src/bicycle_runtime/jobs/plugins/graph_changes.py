@@ -59,7 +59,7 @@ def _with_property(
 ) -> JobBundle:
     """Return the job with a property of some connectors set, under a digest of its own."""
     vertices = tuple(
-        _changed(vertex, name, value) if is_meant(vertex) else vertex
+        _set_property(vertex, name, value) if is_meant(vertex) else vertex
         for vertex in bundle.graph.vertices
     )
     graph = dataclasses.replace(bundle.graph, vertices=vertices)
@@ -67,7 +67,7 @@ def _with_property(
     return dataclasses.replace(bundle, graph=graph, digest=digest)
 
 
-def _changed(vertex: Vertex, name: str, value: Any) -> Vertex:
+def _set_property(vertex: Vertex, name: str, value: Any) -> Vertex:
     connector = vertex.details["connector"]
     properties = {**connector.get("properties", {}), name: value}
     details = {**vertex.details, "connector": {**connector, "properties": properties}}

@@ -135,13 +135,13 @@ class GraphView:
         for stage, task_count in enumerate(self.stages):
             lines.append(f'  subgraph stage{stage}["stage {stage}, {amount(task_count, "task")}"]')
             lines += [
-                f'    c{chain.index}["{_quoted(chain.name)}<br/>p={chain.parallelism}"]'
+                f'    c{chain.index}["{_quote(chain.name)}<br/>p={chain.parallelism}"]'
                 for chain in self.chains
                 if chain.stage == stage
             ]
             lines.append("  end")
         lines += [
-            f'  c{each.source_chain} {_arrow(each)}|"{_quoted(_label(each))}"| c{each.target_chain}'
+            f'  c{each.source_chain} {_arrow(each)}|"{_quote(_label(each))}"| c{each.target_chain}'
             for each in self.exchanges
         ]
         return "\n".join(lines)
@@ -252,5 +252,5 @@ def _arrow(exchange: ExchangeView) -> str:
     return {"shuffle": "==>", "feedback": "-.->"}.get(exchange.exchange, "-->")
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return text.replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")

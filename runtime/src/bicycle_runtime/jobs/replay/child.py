@@ -138,7 +138,7 @@ def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _E
     number = last + 1 if words["epoch"] == NEXT else int(words["epoch"])
     sealed = history.manifest(number) if number in known else None
     try:
-        record = _recorded(sealed) if sealed is not None else begun.read(number)
+        record = _read_record(sealed) if sealed is not None else begun.read(number)
     except msgspec.MsgspecError as error:
         raise _refusal(number, history, f"its record is damaged ({error})") from error
     if record is None:
@@ -150,7 +150,7 @@ def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _E
     return _Epoch(record=record, before=before, sealed=sealed)
 
 
-def _recorded(sealed: Manifest) -> ReplayRecord | None:
+def _read_record(sealed: Manifest) -> ReplayRecord | None:
     return decode_record(sealed.replay) if sealed.replay else None
 
 
@@ -233,7 +233,7 @@ def _report(
             if wanted in (None, uid)
         ],
         "sinks": [
-            {"sink": uid, "record_count": got.record_count, "records": list(map(_shown, got.shown))}
+            {"sink": uid, "record_count": got.record_count, "records": list(map(_clip, got.shown))}
             for uid, got in done.sinks.items()
         ],
         "states": [state for state in found.states if wanted in (None, state["operator"])],
@@ -281,7 +281,7 @@ def _state_differences(diff: OperatorDiff, reader: ValueReader) -> Iterator[str]
         example = f"state {row['state']!r} of key {row['key']!r}"
         yield (
             f"operator {diff.operator!r}: {count} entries of state are not those that were sealed, "
-            f"such as {example}: {_shown(row['before'])} was sealed, {_shown(row['after'])} came "
+            f"such as {example}: {_clip(row['before'])} was sealed, {_clip(row['after'])} came "
             "out now"
         )
 
@@ -326,7 +326,7 @@ def _rows(diff: OperatorDiff, reader: ValueReader) -> list[dict[str, Any]]:
     return rows
 
 
-def _shown(value: Any) -> str:
+def _clip(value: Any) -> str:
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= _VALUE_CHARACTERS else f"{text[: _VALUE_CHARACTERS - 1]}…"
 

@@ -80,7 +80,7 @@ def replay(request: ReplayRequest, home: Home, *, is_quiet: bool = False) -> dic
     """
     storage = find_checkpoint(home, job=request.job, checkpoint_dir=request.checkpoint_dir)
     noted = job_facts(storage)
-    asked = _asked(home, request)
+    asked = _find_request(home, request)
     plugin = request.plugin or (asked.options.plugin if asked else noted.get("plugin"))
     if plugin is None:
         raise REPLAY_PLUGIN_UNKNOWN(url=storage.url)
@@ -122,7 +122,7 @@ def _ask(folder: Path, *, epoch: str, is_quiet: bool) -> dict[str, Any]:
     return answer
 
 
-def _asked(home: Home, request: ReplayRequest) -> JobRequest | None:
+def _find_request(home: Home, request: ReplayRequest) -> JobRequest | None:
     """Return how the job was started on this machine, when it was named."""
     if request.job is None:
         return None

@@ -82,7 +82,7 @@ class Epochs:
             run.place.storage, run.progress, clock=run.services.clock, on_wait=run.watchdog.allow
         )
         try:
-            with self._recovered(setup) as loop, reading:
+            with self._recover(setup) as loop, reading:
                 return self._run_loop(loop, setup)
         except _CUT_SHORT:
             if self._is_stopped_at_its_start():
@@ -99,7 +99,7 @@ class Epochs:
         return self._run.services.stop.is_set and self._run.loop is None
 
     @contextlib.contextmanager
-    def _recovered(self, setup: JobSetup) -> Iterator[EpochLoop]:
+    def _recover(self, setup: JobSetup) -> Iterator[EpochLoop]:
         """Give the epoch loop, which has recovered; entering, leaving and pauses are watched."""
         self._run.loop = None
         with contextlib.ExitStack() as running:

@@ -178,7 +178,7 @@ class Listeners:
         made = [
             (offer, part)
             for offer in self._offers
-            for part in [self._guarded(offer, partial(_make, offer.place))]
+            for part in [self._guard(offer, partial(_make, offer.place))]
             if part is not None
         ]
         while (item := self._waiting.get()) is not None:
@@ -186,11 +186,11 @@ class Listeners:
             for offer, part in made:
                 if offer.kind == kind:
                     method = "changed" if isinstance(item, JobChange) else "report"
-                    self._guarded(offer, partial(_call, part, method, item))
+                    self._guard(offer, partial(_call, part, method, item))
         for offer, part in made:
-            self._guarded(offer, partial(_call, part, "close"))
+            self._guard(offer, partial(_call, part, "close"))
 
-    def _guarded(self, offer: Offer, call: Callable[[], Any]) -> Any:
+    def _guard(self, offer: Offer, call: Callable[[], Any]) -> Any:
         """Return what a call gives; None when it raised, which is told unless it was before."""
         try:
             return call()

@@ -266,7 +266,7 @@ class Progress:
             self._note_skew(uid, total, stats)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())
-            operator.watermark_ms = _known(watermark_ms)
+            operator.watermark_ms = _known_watermark(watermark_ms)
             operator.slowest_input = stats.slowest_inputs.get(uid)
         self._timings.take(status, stats)
         status.shards = _shards_of(stats)
@@ -432,8 +432,8 @@ def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
         slowest = sorted((time.watermark_ms, shard) for shard, time in shards.items() if shard)
         shown[uid] = {
             shard: ShardStatus(
-                watermark_ms=_known(shards[shard].watermark_ms),
-                event_ms=_known(shards[shard].event_ms),
+                watermark_ms=_known_watermark(shards[shard].watermark_ms),
+                event_ms=_known_watermark(shards[shard].event_ms),
                 is_idle=shard in stats.idle_shards.get(uid, ()),
             )
             for _, shard in slowest[:_SHARDS_SHOWN_MAX]
@@ -473,5 +473,5 @@ def _nothing_of(amount: int | None) -> int | None:
     return None if amount is None else 0
 
 
-def _known(watermark_ms: int) -> int | None:
+def _known_watermark(watermark_ms: int) -> int | None:
     return None if watermark_ms == WATERMARK_MIN else watermark_ms

@@ -152,7 +152,7 @@ def _failures(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         found = status.operators.get(vertex.id, _NOTHING).failures
         for kind, failure in sorted(found.items(), key=lambda item: (-item[1].count, item[0])):
-            count = _counted(failure.count, "record")
+            count = _plural(failure.count, "record")
             yield f"{count} of {vertex.id!r}: {kind}, such as {failure.example}"
 
 
@@ -162,7 +162,7 @@ def _failure_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         if found.is_all_failed:
             yield (
                 f"EVERY RECORD FAILED: nothing came out of {vertex.id!r}, which got "
-                f"{_counted(found.records_in, 'record')}; on_error with max_error_rate ends such a "
+                f"{_plural(found.records_in, 'record')}; on_error with max_error_rate ends such a "
                 "job"
             )
 
@@ -172,7 +172,7 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         late = status.operators.get(vertex.id, _NOTHING).late
         if late and "late_tag" not in vertex.details:
             yield (
-                f"{vertex.id!r} dropped {_counted(late, 'late record')}: take them with "
+                f"{vertex.id!r} dropped {_plural(late, 'late record')}: take them with "
                 "late_to(...), or allow for more disorder"
             )
 
@@ -183,7 +183,7 @@ def _eviction_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             counters = status.operators.get(vertex.id, _NOTHING).metrics.get("counters", {})
             if evicted := counters.get(EVICTED_ROWS, 0):
                 yield (
-                    f"{vertex.id!r} evicted {_counted(evicted, 'row')} before a match could come: "
+                    f"{vertex.id!r} evicted {_plural(evicted, 'row')} before a match could come: "
                     "raise max_buffered if that is too many"
                 )
 
@@ -192,7 +192,7 @@ def _unread_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         for tag, count in status.operators.get(vertex.id, _NOTHING).unread.items():
             yield (
-                f"{vertex.id!r} sent {_counted(count, 'record')} to the side output {tag!r}, "
+                f"{vertex.id!r} sent {_plural(count, 'record')} to the side output {tag!r}, "
                 "which nobody reads: "
                 f"take them with side_output({tag!r}), behind split with select({tag!r})"
             )
@@ -203,7 +203,7 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         found = status.operators.get(vertex.id, _NOTHING)
         if found.timed_out:
             yield (
-                f"{vertex.id!r} left out {_counted(found.timed_out, 'record')} whose call took too "
+                f"{vertex.id!r} left out {_plural(found.timed_out, 'record')} whose call took too "
                 "long: define timeout(value) in the function, or give the calls more time"
             )
         if found.blocked:
@@ -215,7 +215,7 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             )
 
 
-def _counted(count: int, what: str) -> str:
+def _plural(count: int, what: str) -> str:
     return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 

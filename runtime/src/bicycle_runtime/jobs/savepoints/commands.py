@@ -135,7 +135,7 @@ def create_savepoint(
         except JobNotRunningError:  # It ended before it met the request.
             status = job_status(home, job)
     storage = open_storage(status.checkpoint)
-    with _held(home, status, storage, clock):
+    with _hold(home, status, storage, clock):
         epoch = _last_epoch(storage, job=status.job)
         now_ms = clock.now_ms()
         name, target = new_savepoint_path(storage, epoch=epoch, name=name, to=to, now_ms=now_ms)
@@ -254,7 +254,7 @@ def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock
         JobRunningError: the job runs on this machine, or somebody restores it.
         LeaseHeldError: so it is on another one.
     """
-    with _locked(target, job=job, clock=clock):
+    with _lock(target, job=job, clock=clock):
         return begin_with(origin, target, job=job, clock=clock)
 
 
@@ -357,7 +357,7 @@ def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -
 
 
 @contextmanager
-def _held(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iterator[None]:
+def _hold(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iterator[None]:
     """Hold locks and lease of a job that has ended: it does not start meanwhile, here or elsewhere.
 
     Raises:
@@ -367,13 +367,13 @@ def _held(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iter
     folder = home.folder(status.id)
     with (
         FileLock(folder.lock_path, job=folder.id, place=str(folder.path)),
-        _locked(storage, job=status.job, clock=clock),
+        _lock(storage, job=status.job, clock=clock),
     ):
         yield
 
 
 @contextmanager
-def _locked(storage: Storage, *, job: str, clock: Clock) -> Iterator[None]:
+def _lock(storage: Storage, *, job: str, clock: Clock) -> Iterator[None]:
     """Hold lock and lease of a checkpoint directory."""
     with ExitStack() as locks:
         if isinstance(storage, LocalStorage):

@@ -96,7 +96,7 @@ class RunningSavepoints:
                 )  # fmt: skip
                 writer.begin()
             except Exception as error:  # noqa: BLE001 - the command tells it; the job goes on.
-                answer.set_exception(self._told(error))
+                answer.set_exception(self._as_ours(error))
                 return
             held = holding.pop_all()
         if self._copies is None:
@@ -110,7 +110,7 @@ class RunningSavepoints:
             with held:
                 savepoint = writer.finish()
         except Exception as error:  # noqa: BLE001 - as above.
-            answer.set_exception(self._told(error))
+            answer.set_exception(self._as_ours(error))
             return
         log_event(
             _LOG, "savepoint_taken", job=self._job, epoch=savepoint.epoch, url=target.url,
@@ -118,7 +118,7 @@ class RunningSavepoints:
         )  # fmt: skip
         answer.set_result(answer_of(savepoint, target))
 
-    def _told(self, error: Exception) -> BicycleError:
+    def _as_ours(self, error: Exception) -> BicycleError:
         """Return an error as the command can read it; it is logged here, where the job runs."""
         log_event(_LOG, "savepoint_failed", level=logging.WARNING, job=self._job, error=error)
         if isinstance(error, BicycleError):

@@ -178,19 +178,19 @@ class Watchdog:
         )  # fmt: skip
         log_event(_LOG, "stalled", level=logging.WARNING, job=self._job, error=stalled)
         # 1. Let go of what the main thread may wait for.
-        self._unlocked(self._steps.let_go)
+        self._run_unlocked(self._steps.let_go)
         if self._is_over(stalled):
             return
         # 2. Call the main thread back from whatever else it waits for.
         if self._can_call_back:
-            self._unlocked(lambda: signal.pthread_kill(self._main, _CALL_BACK_SIGNAL))
+            self._run_unlocked(lambda: signal.pthread_kill(self._main, _CALL_BACK_SIGNAL))
             if self._is_over(stalled):
                 return
         # 3. End the process.
-        self._unlocked(lambda: self._steps.end(stalled))
+        self._run_unlocked(lambda: self._steps.end(stalled))
         self._is_closed = True
 
-    def _unlocked(self, act: Callable[[], object]) -> None:
+    def _run_unlocked(self, act: Callable[[], object]) -> None:
         self._changed.release()
         try:
             act()

@@ -42,12 +42,12 @@ def main(arguments: list[str]) -> int:
 
 def _planned_or_not(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return _planned(home, given)
+        return _plan(home, given)
     except BicycleError as error:
         return {"error": error.to_json()}
 
 
-def _planned(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
+def _plan(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
     request = JobRequest.from_json(given["request"])
     options = request.options
     bundle = extract(resolve_plugin(options.plugin, options.plugin_env, home), request.params)

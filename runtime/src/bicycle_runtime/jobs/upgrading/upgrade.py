@@ -184,7 +184,7 @@ def upgrade_job(
         }  # fmt: skip
     if note is None:
         # 1. Plan: the version against the last epoch; one that does not fit changes nothing.
-        note = _planned(home, job, wanted, token=token, strategy=options.strategy)
+        note = _plan(home, job, wanted, token=token, strategy=options.strategy)
         _write(home, job, note)
     upgrade = _Upgrade(home, job, note, options, clock=clock, start=start, prepare=prepare)
     try:
@@ -321,18 +321,18 @@ class _Upgrade:
 
         found = self._until(has_stayed)
         if not found.has_begun and not found.state.is_final:  # Somebody may have ended the job.
-            raise self._failed("it has not come to run")
+            raise self._failure("it has not come to run")
 
     def _require_well(self, status: JobStatus) -> None:
         if status.error is not None:
             raise error_from_json(status.error)
         if status.state is JobState.FAILED:
-            raise self._failed("it has failed")
+            raise self._failure("it has failed")
         if status.restarts:
             last = status.restarts[-1]
-            raise self._failed(f"{last.code} {last.message}")
+            raise self._failure(f"{last.code} {last.message}")
 
-    def _failed(self, reason: str) -> BicycleError:
+    def _failure(self, reason: str) -> BicycleError:
         return VERSION_FAILED(
             job=self._job, version=self._note.plan["plugin_version"], reason=reason
         )  # fmt: skip
@@ -400,7 +400,7 @@ def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
     return is_same and running.plugin == wanted.options.plugin
 
 
-def _planned(
+def _plan(
     home: Home, job: str, wanted: JobRequest, *, token: str, strategy: Strategy
 ) -> _Note:  # fmt: skip
     status = job_status(home, job)

@@ -96,7 +96,7 @@ class ChainOnColumns:
                 passage.go(operator, step)
         except Refused:
             return None
-        output = self._ended(passage, batch)
+        output = self._finish(passage, batch)
         if output is None:
             return None
         for assigner, time_ms in passage.newest:
@@ -108,7 +108,7 @@ class ChainOnColumns:
             operator.policy.total += count_in
         return output
 
-    def _ended(self, passage: _Passage, batch: Batch) -> Batch | None:
+    def _finish(self, passage: _Passage, batch: Batch) -> Batch | None:
         """Return what is folded of the records, or these; None when they must go one by one."""
         if not passage.frame.count:
             return Batch([], batch.lineage)

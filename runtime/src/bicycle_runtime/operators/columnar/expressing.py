@@ -39,14 +39,14 @@ def _values(operator: _HasFunction, records: Sequence[Any]) -> list[Any] | None:
     listed = list(records)
     frame = SourceFrame(FieldRecords(listed, lambda: listed, getter=getter), {})
     try:
-        found = _computed(read(operator.function), frame)
+        found = _compute(read(operator.function), frame)
     except Refused:
         return None
     operator.on_columns += len(listed)
     return found
 
 
-def _computed(expression: Expression, frame: SourceFrame) -> list[Any]:
+def _compute(expression: Expression, frame: SourceFrame) -> list[Any]:
     if expression.operation != "record":
         return evaluate(expression, frame).items
     names, *values = expression.arguments

@@ -145,7 +145,7 @@ class ColumnFold:
                 key, frame, places = key.picked(inside), frame.picked(inside), places[is_inside]
         if places.min() + self._gap_ms < least_open:
             return False
-        keys, selected = key_column(key), self._selected(frame)
+        keys, selected = key_column(key), self._select(frame)
         if keys is None or selected is None:
             return False
         if self._keys and not self._keys[0].is_like(keys):
@@ -193,7 +193,7 @@ class ColumnFold:
         keys = known.picked(codes[firsts])
         return list(_blocks(keys, groups[firsts], bounds, spans=spans, contents=contents))
 
-    def _selected(self, frame: Frame) -> _Selected | None:
+    def _select(self, frame: Frame) -> _Selected | None:
         """Return what aggregates fold of records; None when they must be folded one by one."""
         found: _Selected = {}
         for column, name in self._columns:
@@ -201,7 +201,7 @@ class ColumnFold:
             if column.value is None or key in found:
                 continue
             try:
-                folded = _folded(evaluate(column.value, frame), column.form)
+                folded = _fold(evaluate(column.value, frame), column.form)
             except Refused:
                 return None
             if folded is None or (self._held and self._held[0][key].kind != folded.kind):
@@ -219,7 +219,7 @@ class ColumnFold:
 _Selected = dict[tuple[str, str], Folded]  # by value, and what is made of it
 
 
-def _folded(found: Vector, form: FoldedForm) -> Folded | None:
+def _fold(found: Vector, form: FoldedForm) -> Folded | None:
     """Return values by row; None where columns do not join them as Python does."""
     np = numpy()
     if form == "set":

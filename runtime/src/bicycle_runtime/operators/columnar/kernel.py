@@ -107,7 +107,7 @@ def evaluate(expression: Expression, columns: Columns) -> Vector:
         else Vector.constant(one, columns.count)
         for one in expression.arguments
     ]
-    return _computed(expression.operation, values, columns.count)
+    return _compute(expression.operation, values, columns.count)
 
 
 def mask_of(condition: Vector) -> Mask:
@@ -127,7 +127,7 @@ def mask_of(condition: Vector) -> Mask:
     return Mask(np.broadcast_to(array, condition.count))
 
 
-def _computed(operation: str, values: list[Vector], count: int) -> Vector:
+def _compute(operation: str, values: list[Vector], count: int) -> Vector:
     if all(value.is_constant for value in values):
         return _by_items(OPERATIONS[operation], values, count)
     if operation == "is_null":
@@ -142,7 +142,7 @@ def _computed(operation: str, values: list[Vector], count: int) -> Vector:
 def _in_arrays(operation: str, values: list[Vector]) -> Any:
     """Return the result of an operation as an array, None where that would not be the same."""
     if operation == "round":
-        return _rounded(*values)
+        return _round(*values)
     rule = _RULES.get(operation)
     arrays = [value.array for value in values]
     if rule is None or any(array is None for array in arrays):
@@ -186,7 +186,7 @@ def _tuple(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return TupleVector(columns.count, [evaluate(one, columns) for one in arguments])
 
 
-def _given(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _given_value(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     """Return a value that holds while what a name stands for is the same."""
     is_same, value = arguments
     if not is_same():
@@ -194,21 +194,21 @@ def _given(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return evaluate(value, columns)
 
 
-def _checked(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _with_checks(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     """Return a value where another one can be computed, too."""
     other, value = arguments
     evaluate(other, columns)
     return evaluate(value, columns)
 
 
-def _applied(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _apply(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     function, *values = arguments
     if function is operator.not_:
         return Vector(columns.count, None, ~mask_of(evaluate(values[0], columns)).array)
     return _by_items(function, [evaluate(one, columns) for one in values], columns.count)
 
 
-def _converted(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _convert(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     """Return values as they are where all have one of some types, else what a function gives.
 
     Where no function is given, other types are for records.
@@ -231,7 +231,7 @@ def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     return vector
 
 
-def _chosen(arguments: tuple[Any, ...], columns: Columns) -> Vector:
+def _choose(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     """Return one of two values for each record; either is computed only where it counts."""
     condition, first, second = arguments
     mask = mask_of(evaluate(condition, columns))
@@ -240,12 +240,12 @@ def _chosen(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     if not mask.count:
         return evaluate(second, columns)
     others = mask.others()
-    return _merged(
+    return _merge(
         mask, evaluate(first, columns.picked(mask)), evaluate(second, columns.picked(others))
     )
 
 
-def _merged(mask: Mask, first: Vector, second: Vector) -> Vector:
+def _merge(mask: Mask, first: Vector, second: Vector) -> Vector:
     np, count = numpy(), len(mask.array)
     arrays = first.array, second.array
     if all(array is not None for array in arrays) and arrays[0].dtype == arrays[1].dtype:
@@ -282,13 +282,13 @@ _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "itself": lambda _, columns: columns.field(None),
     "literal": lambda arguments, columns: Vector.constant(arguments[0], columns.count),
     "free": lambda arguments, columns: Vector.constant(arguments[0](), columns.count),
-    "if": _chosen,
+    "if": _choose,
     "tuple": _tuple,
     "item": _item,
-    "given": _given,
-    "checked": _checked,
-    "apply": _applied,
-    "converted": _converted,
+    "given": _given_value,
+    "checked": _with_checks,
+    "apply": _apply,
+    "converted": _convert,
     "columns": _by_others,
 }
 
@@ -307,7 +307,7 @@ def _arithmetic(operation: str, a: Any, b: Any) -> Any:
     return _FUNCTIONS[operation](a, b)
 
 
-def _divided(_: str, a: Any, b: Any) -> Any:
+def _divide(_: str, a: Any, b: Any) -> Any:
     kinds = a.dtype.kind + b.dtype.kind
     if not set(kinds) <= _NUMBERS:
         return None
@@ -318,7 +318,7 @@ def _divided(_: str, a: Any, b: Any) -> Any:
     return numpy().true_divide(a, b)
 
 
-def _floored(operation: str, a: Any, b: Any) -> Any:
+def _floor(operation: str, a: Any, b: Any) -> Any:
     if a.dtype.kind + b.dtype.kind != "ii" or _magnitude(a) > _INT_MAX:
         return None
     if (b == 0).any():
@@ -353,7 +353,7 @@ def _sign(operation: str, a: Any) -> Any:
     return -a if operation == "negative" else abs(a)
 
 
-def _rounded(value: Vector, digits: Vector) -> Any:
+def _round(value: Vector, digits: Vector) -> Any:
     """Return rounded numbers; what lies near the middle of two is rounded by Python."""
     array, places = value.array, digits.value
     if array is None or array.dtype.kind == "b":
@@ -388,8 +388,8 @@ _FUNCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 _RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("+", "-", "*"), _arithmetic),
-    "/": _divided,
-    **dict.fromkeys(("//", "%"), _floored),
+    "/": _divide,
+    **dict.fromkeys(("//", "%"), _floor),
     **dict.fromkeys(_COMPARISONS, _comparison),
     **dict.fromkeys(("&", "|"), _logical),
     "~": _negation,

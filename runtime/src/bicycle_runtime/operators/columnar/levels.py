@@ -101,14 +101,14 @@ class _Choices:
     def choose(self, chain: ChainSpec) -> None:
         """Choose for a chain; those that hand it their output have been chosen for."""
         self._lasts[chain.index] = chain.operators[-1].uid
-        self.found[chain.index] = self._chosen(chain)
+        self.found[chain.index] = self._choose(chain)
 
     def spares_records(self, index: int) -> bool:
         """Tell whether columns spare records in a chain, or below it."""
         below = (at for at, inputs in self._inputs.items() if inputs and index in inputs)
         return self.found[index].spares_records or any(map(self.spares_records, below))
 
-    def _chosen(self, chain: ChainSpec) -> ChainChoice:
+    def _choose(self, chain: ChainSpec) -> ChainChoice:
         kind = chain.operators[0].vertex.kind
         if kind is OperatorKind.WINDOW:
             return self._behind_window(chain)

@@ -79,13 +79,13 @@ class ColumnMerge:
 
     def take(self) -> Iterator[ColumnWindow]:
         """Yield all slices, and forget them."""
-        taken = self._unpacked()
+        taken = self._unpack()
         for blocks, contents in taken:
             yield from self._windows(blocks, contents, is_whole=len(taken) == 1)
 
     def take_sessions(self) -> Iterator[Session]:
         """Yield all sessions, and forget them; those of several tasks may touch."""
-        for blocks, contents in self._unpacked():
+        for blocks, contents in self._unpack():
             lengths = unpacked(block.lengths for _, block in blocks)
             owners = numpy().repeat(numpy().arange(len(lengths)), lengths)
             keys = unpacked_keys([block.keys for _, block in blocks])
@@ -101,7 +101,7 @@ class ColumnMerge:
                 accumulators_of(self.columns, contents),
             )
 
-    def _unpacked(self) -> list[tuple[_Blocks, list[Folded]]]:
+    def _unpack(self) -> list[tuple[_Blocks, list[Folded]]]:
         """Return all blocks with what they hold: together, or each alone where they must be."""
         blocks, self._blocks = self._blocks, []
         if not blocks:

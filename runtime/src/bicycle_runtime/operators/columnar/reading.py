@@ -322,24 +322,24 @@ class _Run:
         stack.append(Expression("negative", _value(stack.pop())))
 
     def _build_tuple(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(Expression("tuple", *map(_value, _taken(stack, step.arg))))
+        stack.append(Expression("tuple", *map(_value, _take_last(stack, step.arg))))
 
     def _build_map(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        items = _taken(stack, 2 * step.arg)
+        items = _take_last(stack, 2 * step.arg)
         stack.append(_record([_value(each) for each in items[::2]], items[1::2]))
 
     def _build_const_key_map(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         keys = stack.pop().arguments[0]
-        stack.append(_record([lit(key) for key in keys], _taken(stack, step.arg)))
+        stack.append(_record([lit(key) for key in keys], _take_last(stack, step.arg)))
 
     def _build_string(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        parts = list(map(_value, _taken(stack, step.arg)))
-        stack.append(Expression("apply", _joined, *parts))
+        parts = list(map(_value, _take_last(stack, step.arg)))
+        stack.append(Expression("apply", _join, *parts))
 
     def _format_value(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         conversion, has_spec = step.argval
         spec = _value(stack.pop()) if has_spec else None
-        stack.append(_formatted(_value(stack.pop()), conversion, spec))
+        stack.append(_format(_value(stack.pop()), conversion, spec))
 
     def _convert_value(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         if step.argval not in (str, repr, ascii):
@@ -347,28 +347,28 @@ class _Run:
         stack.append(Expression("apply", step.argval, _value(stack.pop())))
 
     def _format_simple(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        stack.append(_formatted(_value(stack.pop()), None, None))
+        stack.append(_format(_value(stack.pop()), None, None))
 
     def _format_with_spec(self, _step: Any, stack: list[Any], _: dict[str, Any]) -> None:
         spec = _value(stack.pop())
-        stack.append(_formatted(_value(stack.pop()), None, spec))
+        stack.append(_format(_value(stack.pop()), None, spec))
 
     def _call(self, step: Any, stack: list[Any], _: dict[str, Any]) -> None:
-        arguments = _taken(stack, step.arg)
-        pair = _taken(stack, 2)
+        arguments = _take_last(stack, step.arg)
+        pair = _take_last(stack, 2)
         called = [each for each in pair if each is not _NULL]
         if len(called) != 1:
             raise Reading(_MORE)
         keywords, self._keywords = self._keywords, ()
-        stack.append(self._called(called[0], arguments, keywords))
+        stack.append(self._read_call(called[0], arguments, keywords))
 
     def _call_kw(self, step: Any, stack: list[Any], names: dict[str, Any]) -> None:
         self._keywords = _value(stack.pop()).arguments[0]
         self._call(step, stack, names)
 
-    def _called(self, called: Any, arguments: list[Any], keywords: tuple[str, ...]) -> Any:
+    def _read_call(self, called: Any, arguments: list[Any], keywords: tuple[str, ...]) -> Any:
         if isinstance(called, _Outside) and _is_plain_dataclass(called.value):
-            made = _made(called.value, list(map(_value, arguments)), keywords)
+            made = _make(called.value, list(map(_value, arguments)), keywords)
             return Expression("given", _still(called), made)
         if keywords:
             raise Reading(_MORE)
@@ -407,7 +407,7 @@ def _value(part: Any) -> Expression:
     raise Reading(_MORE)
 
 
-def _taken(stack: list[Any], count: int) -> list[Any]:
+def _take_last(stack: list[Any], count: int) -> list[Any]:
     if count > len(stack):
         raise Reading(_MORE)
     found = stack[len(stack) - count :]
@@ -444,7 +444,7 @@ def _method_call(method: _Method, arguments: list[Any]) -> Expression:
     return Expression("apply", getattr(str, method.name), owner, *map(_value, arguments))
 
 
-def _formatted(value: Expression, conversion: Any, spec: Expression | None) -> Expression:
+def _format(value: Expression, conversion: Any, spec: Expression | None) -> Expression:
     if conversion not in _CONVERSIONS:
         raise Reading(_MORE)
     if conversion is not None:
@@ -456,7 +456,7 @@ def _formatted(value: Expression, conversion: Any, spec: Expression | None) -> E
     )
 
 
-def _joined(*parts: str) -> str:
+def _join(*parts: str) -> str:
     return "".join(parts)
 
 
@@ -484,7 +484,7 @@ def _is_plain_dataclass(kind: Any) -> bool:
     )
 
 
-def _made(kind: Any, values: list[Expression], keywords: tuple[str, ...]) -> Expression:
+def _make(kind: Any, values: list[Expression], keywords: tuple[str, ...]) -> Expression:
     """Return an object of a dataclass, with a value for each of its fields."""
     known = {field.name: field for field in fields(kind)}
     positional = [field.name for field in known.values() if not field.kw_only]

@@ -261,7 +261,7 @@ class ColumnRecords(LazyRecords):
     def __init__(
         self, form: RecordForm, *parts: tuple[int, Callable[[], Sequence[Vector]]]
     ) -> None:
-        super().__init__(sum(count for count, _ in parts), self._made)
+        super().__init__(sum(count for count, _ in parts), self._make_records)
         self.form = form
         self.parts = parts
 
@@ -279,7 +279,7 @@ class ColumnRecords(LazyRecords):
         parts = ((n, partial(_separated_columns, columns)) for n, columns in self.parts)
         return ColumnRecords(self.form, *parts)
 
-    def _made(self) -> list[Any]:
+    def _make_records(self) -> list[Any]:
         parts = (self.form.made(columns(), n) for n, columns in self.parts)
         return list(chain.from_iterable(parts))
 

@@ -107,14 +107,14 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         invoke = eager(self.function.async_invoke_batch)
 
         async def call(values: list[Any], _context: Any) -> list[Any]:
-            return self._checked(values, await invoke(values))
+            return self._check(values, await invoke(values))
 
         def call_plain(values: list[Any], _context: Any) -> list[Any]:
-            return self._checked(values, resolve(invoke, values))
+            return self._check(values, resolve(invoke, values))
 
         return call if self.awaits else call_plain
 
-    def _checked(self, values: list[Any], found: Any) -> list[Any]:
+    def _check(self, values: list[Any], found: Any) -> list[Any]:
         is_plural = hasattr(found, "__iter__") and not isinstance(found, str | bytes | dict)
         results = list(found) if is_plural else None
         if results is None or len(results) != len(values):
@@ -140,7 +140,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
                 error, call, retries=self._retries_after(error), backoff_ms=self.backoff_ms
             )
         except Exception as last:  # noqa: BLE001  # the boundary to user code: the policy decides
-            results = await self._divided(values, first, last)
+            results = await self._call_halves(values, first, last)
         for offset, result in enumerate(results):
             if isinstance(result, _Failed):
                 self.policy.give_up(result.error, first + offset)
@@ -150,7 +150,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
     def _retries_after(self, error: Exception) -> int:
         return 0 if isinstance(error, BicycleError) else self.retries
 
-    async def _divided(self, values: list[Any], first: int, error: Exception) -> list[Any]:
+    async def _call_halves(self, values: list[Any], first: int, error: Exception) -> list[Any]:
         """Return the results of records whose call failed, ``_Failed`` for each that fails alone.
 
         Args:
@@ -173,7 +173,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
                 output = method(part, None)
                 results += await output if inspect.isawaitable(output) else output
             except Exception as again:  # noqa: BLE001  # the boundary to user code
-                results += await self._divided(part, first + start, again)
+                results += await self._call_halves(part, first + start, again)
         return results
 
 

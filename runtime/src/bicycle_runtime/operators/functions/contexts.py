@@ -146,15 +146,15 @@ class WorkerContext(ProcessContext):
 
     def get_state(self, name: str, default: Any = None) -> Any:
         """Return the named value of the current key (of the subtask when not keyed)."""
-        return self._named().get(self._state_key(name), default)
+        return self._named_states().get(self._state_key(name), default)
 
     def save_state(self, name: str, value: Any) -> None:
         """Store the named value of the current key; it is sealed with the epoch."""
-        self._named()[self._state_key(name)] = value
+        self._named_states()[self._state_key(name)] = value
 
     def delete_state(self, name: str) -> None:
         """Forget the named value of the current key."""
-        self._named().pop(self._state_key(name), None)
+        self._named_states().pop(self._state_key(name), None)
 
     def operator_list_scope(self, descriptor: StateDescriptor) -> KeyScope:
         """Return whose list of a subtask is meant.
@@ -175,7 +175,7 @@ class WorkerContext(ProcessContext):
     def _state_key(self, name: str) -> Any:
         return name if self._key_selector is None else (name, self.current_key())
 
-    def _named(self) -> dict[Any, Any]:
+    def _named_states(self) -> dict[Any, Any]:
         if self.table is None:
             raise UNKEYED_STATE(operator=self.task_info.operator_name, what="named state")
         if self._key_selector is None:

@@ -230,12 +230,12 @@ def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> 
     if set(map(type, results)) <= {list, tuple}:
         return results
     return [
-        result if type(result) in (list, tuple) else _listed(result, index, function, policy)
+        result if type(result) in (list, tuple) else _results_of(result, index, function, policy)
         for index, result in enumerate(results)
     ]
 
 
-def _listed(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
+def _results_of(result: Any, index: int, function: str, policy: RecordPolicy) -> Sequence[Any]:
     if result is DROPPED:
         return ()
     try:

@@ -99,7 +99,7 @@ class RateLimitOperator(Operator):
         self.bucket = TokenBucket(
             details["per_second"] / parallelism, max(1, details["burst"] // parallelism)
         )
-        self.emit: Callable[[Batch], None] = self._unconnected
+        self.emit: Callable[[Batch], None] = self._stands_in_no_chain
 
     def apply(self, batch: Batch) -> Batch:
         total = len(batch.values)
@@ -117,5 +117,5 @@ class RateLimitOperator(Operator):
     def took(self, duration_ns: int, record_count: int) -> None:
         """Count no time: it is that of waiting, and of the operators behind it."""
 
-    def _unconnected(self, _: Batch) -> None:
+    def _stands_in_no_chain(self, _: Batch) -> None:
         raise AssertionError(f"operator {self.spec.uid!r} stands in no chain")

@@ -119,7 +119,7 @@ class ReduceOperator(Operator, Stateful):
         if key in table:
             accumulator = self._call(table[key], value)
             if inspect.isawaitable(accumulator):
-                return _stored(accumulator, table, key)
+                return _store_result(accumulator, table, key)
         else:
             accumulator = value if self._initial is None else self._initial(value)
         table[key] = accumulator
@@ -135,6 +135,6 @@ def _on_copies(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return reduce
 
 
-async def _stored(accumulator: Awaitable[Any], table: dict[Any, Any], key: Any) -> Any:
+async def _store_result(accumulator: Awaitable[Any], table: dict[Any, Any], key: Any) -> Any:
     table[key] = result = await accumulator
     return result

@@ -153,7 +153,7 @@ class TimeOrder:
         records, places, count = self._due(advance.watermark)
         for start in range(0, count, _RECORDS_PER_CHUNK):
             chunk = places[start : min(start + _RECORDS_PER_CHUNK, count)]
-            yield self._called(records.picked(chunk), advance)
+            yield self._call(records.picked(chunk), advance)
             self._context.begin_batch()
         self._context.batch = None
         last = self._operator.fire(advance, due_ms=advance.watermark, follows_time=True)
@@ -198,7 +198,7 @@ class TimeOrder:
             for ordinal, entries in enumerate(inputs):
                 for epoch, chunk in sorted(entries.items(key)):
                     entries.delete(key, epoch)
-                    due, others = _divided(chunk, watermark)
+                    due, others = _split(chunk, watermark)
                     found.extend((due[0], repeat(parts[ordinal], len(due[0])), due[1],
                         repeat(key, len(due[0])), repeat(group, len(due[0])),
                     ))  # fmt: skip
@@ -216,7 +216,7 @@ class TimeOrder:
             found.append(entries)
         return found
 
-    def _called(self, records: _Records, advance: Advance) -> Batch:
+    def _call(self, records: _Records, advance: Advance) -> Batch:
         """Call the function for some records in a row, with the timers that fire before each."""
         operator, context = self._operator, self._context
         times, _, values, keys, groups = records.columns()
@@ -276,7 +276,7 @@ class TimeOrder:
         for position, batch in [*fired, (len(listed), None)]:
             part = listed[done:position]
             outputs += chain.from_iterable(part)
-            output_times += _repeated(times[done:position], [*map(len, part)])
+            output_times += _repeat(times[done:position], [*map(len, part)])
             if batch is not None:
                 outputs += batch.values
                 output_times += batch.times() or ()
@@ -284,7 +284,7 @@ class TimeOrder:
         return emitted(outputs, output_times)
 
 
-def _divided(chunk: _Chunk, watermark: int) -> tuple[_Chunk, _Chunk]:
+def _split(chunk: _Chunk, watermark: int) -> tuple[_Chunk, _Chunk]:
     """Return the records of a chunk up to a watermark, and the others."""
     times, values = chunk
     if max(times) <= watermark:
@@ -297,7 +297,7 @@ def _divided(chunk: _Chunk, watermark: int) -> tuple[_Chunk, _Chunk]:
     )
 
 
-def _repeated(times: Sequence[int], counts: list[int]) -> Iterable[int]:
+def _repeat(times: Sequence[int], counts: list[int]) -> Iterable[int]:
     """Return each time as often as its count says."""
     # hot path: most functions give one for one.
     if counts.count(1) == len(counts):

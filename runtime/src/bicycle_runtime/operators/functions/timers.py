@@ -113,7 +113,7 @@ class TimerRound:
             return partial(self._call, timers[index])
 
         async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Any:
-            return await self._settled(error, timers[index], call)
+            return await self._settle(error, timers[index], call)
 
         self._policy.total += len(due)
         try:
@@ -138,7 +138,7 @@ class TimerRound:
         try:
             result = call()
         except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            result = run(self._settled(error, timer, call))
+            result = run(self._settle(error, timer, call))
         if type(result) not in _LISTS and inspect.isawaitable(result):
             run_watched(self._fire_async(timer, result))
             return None
@@ -154,7 +154,7 @@ class TimerRound:
                 result = call() if result is None else result
                 result = await result if inspect.isawaitable(result) else result
             except Exception as error:  # noqa: BLE001  # the boundary to user code
-                result = await self._settled(error, waiting, call)
+                result = await self._settle(error, waiting, call)
             self._take(waiting, result)
             result, waiting = None, None if is_alone else self._next()
             if waiting is not None:
@@ -173,7 +173,7 @@ class TimerRound:
     def _call(self, timer: Timer) -> Any:
         return self._on_timer(timer.time_ms, self._context)
 
-    async def _settled(self, error: Exception, timer: Timer, call: Callable[[], Any]) -> Any:
+    async def _settle(self, error: Exception, timer: Timer, call: Callable[[], Any]) -> Any:
         self._stand_for(timer)
         return await self._policy.settle(error, 0, call)
 

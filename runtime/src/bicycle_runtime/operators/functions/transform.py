@@ -65,10 +65,10 @@ class _FunctionOperator(Operator):
     def results(self, batch: Batch) -> list[Any]:
         """Return the function's result for each record."""
         if isinstance(self.function, AnswersAll):
-            return self._answered(self.function, list(batch.values))
+            return self._answer_all(self.function, list(batch.values))
         return each(self.call, batch.values, policy=self.policy, awaits=self.awaits)
 
-    def _answered(self, function: AnswersAll, values: list[Any]) -> list[Any]:
+    def _answer_all(self, function: AnswersAll, values: list[Any]) -> list[Any]:
         """Return what a function answers for a whole batch; failed records meet the policy."""
         answers = function.answer_all(values)
         if not any(isinstance(answer, Exception) for answer in answers):

@@ -80,13 +80,13 @@ class CoProcessOperator(StatefulOperator):
             raise NO_EVENT_TIME(operator=self.spec.uid)
         output = super().apply(batch)
         self.late = built_in.late
-        return _stamped(output) if built_in.stamps else output
+        return _stamp(output) if built_in.stamps else output
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
         self.context.can_broadcast = False
         is_stamped = self._built_in is not None and self._built_in.stamps
         for output in super().advance(advance):
-            yield _stamped(output) if is_stamped else output
+            yield _stamp(output) if is_stamped else output
 
     def calls_of(self, batch: Batch, groups: Sequence[int] | None) -> Calls:
         calls = super().calls_of(batch, groups)
@@ -162,7 +162,7 @@ def _later(call: Callable[..., Any]) -> Callable[..., Any]:
     return called
 
 
-def _stamped(batch: Batch) -> Batch:
+def _stamp(batch: Batch) -> Batch:
     """Return the records of ``(event time, record)`` pairs, with these times."""
     times = [time for time, _ in batch.values]
     return Batch([value for _, value in batch.values], StampedLineage(batch.lineage, times))

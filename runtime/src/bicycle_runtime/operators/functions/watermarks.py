@@ -68,7 +68,7 @@ class TimeKeeper:
                 # More records of this very time may come.
                 mark: int | None = newest - self._spec.delay_ms - 1
             case "punctuated":
-                mark = self._punctuated(times, values)
+                mark = self._read_punctuation(times, values)
             case "custom":
                 mark = self._custom(shard, times, values)
         self._raise(shard, mark)
@@ -91,7 +91,7 @@ class TimeKeeper:
         if mark is not None:
             self._marks[shard] = max(mark, self._marks.get(shard, mark))
 
-    def _punctuated(self, times: Sequence[int], values: Sequence[Any]) -> int | None:
+    def _read_punctuation(self, times: Sequence[int], values: Sequence[Any]) -> int | None:
         with user_hook(self._spec.uid, "the function of the watermark strategy"):
             return _highest(self._generator, times, values)
 
@@ -165,7 +165,7 @@ class AssignOperator(GeneratorOperator):
         self._awaits = self._call is not None and is_async(self._call)
 
     def apply(self, batch: Batch) -> Batch:
-        output = batch if self._call is None else self._stamped(batch, self._call)
+        output = batch if self._call is None else self._stamp(batch, self._call)
         times = output.lineage.times() if self.keeper is not None else None
         if times is not None:
             self.follow(output, times)
@@ -176,12 +176,12 @@ class AssignOperator(GeneratorOperator):
         if self.keeper is not None:
             self.keeper.see(self._shard(batch), times, batch.values)
 
-    def _stamped(self, batch: Batch, call: Callable[[Any], Any]) -> Batch:
+    def _stamp(self, batch: Batch, call: Callable[[Any], Any]) -> Batch:
         failed = self.policy.failed
         times = each(call, batch.values, policy=self.policy, awaits=self._awaits)
         # hot path: one set over the types and two bounds, 35 ns a record, instead of a check each.
         if not set(map(type, times)) <= {int} or is_out_of_bounds(times):
-            times = each(_checked, times, policy=self.policy, awaits=False)
+            times = each(_check, times, policy=self.policy, awaits=False)
         if self.policy.failed == failed:
             return Batch(batch.values, StampedLineage(batch.lineage, times))
         picked = [index for index, time in enumerate(times) if time is not DROPPED]
@@ -205,5 +205,5 @@ def is_out_of_bounds(times: Sequence[int]) -> bool:
     return bool(times) and not (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX)
 
 
-def _checked(time: Any) -> Any:
+def _check(time: Any) -> Any:
     return time if time is DROPPED else as_ms(time)

@@ -49,9 +49,9 @@ class Folding:
             _on_copies(function.add) if undoes and _is_users(function) else function.add
             for function in self.functions
         ]
-        self._added = list(map(_waited, self.adds))
+        self._added = list(map(_waiting, self.adds))
         self._creates = [function.create_accumulator for function in self.functions]
-        self._merges = [_waited(function.merge) for function in self.functions]
+        self._merges = [_waiting(function.merge) for function in self.functions]
         self._detaches = [_detach(function) for function in self.functions]
         self.may_change_records = any(map(_is_users, self.functions))
         self.is_tuple = plan.is_tuple
@@ -80,7 +80,7 @@ class Folding:
         self._places.append((position,))
         if type(function) is Count:
             return itemgetter(position)
-        get_result = _waited(function.get_result)
+        get_result = _waiting(function.get_result)
         if _is_users(function) and self._is_read_again:
             return lambda found: separated(get_result(found[position]))
         return lambda found: get_result(found[position])
@@ -175,7 +175,7 @@ def _detach(function: Any) -> Callable[[Any], Any]:
     return lambda accumulator: merge(create(), accumulator)
 
 
-def _waited(call: Callable[..., Any]) -> Callable[..., Any]:
+def _waiting(call: Callable[..., Any]) -> Callable[..., Any]:
     if not is_async(call):
         return call
     return lambda *arguments: resolve(call, *arguments)

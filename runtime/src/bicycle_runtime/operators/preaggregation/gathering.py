@@ -207,7 +207,7 @@ class FoldedContents(Contents):
                 results = selection.values
                 rows = rows.without_drops(results)
                 for earlier in self._selections[: number + 1]:
-                    earlier.values = _undropped(earlier.values, results)
+                    earlier.values = _without_dropped(earlier.values, results)
         for selection in self._selections:
             # hot path: set(map(type, …)) costs 12 ns a record and lets sums run unchecked.
             selection.kinds = set(map(type, selection.values))
@@ -317,8 +317,8 @@ class FoldedContents(Contents):
         if not any(result is DROPPED for result in results):
             return ordinals
         for selection in self._selections:
-            selection.values = _undropped(selection.values, results)
-        return _undropped(ordinals, results)
+            selection.values = _without_dropped(selection.values, results)
+        return _without_dropped(ordinals, results)
 
 
 def _add_one(adds: Sequence[tuple[list[Any], Callable[..., Any]]], item: tuple[int, Any]) -> None:
@@ -340,5 +340,5 @@ async def _add_later(
         column[ordinal] = accumulator
 
 
-def _undropped(values: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+def _without_dropped(values: Sequence[Any], results: Sequence[Any]) -> list[Any]:
     return [value for value, result in zip(values, results, strict=True) if result is not DROPPED]

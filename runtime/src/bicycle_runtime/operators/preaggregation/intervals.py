@@ -24,7 +24,7 @@ def session_ends(rows: Rows, assigner: SessionWindows, policy: RecordPolicy) -> 
         return rows
     policy.batch = rows.batch
     found = each(gap_of, rows.batch.values, policy=policy, awaits=is_async(gap_of))
-    gaps = each(_checked, found, policy=policy, awaits=False)
+    gaps = each(_check, found, policy=policy, awaits=False)
     if any(gap is DROPPED for gap in gaps):
         rows = rows.without_drops(gaps)
         gaps = [gap for gap in gaps if gap is not DROPPED]
@@ -32,7 +32,7 @@ def session_ends(rows: Rows, assigner: SessionWindows, policy: RecordPolicy) -> 
     return rows
 
 
-def _checked(gap: Any) -> Any:
+def _check(gap: Any) -> Any:
     if gap is DROPPED:
         return gap
     try:

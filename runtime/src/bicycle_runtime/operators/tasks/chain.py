@@ -74,7 +74,7 @@ class Chain:
             advance = advance_of(operator)
             operator.context.watermark = advance.watermark
             if isinstance(operator, Timed):
-                for batch in _fired(operator, operator.advance(advance)):
+                for batch in _fire(operator, operator.advance(advance)):
                     operator.records_out += len(batch.values)
                     self._send_sides(index)
                     self._run(batch, index + 1)
@@ -109,7 +109,7 @@ class Chain:
                 router.send(side.batch)
 
 
-def _fired(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
+def _fire(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
     """Yield what an operator fires; while it does so, it is the one at work."""
     while True:
         LAST_POSITION.enter(operator.uid)

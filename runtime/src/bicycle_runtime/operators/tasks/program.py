@@ -164,7 +164,7 @@ class _Builder:
 
     def chain(self, spec: ChainSpec) -> Chain:
         """Build a chain, and open its operators."""
-        operators = [self._opened(operator) for operator in spec.operators]
+        operators = [self._open(operator) for operator in spec.operators]
         for key_by, combine in pairwise(operators):
             if isinstance(key_by, KeyByOperator) and isinstance(combine, CombineOperator):
                 key_by.hands_on_keys = True
@@ -221,7 +221,7 @@ class _Builder:
         declared = self._payload(vertex.payload_id("output_type")) if is_typed else None
         return copier(declared, sender=f"operator {vertex.id!r}")
 
-    def _opened(self, spec: OperatorSpec) -> Operator:
+    def _open(self, spec: OperatorSpec) -> Operator:
         with user_hook(spec.uid, "loading or open()"):
             return self._operator(spec)
 

@@ -253,7 +253,7 @@ class ShuffleRouter:
             self.flush()
             held = 0
         self._spreader.add(batch, times)
-        self._span = span if held == 0 else _joined(self._span, span)
+        self._span = span if held == 0 else _join(self._span, span)
         if any(len(values) >= BLOB_RECORDS for values in self._spreader.values):
             self.flush()
 
@@ -376,7 +376,7 @@ def parse_origin(text: str) -> Origin | None:
     )
 
 
-def _joined(first: Origin | None, second: Origin | None) -> Origin | None:
+def _join(first: Origin | None, second: Origin | None) -> Origin | None:
     """Return the span over two batches of one shard; None when they have no span in common."""
     if first is None or second is None or not _is_same_shard(first, second):
         return None

@@ -55,11 +55,11 @@ class SinkOperator(Operator):
         if values is None:
             values = batch.listed()
         if self._preparing is not None:
-            values = self._prepared(self._preparing, values, batch)
+            values = self._prepare(self._preparing, values, batch)
         self._writer.write(values)
         return Batch([], batch.lineage)
 
-    def _prepared(self, writer: PreparingWriter, values: Any, batch: Batch) -> Sequence[Any]:
+    def _prepare(self, writer: PreparingWriter, values: Any, batch: Batch) -> Sequence[Any]:
         """Return what to write: all at once, or record by record when one of them fails."""
         times = _event_times(batch) if self.spec.takes_times else None
         try:

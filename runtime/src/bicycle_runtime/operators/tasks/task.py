@@ -147,9 +147,9 @@ class _Task:
         try:
             self._begin()
             for _ in self._process(mine):
-                yield from self._drained()
+                yield from self._drain()
             for _ in self._advance():
-                yield from self._drained()
+                yield from self._drain()
             self._write()
         except BicycleError as error:
             self._abort()
@@ -157,7 +157,7 @@ class _Task:
         except BaseException:
             self._abort()
             raise
-        yield from self._drained()
+        yield from self._drain()
         yield from self._marks()
         self._report.busy_ms = (time.perf_counter() - started) * 1000
         yield report_block(self._image.plan, self._report)
@@ -435,7 +435,7 @@ class _Task:
             subtask=self._program.subtask,
         )
 
-    def _drained(self) -> Iterator[ShuffleBlock]:
+    def _drain(self) -> Iterator[ShuffleBlock]:
         outbox = self._program.outbox
         yield from outbox
         outbox.clear()

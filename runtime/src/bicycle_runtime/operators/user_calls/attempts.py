@@ -58,7 +58,7 @@ def _one_by_one(call: Callable[..., Any], log: UndoLog, note: _Note | None) -> C
             result = call(value, context)
             if type(result) is list:
                 return result
-            return _awaited(result, log, log.copy()) if _waits(result) else _read(result)
+            return _await(result, log, log.copy()) if _waits(result) else _read(result)
         except BaseException:
             undo(log)
             raise
@@ -73,7 +73,7 @@ def _in_flight(call: Callable[..., Any], note: _Note | None) -> Callable[..., An
             if note is not None:
                 note(log)
             result = call(value, context)
-            return _awaited(result, None, log) if _waits(result) else _read(result)
+            return _await(result, None, log) if _waits(result) else _read(result)
         except BaseException:
             undo(log)
             raise
@@ -95,7 +95,7 @@ def _awaiting(call: Callable[..., Any], note: _Note | None) -> Callable[..., Any
     return attempt
 
 
-async def _awaited(result: Awaitable[Any], shared: UndoLog | None, begun: UndoLog) -> Any:
+async def _await(result: Awaitable[Any], shared: UndoLog | None, begun: UndoLog) -> Any:
     """Await the result of a plain call.
 
     Args:

@@ -130,11 +130,11 @@ def each(
 
     go_through(go_on, results, policy.settle, lambda index: partial(function, values[index]))
     if any(hasattr(kind, "__await__") for kind in set(map(type, results))):
-        return _awaited(function, values, results, policy)
+        return _await_all(function, values, results, policy)
     return results
 
 
-def _awaited(
+def _await_all(
     function: Callable[[Any], Any], values: Sequence[Any], results: list[Any], policy: RecordPolicy
 ) -> list[Any]:
     """Wait for results of a plain function that turned out to be awaitable."""
@@ -228,7 +228,7 @@ class Flight:
             except asyncio.CancelledError:
                 self.results.append(await self._timed_out(len(self.results), context))
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                self.results.append(await self._settled(error, len(self.results), context))
+                self.results.append(await self._settle(error, len(self.results), context))
         if self.is_shared:
             self.order.append(self.base)
             await self._run_shared(context)
@@ -236,7 +236,7 @@ class Flight:
     async def _run_shared(self, context: Any) -> None:
         task = asyncio.current_task()
         assert task is not None
-        while (index := self._next(self._released(task))) is not None:
+        while (index := self._next(self._release(task))) is not None:
             self.in_flight[task] = index
             try:
                 output = self.calls.single(index, context)()
@@ -245,14 +245,14 @@ class Flight:
             except asyncio.CancelledError:
                 output = await self._timed_out(index, context)
             except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                output = await self._settled(error, index, context)
+                output = await self._settle(error, index, context)
             self._finish(index, output)
 
     def _finish(self, index: int, output: Any) -> None:
         self.shared_results[index - self.base - 1] = output
         self.order.append(index)
 
-    def _released(self, task: asyncio.Task[None]) -> int | None:
+    def _release(self, task: asyncio.Task[None]) -> int | None:
         """Give up the key group of the call just finished, or return the next that waits for it."""
         index = self.in_flight.pop(task, None)
         if index is None or self.groups is None:
@@ -283,7 +283,7 @@ class Flight:
         task.uncancel()
         return await self.settle(self._timeout(), index, self._attempt(index, context))
 
-    async def _settled(self, error: Exception, index: int, context: Any) -> Any:
+    async def _settle(self, error: Exception, index: int, context: Any) -> Any:
         """Settle a call that failed; the time limit goes on when it holds for all attempts."""
         if not self.settings.limits_all_attempts:
             self.settled.add(index)

@@ -40,9 +40,9 @@ def eager(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     target: Any = inspect.unwrap(function)
     if inspect.isasyncgenfunction(target):
-        return functools.partial(_collected, function)
+        return functools.partial(_collect, function)
     if inspect.isgeneratorfunction(target):
-        return functools.partial(_listed, function)
+        return functools.partial(_to_list, function)
     return function
 
 
@@ -56,11 +56,11 @@ def selector_of(
     return functools.partial(resolve, selector) if is_async(selector) else selector
 
 
-async def _collected(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+async def _collect(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return [result async for result in function(*arguments)]
 
 
-def _listed(function: Callable[..., Any], *arguments: Any) -> list[Any]:
+def _to_list(function: Callable[..., Any], *arguments: Any) -> list[Any]:
     return list(function(*arguments))
 
 

@@ -250,16 +250,16 @@ class Firing:
         return WindowResult(fired.key, fired.window.start, fired.window.end, value)
 
     def _call(self, fired: Fired) -> Any:
-        result = resolve(self._called, fired)
+        result = resolve(self._call_function, fired)
         self._collect(fired)
         return result
 
     async def _call_later(self, fired: Fired) -> Any:
-        result = await self._called(fired)
+        result = await self._call_function(fired)
         self._collect(fired)
         return result
 
-    def _called(self, fired: Fired) -> Any:
+    def _call_function(self, fired: Fired) -> Any:
         assert self._process is not None
         self._context.begin(fired, self._watermark)
         self._context.take_side_outputs()

@@ -99,7 +99,7 @@ class KeptSlices(KeptWindows):
             return False
         complete_before, complete = self.window.complete_before, self.window.complete
         is_due = complete_before < self._slices.last_end(start) <= complete
-        return is_due and start not in self._kept()
+        return is_due and start not in self._namespaces()
 
     def _merge(self, start: int, group: int, keys: list[Any], contents: Sequence[Any]) -> None:
         entries, merged = self.table.entries, self.folding.merged
@@ -119,7 +119,7 @@ class KeptSlices(KeptWindows):
         complete = self._complete
         parts: list[Sequence[Any]] = []
         times: list[int] = []
-        for window in self._windows_due(sorted(self._kept()), complete):
+        for window in self._windows_due(sorted(self._namespaces()), complete):
             # hot path: results that leave before the next are made cost 6 to 10 % less of it all.
             if len(times) >= _RESULTS_PER_BATCH:
                 yield emitted(joined(parts), times)
@@ -136,7 +136,7 @@ class KeptSlices(KeptWindows):
         if arrived is not None:
             yield self.window.firing.of_columns(window, arrived.keys(), arrived.columns())
             return
-        namespaces = self._kept()
+        namespaces = self._namespaces()
         parts = [start for start in self._slices.parts(window) if start in namespaces]
         again = window.end <= self.window.complete_before
         for group in sorted({group for start in parts for group in namespaces[start]}):
@@ -164,7 +164,7 @@ class KeptSlices(KeptWindows):
                     due.add(window)
         return sorted(due)
 
-    def _kept(self) -> Any:
+    def _namespaces(self) -> Any:
         kept = self.table.records if self.keeps_records else self.table.entries
         return kept.namespaces
 

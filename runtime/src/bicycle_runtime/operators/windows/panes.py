@@ -81,7 +81,7 @@ def dump_panes(panes: list[Pane], *, type_of_all: Any) -> list[Any]:
     return [
         row((
             pane.start, pane.end, pane.first, pane.last, pane.count, pane.content,
-            _dumped(pane.state), sorted(pane.events), sorted(pane.moments), _dumped(pane.values),
+            _dump(pane.state), sorted(pane.events), sorted(pane.moments), _dump(pane.values),
         ))
         for pane in panes
     ]  # fmt: skip
@@ -91,18 +91,18 @@ def load_panes(data: list[Any]) -> list[Pane]:
     """Return the panes that ``dump_panes`` described."""
     panes = []
     for start, end, first, last, count, content, state, events, moments, values in data:
-        pane = Pane(start, end, first, last, count, content, _loaded(state), values=_loaded(values))
+        pane = Pane(start, end, first, last, count, content, _load(state), values=_load(values))
         pane.events, pane.moments = set(events), set(moments)
         panes.append(pane)
     return panes
 
 
-def _dumped(named: dict[str, Any]) -> bytes:
+def _dump(named: dict[str, Any]) -> bytes:
     """Return named values: names and values by turns, none of them pickled that need not be."""
     return _ANY.encode_list([part for pair in named.items() for part in pair]) if named else b""
 
 
-def _loaded(data: Any) -> dict[str, Any]:
+def _load(data: Any) -> dict[str, Any]:
     if isinstance(data, dict):
         return data  # As panes without a type were stored.
     parts = _ANY.decode_list(data) if data else []

@@ -98,7 +98,7 @@ class TriggeredOperator(WindowOperator):
         with user_hook(self.spec.uid, "the trigger or evictor of a window"):
             for index in range(len(rows.keys)):
                 self._put(rows, index)
-        return self._emitted()
+        return self._emit()
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
         self.let_come(advance.watermark)
@@ -109,7 +109,7 @@ class TriggeredOperator(WindowOperator):
                 self._at_event_time(time, window_key)
             for time, window_key in self.processing_times.due(self.now_ms):
                 self._at_processing_time(time, window_key)
-        yield self._emitted()
+        yield self._emit()
 
     def next_event_ms(self) -> int | None:
         end = self.event_times.first(
@@ -182,7 +182,7 @@ class TriggeredOperator(WindowOperator):
             bounds = bounds.cover(other.window)
         if len(touching) == 1 and bounds.cover(window) == bounds:
             return touching[0]
-        return self._joined(touching, bounds.cover(window))
+        return self._join(touching, bounds.cover(window))
 
     def _enter(self, window_key: WindowKey, pane: Pane) -> None:
         """Turn to a pane; one that is new takes the place of those in the table that it touches."""
@@ -204,7 +204,7 @@ class TriggeredOperator(WindowOperator):
             ]
             self._trigger.on_merge(states, pane.window, self._context)
 
-    def _joined(self, panes: list[Pane], window: Window) -> Pane:
+    def _join(self, panes: list[Pane], window: Window) -> Pane:
         joined = Pane(window.start, window.end)
         for pane in sorted(panes, key=lambda one: one.start):
             if pane.count:
@@ -335,7 +335,7 @@ class TriggeredOperator(WindowOperator):
         times, values = self.table.records.row(*self._window_key)
         if not isinstance(self._assigner, SessionWindows):
             return times, values
-        inside, _ = _divided(times, pane)
+        inside, _ = _split(times, pane)
         return [times[i] for i in inside], [values[i] for i in inside]
 
     def _keep_only(
@@ -346,7 +346,7 @@ class TriggeredOperator(WindowOperator):
         kept = [e.timestamp for e in elements], [e.value for e in elements]
         if isinstance(self._assigner, SessionWindows):
             # All sessions of a key lie in one row, in the order of arrival.
-            inside, others = _divided(times, pane)
+            inside, others = _split(times, pane)
             namespaces = dict(zip(map(id, whole), inside, strict=False))
             ordered = [(namespaces.get(id(e), len(times)), e.timestamp, e.value) for e in elements]
             ordered += [(i, times[i], values[i]) for i in others]
@@ -372,7 +372,7 @@ class TriggeredOperator(WindowOperator):
         else:
             self.table.entries.remove(namespace, group, key)
 
-    def _emitted(self) -> Batch:
+    def _emit(self) -> Batch:
         values, times, self._values, self._times = self._values, self._times, [], []
         return Batch(values, ExchangeLineage(None, times if self._has_times else None))
 
@@ -384,7 +384,7 @@ def pane_entries(plan: WindowPlan, folding: Folding, windows: WindowTables) -> W
     return windows.entries("p", kind, dump=dump, load=load_panes)
 
 
-def _divided(times: list[int], pane: Pane) -> tuple[list[int], list[int]]:
+def _split(times: list[int], pane: Pane) -> tuple[list[int], list[int]]:
     """Return the positions of the times in a session, and of the others."""
     inside = [i for i, time in enumerate(times) if pane.start <= time < pane.end]
     others = [i for i, time in enumerate(times) if not pane.start <= time < pane.end]

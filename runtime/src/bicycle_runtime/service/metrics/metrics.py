@@ -53,7 +53,7 @@ class MetricSample(msgspec.Struct, frozen=True, kw_only=True):
 
 def job_samples(known: KnownJob, *, now_ms: int) -> list[MetricSample]:
     """Return the figures of one job, in the order of the table of names."""
-    found = [*_samples(known), *_timed(known, now_ms)]
+    found = [*_samples(known), *_ageing_samples(known, now_ms)]
     found.sort(key=lambda sample: _PLACES[_family(sample[0])])
     return [
         MetricSample(
@@ -96,7 +96,7 @@ class MetricsText:
             if known is None or known[0] is not job.status or known[1] != state:
                 known = (job.status, state, _lines_by_name(_samples(job)))
             kept[name] = known
-            for made in (known[2], _lines_by_name(_timed(job, now_ms))):
+            for made in (known[2], _lines_by_name(_ageing_samples(job, now_ms))):
                 for metric_name, lines in made.items():
                     parts[metric_name].append(lines)
         self._kept = kept
@@ -251,7 +251,7 @@ def _user_samples(labels: Mapping[str, str], operator: OperatorStatus) -> Iterat
         yield "bicycle_user_histogram_count", {**labels, "name": name}, found["count"]
 
 
-def _timed(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
+def _ageing_samples(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
     """Yield what grows while nothing happens; only of jobs that have not ended."""
     status, job = known.status, {"job": known.summary.job_id}
     if known.summary.end_time is not None:

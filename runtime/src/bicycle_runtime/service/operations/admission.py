@@ -151,7 +151,7 @@ class _Use:
             self.take(claim)
 
     def take(self, claim: Claim) -> None:
-        needed = self._needed(claim.pool, claim.slots)
+        needed = self._slots_needed(claim.pool, claim.slots)
         self._by_pool[claim.pool] += needed
         self._by_owner[claim.owner] += needed
 
@@ -168,20 +168,20 @@ class _Use:
 
     def owner_problem(self, job: WaitingJob) -> str | None:
         limit = self._quotas.get(job.owner, Quota()).slots
-        needed, used = self._needed(job.pool, job.slots), self._by_owner[job.owner]
+        needed, used = self._slots_needed(job.pool, job.slots), self._by_owner[job.owner]
         if limit is None or used + min(needed, limit) <= limit:
             return None
         return f"needs {_count(needed)}; {job.owner} uses {used} of the {limit} they may use"
 
     def _pool_problem(self, job: WaitingJob) -> str | None:
         total = self._slots.of(job.pool)
-        needed, used = self._needed(job.pool, job.slots), self._by_pool[job.pool]
+        needed, used = self._slots_needed(job.pool, job.slots), self._by_pool[job.pool]
         if total is None or used + needed <= total:
             return None
         place = "this machine" if job.pool == LOCAL else job.pool
         return f"needs {_count(needed)}; {max(total - used, 0)} of the {total} of {place} are free"
 
-    def _needed(self, pool: str, slots: int) -> int:
+    def _slots_needed(self, pool: str, slots: int) -> int:
         """Return what a job takes: one that is wider than its master takes all of it."""
         total = self._slots.of(pool)
         return slots if total is None else min(slots, total)

@@ -137,28 +137,28 @@ def _as_given(_where: Surroundings, _job: str, facts: Any, _now_ms: int) -> Any:
 
 
 def _stop(where: Surroundings, job: str, _facts: NoFacts) -> Result:
-    return _ended(stop_job(where.home, job))
+    return _end_result(stop_job(where.home, job))
 
 
 def _drain(where: Surroundings, job: str, _facts: NoFacts) -> Result:
-    return _ended(drain_job(where.home, job, clock=where.clock))
+    return _end_result(drain_job(where.home, job, clock=where.clock))
 
 
 def _cancel(where: Surroundings, job: str, _facts: NoFacts) -> Result:
     if job_status(where.home, job).state.is_final:
-        return _ended(job_status(where.home, job))
+        return _end_result(job_status(where.home, job))
     status = cancel_job(where.home, job, clock=where.clock)
-    return _ended(publish_remaining(where.home, status, clock=where.clock))
+    return _end_result(publish_remaining(where.home, status, clock=where.clock))
 
 
-def _ended(status: JobStatus) -> Result:
+def _end_result(status: JobStatus) -> Result:
     return {"state": status.state.value, "epoch": status.epoch}
 
 
 def _suspend(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
     """Stop a job, and take a savepoint of where it stopped."""
     status = stop_job(where.home, job)
-    return {**_ended(status), "savepoint": take_savepoint(where, job, facts)}
+    return {**_end_result(status), "savepoint": take_savepoint(where, job, facts)}
 
 
 def _check_rescale(_where: Surroundings, _job: str, facts: RescaleFacts, _now_ms: int) -> Any:
@@ -295,7 +295,7 @@ def _check_upgrade(
 ) -> UpgradeFacts:  # fmt: skip
     require_no_upgrade(where.home, job)
     _upgrade_options(facts)
-    _upgraded(where.home, job, facts)
+    _upgrade_request(where.home, job, facts)
     return msgspec.structs.replace(facts, mark=str(now_ms))
 
 
@@ -309,7 +309,7 @@ def _upgrade_options(facts: UpgradeFacts) -> UpgradeOptions:
     )
 
 
-def _upgraded(home: Home, job: str, facts: UpgradeFacts) -> JobRequest:
+def _upgrade_request(home: Home, job: str, facts: UpgradeFacts) -> JobRequest:
     """Return what a job was asked for, but with another version of its plugin."""
     former = home.find(job).read_request()
     plugin = facts.plugin or former.options.plugin
@@ -323,7 +323,7 @@ def _upgraded(home: Home, job: str, facts: UpgradeFacts) -> JobRequest:
 
 def _plan_upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
     """Hold the version against the last epoch; nothing is changed."""
-    status, wanted = job_status(where.home, job), _upgraded(where.home, job, facts)
+    status, wanted = job_status(where.home, job), _upgrade_request(where.home, job, facts)
     plan = plan_upgrade(
         where.home, wanted, checkpoint=status.checkpoint, job=job,
         is_followed=facts.strategy == "blue-green",
@@ -344,7 +344,7 @@ def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
         return PreparedStart(home.find(job), home, python=sys.executable)
 
     return upgrade_job(
-        home, job, _upgraded(home, job, facts), _upgrade_options(facts), token=facts.mark,
+        home, job, _upgrade_request(home, job, facts), _upgrade_options(facts), token=facts.mark,
         clock=where.clock, start=start, prepare=prepare,
     )  # fmt: skip
 

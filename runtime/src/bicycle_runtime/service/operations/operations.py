@@ -175,7 +175,7 @@ class Operations:
         if key is not None and (known := self._by_key(identity, key)) is not None:
             return _same(known, digest, key, identity)
         try:
-            settled = self._settled(kind, job, facts)
+            settled = self._settle(kind, job, facts)
         except JobRunningError as error:  # It says more of a job than everybody may know.
             taken = str(error.facts["job"])
             self._control.read(lambda each: self._owners.require_free(each, taken, identity))
@@ -301,7 +301,7 @@ class Operations:
                         break
         return operation
 
-    def _settled(self, kind: str, job: str | None, facts: Mapping[str, Any]) -> Any:
+    def _settle(self, kind: str, job: str | None, facts: Mapping[str, Any]) -> Any:
         """Return the checked facts of an operation on a job that is there."""
         if kind not in KINDS:
             raise OPERATION_FACTS_INVALID(

@@ -86,7 +86,7 @@ def build_environment(
         )  # fmt: skip
         try:
             keep_niceness(child.pid)
-            problem = _watched(child, folder, bounds)
+            problem = _watch(child, folder, bounds)
         finally:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(child.pid, signal.SIGKILL)
@@ -112,7 +112,7 @@ def _environment(folder: Path) -> dict[str, str]:
     return {**chosen_variables(_VARIABLES), "PYTHONPATH": own, "TMPDIR": str(folder / "tmp")}
 
 
-def _watched(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) -> str | None:
+def _watch(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) -> str | None:
     """Wait for the end of the child; return which bound it broke, None when none."""
     deadline = time.monotonic() + bounds.wall_time_ms / 1_000
     while True:

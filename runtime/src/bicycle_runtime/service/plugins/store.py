@@ -134,7 +134,7 @@ class Plugins:
             raise SERVICE_BUSY(waiting=_RECEIVING_MAX)
         try:
             with self._place_of_upload() as folder:
-                return self._received(folder, name, wheel, lock, owner=owner, is_shared=is_shared)
+                return self._receive(folder, name, wheel, lock, owner=owner, is_shared=is_shared)
         finally:
             self._receiving.release()
 
@@ -145,7 +145,7 @@ class Plugins:
 
     def all(self) -> list[UploadedPlugin]:
         """Return all plugins, those that were uploaded last first, with the jobs that need them."""
-        needed = _needed(self._home)
+        needed = _jobs_by_digest(self._home)
         found = uploaded_plugins(self._home)
         return [
             msgspec.structs.replace(each, jobs=sorted(needed.get(each.digest, ())))
@@ -159,7 +159,9 @@ class Plugins:
             PLUGIN_UNKNOWN: there is none of this digest.
         """
         found = find_uploaded(self._home, digest)
-        return msgspec.structs.replace(found, jobs=sorted(_needed(self._home).get(digest, ())))
+        return msgspec.structs.replace(
+            found, jobs=sorted(_jobs_by_digest(self._home).get(digest, ()))
+        )
 
     def owner_of(self, digest: str) -> str:
         """Return whose a plugin is.
@@ -180,7 +182,7 @@ class Plugins:
         with tempfile.TemporaryDirectory(dir=uploads, prefix=".", ignore_cleanup_errors=True) as at:
             yield Path(at)
 
-    def _received(
+    def _receive(
         self, folder: Path, name: str, wheel: BinaryIO, lock: bytes | None, *,
         owner: str, is_shared: bool,
     ) -> InstallFacts:  # fmt: skip
@@ -279,7 +281,7 @@ def install_plugin(
     shutil.rmtree(building, ignore_errors=True)
     try:
         shutil.copytree(upload, building)
-        plugin = _built(building, facts, clock, build=build, extraction=extraction)
+        plugin = _build(building, facts, clock, build=build, extraction=extraction)
         replace_file(building / _FACTS_FILE, msgspec.json.encode(plugin))
         building.rename(place)
         sync_folder(place.parent)
@@ -297,7 +299,7 @@ def require_unused(home: Home, digest: str) -> UploadedPlugin:
         PLUGIN_IN_USE: a job needs it; who asks may not see that one.
     """
     found = find_uploaded(home, digest)
-    job_count = len(_needed(home).get(digest, ()))
+    job_count = len(_jobs_by_digest(home).get(digest, ()))
     if job_count:
         jobs_text = "1 job may" if job_count == 1 else f"{job_count} jobs may"
         raise PLUGIN_IN_USE(title=found.title, digest=digest, jobs_text=jobs_text)
@@ -364,7 +366,7 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def _built(
+def _build(
     folder: Path, facts: InstallFacts, clock: Clock, *, build: BuildLimits | None,
     extraction: ExtractionLimits | None,
 ) -> UploadedPlugin:  # fmt: skip
@@ -426,7 +428,7 @@ def _site(folder: Path) -> Path:
     return Path(sysconfig.get_path("purelib", "venv", {"base": base, "platbase": base}))
 
 
-def _needed(home: Home) -> dict[str, set[str]]:
+def _jobs_by_digest(home: Home) -> dict[str, set[str]]:
     """Return of each digest the jobs that need it: read from what they were asked for."""
     needed: dict[str, set[str]] = {}
     for folder in sorted((home.path / "jobs").glob("*/")):

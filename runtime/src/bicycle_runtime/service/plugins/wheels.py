@@ -119,7 +119,7 @@ def check_wheel(path: Path, limits: WheelLimits | None = None) -> WheelFacts:
     try:
         return _Check(path, limits or WheelLimits()).facts()
     except _BROKEN as error:
-        raise _refused(path, f"it cannot be read as a zip file ({error})") from error
+        raise _refusal(path, f"it cannot be read as a zip file ({error})") from error
 
 
 def file_digest(path: Path) -> str:
@@ -128,7 +128,7 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _refused(path: Path, problem: str) -> BicycleError:
+def _refusal(path: Path, problem: str) -> BicycleError:
     return WHEEL_REFUSED(file=path.name, problem=problem)
 
 
@@ -141,7 +141,7 @@ class _Check:
         self._byte_count = path.stat().st_size
 
     def facts(self) -> WheelFacts:
-        name, version = self._named()
+        name, version = self._read_name()
         directory_at = self._frame()
         with zipfile.ZipFile(self._path) as archive:
             entries = archive.infolist()
@@ -161,13 +161,13 @@ class _Check:
 
     def _refuse_if(self, is_wrong: bool, problem: str) -> None:
         if is_wrong:
-            raise _refused(self._path, problem)
+            raise _refusal(self._path, problem)
 
-    def _named(self) -> tuple[str, str]:
+    def _read_name(self) -> tuple[str, str]:
         try:
             name, version, _build, tags = parse_wheel_filename(self._path.name)
         except InvalidWheelFilename as error:
-            raise _refused(self._path, "its name is not that of a wheel") from error
+            raise _refusal(self._path, "its name is not that of a wheel") from error
         self._refuse_if(
             tags.isdisjoint(sys_tags()),
             f"it is for {', '.join(sorted(map(str, tags))[:3])}, not for this Python and platform",
@@ -271,7 +271,7 @@ class _Check:
         listed = {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) == 3}
         unhashed = {f"{info}/{part}" for part in _UNHASHED}
         for path in listed.keys() - files.keys() - unhashed:
-            raise _refused(self._path, f"RECORD lists {path!r}, which is not there")
+            raise _refusal(self._path, f"RECORD lists {path!r}, which is not there")
         for path, entry in files.items():
             if path in unhashed:
                 continue
@@ -301,7 +301,7 @@ class _Check:
         self._refuse_if(not is_same, f"its METADATA says version {told!r}")
         found = discover([folder])
         for refusal in found.refused:
-            raise _refused(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
+            raise _refusal(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
         plugins = {ref.name: ref.target for ref in found.found}
         self._refuse_if(not plugins, "it has no entry point of the group bicycle.plugins")
         needed = closure_of(name, among=among)

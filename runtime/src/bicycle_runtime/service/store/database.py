@@ -132,7 +132,7 @@ class Database:
         try:
             connection.execute("BEGIN IMMEDIATE")
             for work, done in batch:
-                results.append((done, *_tried(connection, work)))
+                results.append((done, *_attempt(connection, work)))
             connection.execute("COMMIT")
         except sqlite3.Error as error:  # A full disk, say: nothing of the batch is there.
             if connection.in_transaction:
@@ -155,7 +155,7 @@ def _settle(connection: sqlite3.Connection, synchronous: str) -> None:
         connection.execute(f"PRAGMA {setting}")
 
 
-def _tried(connection: sqlite3.Connection, work: Work) -> tuple[Any, BaseException | None]:
+def _attempt(connection: sqlite3.Connection, work: Work) -> tuple[Any, BaseException | None]:
     """Return the result of one piece of work, or its error, when it is undone."""
     connection.execute("SAVEPOINT work")
     try:

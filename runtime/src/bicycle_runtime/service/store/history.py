@@ -326,7 +326,7 @@ class History:
             job: The job's id.
             tier: A word of ``TIERS``: an hour in steps of 5 s, or 7 days in steps of 5 minutes.
         """
-        return self._sampled(_SAMPLES, (job, TIERS[tier][0]), tier)
+        return self._sample(_SAMPLES, (job, TIERS[tier][0]), tier)
 
     def samples_of_all(
         self, *, tier: str = "5s", jobs: Sequence[str] | None = None
@@ -334,9 +334,9 @@ class History:
         """Return the same of the sums of some jobs, or of all; of ``lag_ms`` the greatest."""
         where, values = one_of("job", jobs)
         sql = _ALL_SAMPLES.format(where=where)
-        return self._sampled(sql, (TIERS[tier][0], *values), tier)
+        return self._sample(sql, (TIERS[tier][0], *values), tier)
 
-    def _sampled(self, sql: str, values: tuple[Any, ...], tier: str) -> dict[str, Any]:
+    def _sample(self, sql: str, values: tuple[Any, ...], tier: str) -> dict[str, Any]:
         rows = self._samples.read(lambda connection: connection.execute(sql, values).fetchall())
         return _columns(rows, SAMPLED, tier)
 

@@ -42,14 +42,14 @@ def redacted(values: Mapping[str, Any]) -> dict[str, Any]:
         >>> redacted({"redis": "redis://ada:hunter2@host/0"})
         {'redis': 'redis://***@host/0'}
     """
-    return {name: _shown(name, value) for name, value in values.items()}
+    return {name: _redact_value(name, value) for name, value in values.items()}
 
 
-def _shown(name: str, value: Any) -> Any:
+def _redact_value(name: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return redacted(value)
     if isinstance(value, list | tuple):
-        return [_shown(name, each) for each in value]
+        return [_redact_value(name, each) for each in value]
     if not isinstance(value, str):
         return value
     if _SECRET.search(name) and not _REFERENCE.match(value):

@@ -208,12 +208,10 @@ class Watcher:
             is_suspended=row is not None and row.suspended_run == status.started_ms,
         )
         if state is State.FAILED and not status.state.is_final:
-            seen.status = status = _lost(status)
-        return self._noted(job, seen, state, asked)
+            seen.status = status = _lost_status(status)
+        return self._note(job, seen, state, asked)
 
-    def _noted(
-        self, job: str, seen: _Seen, state: State, asked: tuple[Intent, str] | None
-    ) -> Noted:
+    def _note(self, job: str, seen: _Seen, state: State, asked: tuple[Intent, str] | None) -> Noted:
         """Return what is kept of a look; a change that cannot be is shown, and told as an event."""
         status, row = seen.status, self._rows.get(job)
         old = None if row is None else State(row.state)
@@ -343,7 +341,7 @@ def _mtime_ms(path: Path) -> int:
         return 0
 
 
-def _lost(status: JobStatus) -> JobStatus:
+def _lost_status(status: JobStatus) -> JobStatus:
     """Return the status of a job whose processes are gone without a last word."""
     status.state = JobState.FAILED
     status.error = lost_error(status).to_json()

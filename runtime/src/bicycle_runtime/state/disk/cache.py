@@ -111,7 +111,7 @@ class DiskCache:
         except Exception as error:
             if not is_from_rocksdb(error):
                 raise
-            return self._healed(error).get(place)
+            return self._heal_space(error).get(place)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Yield what is sealed at ``start <= place < end``, in order."""
@@ -122,7 +122,9 @@ class DiskCache:
             try:
                 entry = next(entries, None)
             except SpaceError as error:
-                entries = self._healed(error).scan(start if place is None else place + b"\0", end)
+                entries = self._heal_space(error).scan(
+                    start if place is None else place + b"\0", end
+                )
                 continue
             if entry is None:
                 return
@@ -135,7 +137,7 @@ class DiskCache:
         try:
             return self._space.last(start, end)
         except SpaceError as error:
-            return self._healed(error).last(start, end)
+            return self._heal_space(error).last(start, end)
 
     def names(self, group: int, prefix: str = "") -> list[str]:
         """Return the names of what is sealed in a key group, of those that begin so."""
@@ -143,9 +145,9 @@ class DiskCache:
         try:
             return self._space.names(group, prefix)
         except SpaceError as error:
-            return self._healed(error).names(group, prefix)
+            return self._heal_space(error).names(group, prefix)
 
-    def _healed(self, error: BaseException) -> RocksSpace:
+    def _heal_space(self, error: BaseException) -> RocksSpace:
         assert self._heal is not None
         self._space = self._heal(error)
         self.get = self._space.get

@@ -322,7 +322,7 @@ class DiskDict(dict[Any, Any]):
         """
         value = dict.get(self, key, MISSING)
         if value is MISSING and data is not None and key not in self.touched:
-            value = self._given(key, self._sealed_entries.value(data), is_use=False)
+            value = self._hand_out(key, self._sealed_entries.value(data), is_use=False)
         return value
 
     def hold(self, key: Any, data: bytes | None) -> bool:
@@ -338,7 +338,7 @@ class DiskDict(dict[Any, Any]):
     def live(self) -> Iterator[tuple[Any, Any]]:
         """Yield all entries; values that can be changed in place count as changed then."""
         for key, value in self._entries():
-            yield key, self._given(key, self._value_of(value), is_use=True)
+            yield key, self._hand_out(key, self._value_of(value), is_use=True)
 
     def gathered(self) -> dict[Any, Any]:
         """Return a plain dict of all entries in any order, from memory where all are there."""
@@ -439,7 +439,7 @@ class DiskDict(dict[Any, Any]):
     def _value_of(self, value: Any) -> Any:
         return self._sealed_entries.value(value.data) if type(value) is _Sealed else value
 
-    def _given(self, key: Any, value: Any, *, is_use: bool) -> Any:  # noqa: ARG002  # for ``TouchDiskDict``
+    def _hand_out(self, key: Any, value: Any, *, is_use: bool) -> Any:  # noqa: ARG002  # for ``TouchDiskDict``
         return value
 
 
@@ -461,7 +461,7 @@ class TouchDiskDict(DiskDict):
         self.touched[key] = None
         return value
 
-    def _given(self, key: Any, value: Any, *, is_use: bool) -> Any:
+    def _hand_out(self, key: Any, value: Any, *, is_use: bool) -> Any:
         dict.__setitem__(self, key, value)
         if is_use:
             self.touched[key] = None

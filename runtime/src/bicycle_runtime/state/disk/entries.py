@@ -214,7 +214,7 @@ class DiskMapEntries(MapEntries):
 
     def parts(self, key: Hashable) -> list[Any]:
         """Return the map keys that a key has, expired or not, in order."""
-        ordered = self._known(key)
+        ordered = self._known_places(key)
         if ordered is not None:
             return self._parts_at(ordered)
         return [
@@ -251,7 +251,7 @@ class DiskMapEntries(MapEntries):
         self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
     ) -> Iterator[tuple[Any, Any]]:
         """Yield the entries of a key's map in key order, as they are when they are reached."""
-        ordered = self._known(key)
+        ordered = self._known_places(key)
         if ordered is None:
             yield from self._scan_disk(key, start, end, prefix)
             return
@@ -264,14 +264,14 @@ class DiskMapEntries(MapEntries):
 
     def first(self, key: Hashable) -> Any:
         """Return the first map key of a key, in key order; the SDK's ``MISSING`` for none."""
-        ordered = self._known(key)
+        ordered = self._known_places(key)
         if ordered is None or not self._is_frozen or self.expiry is not None:
             return next((part for part, _ in self.scan(key)), NO_BOUND)
         return self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return the entries that ``scan`` gives, all at once."""
-        ordered = self._known(key)
+        ordered = self._known_places(key)
         if ordered is None or not self._is_frozen or self.expiry is not None:
             return list(self.scan(key, start, end))
         peek = self.stored.peek
@@ -279,7 +279,7 @@ class DiskMapEntries(MapEntries):
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Remove the entries that ``between`` gives, and return them."""
-        ordered = self._known(key)
+        ordered = self._known_places(key)
         if ordered is None or not self._is_frozen or self.expiry is not None:
             found = self.between(key, start, end)
             for part, _ in found:
@@ -370,7 +370,7 @@ class DiskMapEntries(MapEntries):
             self._fresh_count = len(touched)
         return self._fresh.get(key, ())
 
-    def _known(self, key: Hashable) -> list[Any] | None:
+    def _known_places(self, key: Hashable) -> list[Any] | None:
         """Return the places of all map keys of a key, in order; None where there are many."""
         ordered = self._sorted.get(key)
         if ordered is not None:
@@ -411,9 +411,11 @@ class DiskMapEntries(MapEntries):
             for entry in sorted(touched, key=lambda entry: entry[0])
             if (low is None or low <= entry[0]) and (high is None or entry[0] < high)
         ]
-        yield from _joined(fresh, self._sealed(key, low, high))
+        yield from _join(fresh, self._sealed_entries(key, low, high))
 
-    def _sealed(self, key: Hashable, low: bytes | None, high: bytes | None) -> Iterator[_Entry]:
+    def _sealed_entries(
+        self, key: Hashable, low: bytes | None, high: bytes | None
+    ) -> Iterator[_Entry]:
         start = self._start_of(key)
         change_set = len(start) - len(key_start(key))
         first = start if low is None else start + low
@@ -423,7 +425,7 @@ class DiskMapEntries(MapEntries):
             yield db_key[len(start) : -1], part, data
 
 
-def _joined(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:
+def _join(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:
     """Yield the entries of two ordered sequences in order, those in both once."""
     position = 0
     for entry in sealed:

@@ -139,7 +139,7 @@ class LocalFolder:
         self._claimed.discard_scratch()
         self._identity = identity
         try:
-            self._space = self._opened(self._claimed.current())
+            self._space = self._open_space(self._claimed.current())
             is_foreign = self._space.is_foreign
         except SpaceError as error:
             self._tell("state_folder_damaged", error=error)
@@ -151,7 +151,7 @@ class LocalFolder:
         assert self._space is not None
         self._cache.stand_on(self._space, groups, self._heal)
 
-    def _opened(self, place: Path) -> RocksSpace:
+    def _open_space(self, place: Path) -> RocksSpace:
         return RocksSpace.open_space(place, self._identity, self._cache.settings)
 
     def _anew(self, bases: Sequence[StateRef] = ()) -> None:
@@ -164,10 +164,10 @@ class LocalFolder:
             place = self._claimed.renew()
             if bases:
                 self._space, self._known = restore(
-                    self._files, bases, groups, place=place, open_space=self._opened
+                    self._files, bases, groups, place=place, open_space=self._open_space
                 )
             else:
-                self._space = self._opened(place)
+                self._space = self._open_space(place)
         except (SpaceError, OSError) as error:
             raise self._local_error(error) from error
 

@@ -350,7 +350,7 @@ class DiskExpiry(Expiry):
         stamps = [
             stamp
             for entry_key in self.stored.touched
-            if (stamp := self._timed(entry_key)) is not None
+            if (stamp := self._stamp_of(entry_key)) is not None
         ]
         if self._cache.is_open:
             stamps += self._first_sealed(start)
@@ -370,7 +370,7 @@ class DiskExpiry(Expiry):
                 return [indexed_time(place, self._name)]
         return []
 
-    def _timed(self, entry_key: Any) -> int | None:
+    def _stamp_of(self, entry_key: Any) -> int | None:
         stamp: int | None = self.stamps.get(entry_key)
         return None if stamp == UNKNOWN_MS else stamp
 

@@ -64,7 +64,7 @@ def describe_attributes(function: Any, registry: SchemaRegistry | None = None) -
     sealed = registry or SchemaRegistry()
     registry = SchemaRegistry() if snapshots else sealed  # Nothing of attributes is sealed then.
     found = []
-    for state, value_type, declared in _declared(function):
+    for state, value_type, declared in _declared_attributes(function):
         opened = registry.open(state, value_type, _hook_of(function, state.name))
         tracked = None
         if state.kind == "entries":
@@ -82,7 +82,7 @@ def declared_attributes(function: Any) -> list[DeclaredState]:
     Of a function that makes its own snapshots that is what these are.
     """
     snapshots = [state for state, _ in _snapshots(function)]
-    return snapshots or [state for state, _, _ in _declared(function)]
+    return snapshots or [state for state, _, _ in _declared_attributes(function)]
 
 
 def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
@@ -102,7 +102,7 @@ def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
     return [(state, declared)]
 
 
-def _declared(function: Any) -> list[tuple[DeclaredState, Any, Any]]:
+def _declared_attributes(function: Any) -> list[tuple[DeclaredState, Any, Any]]:
     """Return for each attribute the state, the type of its values, and its annotation."""
     cls = type(function)
     hints, aliases = _hints(cls), aliases_of(cls)

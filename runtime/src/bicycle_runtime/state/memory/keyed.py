@@ -189,16 +189,16 @@ class KeyedTable:
     def _entries(self, state: _State, entry_keys: Collection[Any]) -> list[ChangeSet]:
         values = state.entries.peek_all(entry_keys)
         name = self._entries_name(state)
-        return self._divided(state, name, entry_keys, values, codec=state.codec)
+        return self._divide(state, name, entry_keys, values, codec=state.codec)
 
     def _times(self, state: _State, entry_keys: Collection[Any]) -> list[ChangeSet]:
         name = self._times_prefix + state.stored_name
         assert state.entries.expiry is not None
         stamps = state.entries.expiry.stamps
         found = [stamps.get(entry_key, MISSING) for entry_key in entry_keys]
-        return self._divided(state, name, entry_keys, found, codec=_STAMPS)
+        return self._divide(state, name, entry_keys, found, codec=_STAMPS)
 
-    def _divided(
+    def _divide(
         self, state: _State, name: str, entry_keys: Collection[Any], values: list[Any],
         *, codec: ValueCodec,
     ) -> list[ChangeSet]:  # fmt: skip
@@ -220,16 +220,16 @@ class KeyedTable:
         return list(map(self._groups.__getitem__, keys))
 
     def _apply_entries(self, state: _State, change_set: ChangeSet) -> None:
-        entry_keys = _decoded(change_set.keys)
+        entry_keys = _decode(change_set.keys)
         if not self._space.holds_all:  # They are read again when somebody asks.
-            state.entries.unload([*entry_keys, *_decoded(change_set.deleted)])
+            state.entries.unload([*entry_keys, *_decode(change_set.deleted)])
             return
         if change_set.is_full and change_set.group in state.groups:
             self._clear_group(state, change_set.group)
         state.groups.add(change_set.group)
         values = state.codec.decode_list(change_set.values, change_set.keys)
         state.entries.load(entry_keys, values)
-        state.entries.unload(_decoded(change_set.deleted))
+        state.entries.unload(_decode(change_set.deleted))
         expiry = state.entries.expiry
         if expiry is not None:  # The state may have had no TTL when this was written.
             for entry_key in entry_keys:
@@ -240,12 +240,12 @@ class KeyedTable:
         if expiry is None:
             return  # The function took the TTL away: entries live on.
         if not self._space.holds_all:
-            expiry.unload([*_decoded(change_set.keys), *_decoded(change_set.deleted)])
+            expiry.unload([*_decode(change_set.keys), *_decode(change_set.deleted)])
             return
         stamps = _STAMPS.decode_list(change_set.values)
-        for entry_key, stamp in zip(_decoded(change_set.keys), stamps, strict=True):
+        for entry_key, stamp in zip(_decode(change_set.keys), stamps, strict=True):
             expiry.put(entry_key, stamp)
-        expiry.unload(_decoded(change_set.deleted))
+        expiry.unload(_decode(change_set.deleted))
 
     def _clear_group(self, state: _State, group: int) -> None:
         is_map = isinstance(state.entries, MapEntries)
@@ -295,7 +295,7 @@ class _BroadcastScope:
 BROADCAST = _BroadcastScope()
 
 
-def _decoded(keys: Any) -> list[Any]:
+def _decode(keys: Any) -> list[Any]:
     return _KEYS.decode_list(bytes(keys))
 
 

@@ -90,7 +90,7 @@ class DictState:
         if is_replaced:
             self._replace(current)
         if self._written is not None:
-            kept, gone, is_full = *self._compared(), False
+            kept, gone, is_full = *self._compare(), False
         else:
             kept, gone, is_full = self._noting.take_changes()
         is_full = is_full or is_replaced
@@ -121,7 +121,7 @@ class DictState:
         self._written = None
         self.entries = noting.replaced_by(current)
 
-    def _compared(self) -> tuple[dict[Any, Any], list[Any]]:
+    def _compare(self) -> tuple[dict[Any, Any], list[Any]]:
         written, entries = self._written, self.entries
         assert written is not None
         known = written.get
@@ -212,7 +212,7 @@ class FunctionTable:
 
     def group(self, group: int) -> GroupState:
         """Return the state of a key group, which counts as touched until the next commit."""
-        state = self._known(group)
+        state = self._known_group(group)
         if group not in self.touched:
             self.touched.add(group)
             for name, kept in state.dicts.items():
@@ -269,7 +269,7 @@ class FunctionTable:
         """
         waiting, self._unrestored = self._unrestored, {}
         for group, (newest, *behind) in sorted(waiting.items()):
-            state = self._known(group)
+            state = self._known_group(group)
             self._renew(group, state)
             [snapshot] = self._snapshots.decode_list(newest.values)
             self._call_hook(state.instance.restore_state, snapshot)
@@ -283,9 +283,9 @@ class FunctionTable:
         elif change_set.group in self._unrestored and change_set.name != NAMED:
             self._unrestored[change_set.group].append(change_set)
         else:
-            self._apply_one(change_set, self._known(change_set.group))
+            self._apply_one(change_set, self._known_group(change_set.group))
 
-    def _known(self, group: int) -> GroupState:
+    def _known_group(self, group: int) -> GroupState:
         state = self.groups.get(group)
         if state is None:
             state = self._new_group(group)

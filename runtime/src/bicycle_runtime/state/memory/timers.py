@@ -80,8 +80,8 @@ class TimerTable:
             queue = self._queues[change_set.name]
             if change_set.is_full:
                 self._clear_group(queue, change_set.group)
-            queue.load_all(_decoded(change_set.keys))
-            for key, time_ms in _decoded(change_set.deleted):
+            queue.load_all(_decode(change_set.keys))
+            for key, time_ms in _decode(change_set.deleted):
                 queue.unload(key, time_ms)
 
     def _change_sets(
@@ -107,5 +107,5 @@ class TimerTable:
             queue.unload(key, time_ms)
 
 
-def _decoded(entry_keys: Any) -> list[tuple[Any, int]]:
+def _decode(entry_keys: Any) -> list[tuple[Any, int]]:
     return _KEYS.decode_list(bytes(entry_keys))

@@ -89,7 +89,7 @@ class UndoValueEntries:
     def get(self, key: Hashable, default: Any = None) -> Any:
         """Return the value of a key, else the default."""
         value = self._peek(key)
-        self._note(key, value if self._is_frozen else _copied(value))
+        self._note(key, value if self._is_frozen else _copy(value))
         return self._get(key, default)
 
     def put(self, key: Hashable, value: Any) -> None:
@@ -196,7 +196,7 @@ class UndoMapEntries:
     def _note(self, entry_key: tuple[Any, Any], *, is_handed: bool = False) -> None:
         value = self._entries.peek(entry_key)
         if is_handed and not self._is_frozen:
-            value = _copied(value)
+            value = _copy(value)
         stamp = None if self._stamps is None else self._stamps.get(entry_key)
         ATTEMPT.get().append((self._entries.put_back, entry_key, value, stamp))
 
@@ -301,7 +301,7 @@ class HandingUndoDict(UndoDict):
 
     def note_handed(self, key: Any) -> None:
         """Take note of the value of a key that is about to be handed out."""
-        ATTEMPT.get().append((self.put_back, key, _copied(self.peek(key))))
+        ATTEMPT.get().append((self.put_back, key, _copy(self.peek(key))))
 
     def pop(self, key: Any, *default: Any) -> Any:
         """Remove a key and return its value."""
@@ -397,5 +397,5 @@ def _set_all(instance: Any, values: dict[str, Any]) -> None:
         setattr(instance, name, value)
 
 
-def _copied(value: Any) -> Any:
+def _copy(value: Any) -> Any:
     return value if value is MISSING else copied(value)

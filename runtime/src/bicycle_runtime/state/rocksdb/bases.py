@@ -85,7 +85,7 @@ def _upload(
         for file in sorted(place.glob(_SST)):
             sst = known.get(file.name)
             if sst is None or sst.path not in sealed:
-                sst = _written(file, by_digest, folder)
+                sst = _write(file, by_digest, folder)
             ssts.append(sst)
         files = {file.name: file.read_bytes() for name in _SMALL_FILES for file in place.glob(name)}
         groups = (folder.groups.start, folder.groups.stop)
@@ -100,7 +100,7 @@ def _upload(
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _written(file: Path, by_digest: Mapping[str, SstRef], folder: BaseFolder) -> SstRef:
+def _write(file: Path, by_digest: Mapping[str, SstRef], folder: BaseFolder) -> SstRef:
     """Write a file into the storage, unless the sealed state has one of its content."""
     digest, checksum, size = hashlib.blake2b(digest_size=_DIGEST_BYTES), 0, 0
     with file.open("rb") as stream:

@@ -110,7 +110,7 @@ def claim_folder(folder: Path) -> ClaimedFolder:
         path = folder / f"{_PREFIX}{number}"
         try:
             path.mkdir(parents=True, exist_ok=True)
-            descriptor = _locked(path)
+            descriptor = _lock(path)
         except FileNotFoundError:
             continue  # Somebody has just removed the folder, as that of a range without owner.
         except OSError as error:
@@ -136,7 +136,7 @@ def remove_others(root: str, job_url: str, kept: Collection[str]) -> int:
 def _is_removed(folder: Path) -> bool:
     for path in sorted(folder.glob(f"{_PREFIX}*")):
         with contextlib.suppress(OSError):
-            descriptor = _locked(path)
+            descriptor = _lock(path)
             if descriptor is not None:
                 # Renamed first: who comes meanwhile finds nothing there, instead of a half.
                 path.rename(folder / f"{_GONE}{path.name}-{os.getpid()}")
@@ -148,7 +148,7 @@ def _is_removed(folder: Path) -> bool:
     return not folder.exists()
 
 
-def _locked(path: Path) -> int | None:
+def _lock(path: Path) -> int | None:
     """Return a descriptor that holds the lock of a folder; None when somebody else does.
 
     Raises:

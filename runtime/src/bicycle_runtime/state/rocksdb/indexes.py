@@ -67,13 +67,13 @@ class TimerIndex:
     def put(self, change_set: ChangeSet) -> Iterator[Entry]:
         start = index_start(_timer_name(change_set.name))
         for entry_key, raw in zip(
-            _decoded(change_set.keys), raw_list(change_set.keys), strict=True
+            _decode_list(change_set.keys), raw_list(change_set.keys), strict=True
         ):
             yield start + timer_order(*entry_key), bytes(raw)
 
     def gone(self, change_set: ChangeSet) -> Iterator[bytes]:
         start = index_start(_timer_name(change_set.name))
-        for entry_key in _decoded(change_set.deleted):
+        for entry_key in _decode_list(change_set.deleted):
             yield start + timer_order(*entry_key)
 
 
@@ -125,7 +125,7 @@ class RowIndex:
     def _db_keys(self, change_set: ChangeSet, keys: Any) -> Iterator[bytes]:
         namespace, epoch = map(int, change_set.name[len(self.prefix) :].split("#"))
         end = encode_key(epoch)
-        for key in _decoded(keys):
+        for key in _decode_list(keys):
             yield row_start(change_set.group, namespace, key) + end
 
 
@@ -168,5 +168,5 @@ def _timer_name(state_name: str) -> str:
     return INDEX_MARK + state_name.removeprefix("$")
 
 
-def _decoded(keys: Any) -> list[Any]:
+def _decode_list(keys: Any) -> list[Any]:
     return _KEYS.decode_list(bytes(keys))

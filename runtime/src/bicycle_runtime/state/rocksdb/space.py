@@ -237,7 +237,7 @@ class RocksSpace:
                     name = _times_of(change_set.name)
                     if change_set.name.startswith(_ENTRIES) and name in marks:
                         found = timed.get((change_set.group, name))
-                        untimed.setdefault(name, []).extend(_untimed(change_set, found))
+                        untimed.setdefault(name, []).extend(_places_of_times(change_set, found))
                 yield change_sets
 
         self.apply(looked_at(), checkpoint_id, indexes)
@@ -405,7 +405,7 @@ def _put_in_indexes(
                 batch.put(db_key, data)
 
 
-def _untimed(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes]:
+def _places_of_times(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes]:
     """Return where times must lie for the entries of a change set that come without."""
     known = () if times is None else _KEYS.decode_list(bytes(times.keys))
     start = state_start(change_set.group, _times_of(change_set.name))

@@ -211,7 +211,7 @@ class Bases:
         mark = state.making
         if mark is not None:
             try:
-                base = self._made(mark)
+                base = self._find_made(mark)
             except StateFileError as error:
                 self._has_failed = True
                 _tell_failure(error, self._files.operator, mark.folder)
@@ -252,7 +252,7 @@ class Bases:
         self._has_failed = work.is_done and work.has_failed
         return self._has_failed
 
-    def _made(self, mark: BaseMark) -> Sequence[StateRef]:
+    def _find_made(self, mark: BaseMark) -> Sequence[StateRef]:
         """Return the base of a mark when it is made, by whomever."""
         work = self._work
         if work is not None and work.folder.path == mark.folder and not work.is_done:

@@ -98,7 +98,7 @@ class SealedEntry:
                 return _named_fields(value, _SESSION)
             case "panes":
                 panes = _named_fields(value, _PANE)
-                return value if panes is value else [_told(pane) for pane in panes]
+                return value if panes is value else [_describe_pane(pane) for pane in panes]
             case _:
                 return value
 
@@ -151,7 +151,7 @@ def sealed_entries(
             by_group.setdefault(change_set.group, []).append(change_set)
     # Change sets are encoded and small; the entries of one key group at a time are made of them.
     for group, change_sets in sorted(by_group.items()):
-        yield from _entries_of(group, _folded(change_sets), is_window=is_window)
+        yield from _entries_of(group, _fold(change_sets), is_window=is_window)
 
 
 def entries_of_keys(
@@ -182,7 +182,7 @@ def entries_of_keys(
         )
 
     for group, found in sorted(by_group.items()):
-        yield from _entries_of(group, _folded(found, is_meant), is_window=is_window)
+        yield from _entries_of(group, _fold(found, is_meant), is_window=is_window)
 
 
 def infer_kind(names: Iterable[str]) -> str:
@@ -240,7 +240,7 @@ def _may_hold(change_set: ChangeSet, patterns: list[bytes] | None) -> bool:
     return any(pattern in keys or pattern in deleted for pattern in patterns)
 
 
-def _folded(
+def _fold(
     change_sets: Iterable[ChangeSet], is_meant: Callable[[Any], bool] = lambda _: True
 ) -> dict[str, ByKey]:
     """Fold change sets of a key group, oldest first, into what is left, by state name."""
@@ -266,7 +266,7 @@ def _entries_of(group: int, folded: Mapping[str, ByKey], *, is_window: bool) -> 
         for name, by_key in folded.items()
         for entry in _entries(group, name, by_key, is_window=is_window)
     ]
-    return sorted(_with_times(_joined(entries), folded), key=lambda entry: entry.order)
+    return sorted(_with_times(_join(entries), folded), key=lambda entry: entry.order)
 
 
 def _entries(group: int, name: str, by_key: ByKey, *, is_window: bool) -> Iterator[SealedEntry]:
@@ -316,7 +316,7 @@ def _window_meaning(name: str) -> tuple[str, StateKind, Any]:
     return name, "attribute", None
 
 
-def _joined(entries: Iterable[SealedEntry]) -> list[SealedEntry]:
+def _join(entries: Iterable[SealedEntry]) -> list[SealedEntry]:
     """Make one entry of the items of a list, and of the chunks of the records of a window."""
     whole: list[SealedEntry] = []
     parts: dict[tuple[Any, ...], dict[Any, SealedEntry]] = {}
@@ -364,12 +364,12 @@ def _records(row: Any) -> list[Any]:
     return [{"time_ms": t, "value": v} for t, v in zip(times, values, strict=True)]
 
 
-def _told(pane: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_pane(pane: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pane with what functions saved by name in it, which is encoded by itself."""
-    return {name: _saved(part) for name, part in pane.items()}
+    return {name: _save(part) for name, part in pane.items()}
 
 
-def _saved(part: Any) -> Any:
+def _save(part: Any) -> Any:
     if not isinstance(part, bytes):
         return part
     parts = decode_unloaded(part) if part else []

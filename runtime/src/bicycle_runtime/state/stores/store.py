@@ -184,7 +184,7 @@ def _fold(refs: Sequence[StateRef], folder: BaseFolder) -> None:
                 by_group.setdefault(change_set.group, []).append(change_set)
             folder.pause()
     written: list[StateRef] = []
-    for change_sets in _gathered(by_group, folder):
+    for change_sets in _gather(by_group, folder):
         path = f"{folder.path}/{len(written):04}.base"
         written.append(folder.files.write_base(path, change_sets, epoch=folder.epoch))
         folder.note_file()
@@ -192,9 +192,7 @@ def _fold(refs: Sequence[StateRef], folder: BaseFolder) -> None:
     folder.finish(BaseIndex(epoch=folder.epoch, groups=groups, refs=tuple(written)))
 
 
-def _gathered(
-    by_group: dict[int, list[ChangeSet]], folder: BaseFolder
-) -> Iterator[list[ChangeSet]]:
+def _gather(by_group: dict[int, list[ChangeSet]], folder: BaseFolder) -> Iterator[list[ChangeSet]]:
     """Yield what is left of all groups, as much at a time as one file has."""
     gathered: list[ChangeSet] = []
     size = 0

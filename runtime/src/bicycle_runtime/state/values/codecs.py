@@ -82,7 +82,7 @@ class ValueCodec:
 
     def encode_list(self, values: Sequence[Any]) -> bytes:
         """Return a MessagePack array of the values."""
-        data = self._encoded(values)
+        data = self._encode(values)
         if not self._lead:
             return data
         return _ENCODER.encode([(self._mark, item) for item in _RAW_LIST.decode(data)])
@@ -111,16 +111,16 @@ class ValueCodec:
                 return whole
             items = _RAW_LIST.decode(raw)
             named = [keys] * len(items) if keys is None else _RAW_LIST.decode(bytes(keys))
-            return [self._decoded(bytes(item), key) for item, key in zip(items, named, strict=True)]
+            return [self._decode(bytes(item), key) for item, key in zip(items, named, strict=True)]
         return self._decoded_list(raw)
 
     def decode_one(self, item: bytes, key: Any = None) -> Any:
         """Return a value from its own bytes, an element of what ``encode_list`` returned."""
         if self._evolution is not None:
-            return self._decoded(item, key)
+            return self._decode(item, key)
         return self._own(item)
 
-    def _encoded(self, values: Sequence[Any]) -> bytes:
+    def _encode(self, values: Sequence[Any]) -> bytes:
         if not self.is_typed:
             return self._any.encode_list(values)
         listed = list(values)
@@ -132,7 +132,7 @@ class ValueCodec:
         if len(listed) == 1:
             return self._as_it_is(listed)
         # One value that the type cannot hold must not make pickles of the others.
-        return _ENCODER.encode([msgspec.Raw(self._encoded([value])[1:]) for value in listed])
+        return _ENCODER.encode([msgspec.Raw(self._encode([value])[1:]) for value in listed])
 
     def _proven(self, values: list[Any]) -> bytes | None:
         """Return the values as the type has them if they read back the same; None else.
@@ -181,7 +181,7 @@ class ValueCodec:
         except RecordDecodingError:
             return None
 
-    def _decoded(self, item: bytes, key: Any) -> Any:
+    def _decode(self, item: bytes, key: Any) -> Any:
         """Return a value of any schema version."""
         assert self._evolution is not None
         index = 0

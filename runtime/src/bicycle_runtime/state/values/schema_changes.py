@@ -53,7 +53,7 @@ def compare(old: Schema, new: Schema) -> Fit:
     if is_same(old, new):
         return Fit()
     if UNTYPED in (old, new):
-        return _untyped(old, new)
+        return _compare_untyped(old, new)
     if "object" in (_kind(old), _kind(new)):
         return _objects(old, new)
     return _Comparison().of(old, new, stored_name="it")
@@ -74,7 +74,7 @@ def compare_keys(old: Schema, new: Schema) -> Fit:
     return fit
 
 
-def _untyped(old: Schema, new: Schema) -> Fit:
+def _compare_untyped(old: Schema, new: Schema) -> Fit:
     """Compare where one side is pickled: a pickled value is itself, whatever is declared now."""
     if old == UNTYPED:
         return Fit(changes=(f"it was pickled and is {words(new)}",))
@@ -137,7 +137,7 @@ class _Comparison:
                 return self._dict(old, new, stored_name)
             case kind if kind in _WRAPPERS:
                 inner = self.of(old["items"], new["items"], stored_name=f"an item of {stored_name}")
-                return _mapped(inner, lambda rewrite: lambda raw: [rewrite(each) for each in raw])
+                return _map(inner, lambda rewrite: lambda raw: [rewrite(each) for each in raw])
             case _:
                 return Fit() if old == new else Fit(problems=(_was(old, new, stored_name),))
 
@@ -158,7 +158,7 @@ class _Comparison:
             for index, (one, other) in enumerate(zip(old["items"], new["items"], strict=True))
         ]
         rewrites = [fit.rewrite or _itself for fit in fits]
-        return _joined(
+        return _join(
             fits,
             lambda raw: [rewrite(each) for rewrite, each in zip(rewrites, raw, strict=True)],
         )
@@ -167,7 +167,7 @@ class _Comparison:
         keys = self.of(old["keys"], new["keys"], stored_name=f"a key of {stored_name}")
         values = self.of(old["values"], new["values"], stored_name=f"a value of {stored_name}")
         of_key, of_value = keys.rewrite or _itself, values.rewrite or _itself
-        return _joined(
+        return _join(
             [keys, values],
             lambda raw: {of_key(key): of_value(value) for key, value in raw.items()},
         )
@@ -304,7 +304,7 @@ class _Taker:
         return all(part.source in (part.name, None) for part in self.parts)
 
     def __call__(self, raw: Any) -> Any:
-        found = [(part.name, self._taken(part, raw)) for part in self.parts]
+        found = [(part.name, self._take(part, raw)) for part in self.parts]
         tag = self.new.get("tag")
         if self.new["form"] == "map":
             record = {name: value for name, value in found if value is not _MISSING}
@@ -316,7 +316,7 @@ class _Taker:
         row = [defaults[i] if value is _MISSING else value for i, value in enumerate(values)]
         return row if tag is None else [tag[1], *row]
 
-    def _taken(self, part: _Part, raw: Any) -> Any:
+    def _take(self, part: _Part, raw: Any) -> Any:
         if part.source is None:
             return _MISSING
         if isinstance(raw, dict):
@@ -369,12 +369,12 @@ def _superset(
     return Fit() if olds == news else Fit(changes=(_was(*whole, stored_name),))
 
 
-def _mapped(inner: Fit, wrap: Callable[[Rewrite], Rewrite]) -> Fit:
+def _map(inner: Fit, wrap: Callable[[Rewrite], Rewrite]) -> Fit:
     rewrite = None if inner.rewrite is None else wrap(inner.rewrite)
     return Fit(inner.changes, inner.problems, rewrite)
 
 
-def _joined(fits: list[Fit], rewrite: Rewrite) -> Fit:
+def _join(fits: list[Fit], rewrite: Rewrite) -> Fit:
     return Fit(
         tuple(change for fit in fits for change in fit.changes),
         tuple(problem for fit in fits for problem in fit.problems),

@@ -229,9 +229,9 @@ class _FormerReader:
         try:
             if schema == UNTYPED or _is_pickled(item):
                 [value] = _ANY.decode_list(_ARRAY_OF_ONE + item)
-                return value if self._hook is None else self._migrated(value, key)
+                return value if self._hook is None else self._migrate(value, key)
             if self._hook is not None:
-                return self._migrated(plain_value(schema, _RAW.decode(item)), key)
+                return self._migrate(plain_value(schema, _RAW.decode(item)), key)
             if self._declared.schema == UNTYPED:
                 return plain_value(schema, _RAW.decode(item))
             if self._rewrite is not None:
@@ -244,7 +244,7 @@ class _FormerReader:
         except Exception as error:  # noqa: BLE001  # what does not fit its schema fails somewhere
             return self._odd(item, key, error)
 
-    def _migrated(self, value: Any, key: Any) -> Any:
+    def _migrate(self, value: Any, key: Any) -> Any:
         assert self._hook is not None
         try:
             result = self._hook(self._schema_version.version, value)
@@ -265,7 +265,7 @@ class _FormerReader:
             state=self._declared.name,
             version=self._schema_version.version,
             declared_version=self._declared.version,
-            key=_redacted(key),
+            key=_redact(key),
             location=location,
             exception=type(error).__qualname__,
             exception_message=str(error),
@@ -277,7 +277,7 @@ class _FormerReader:
         if not isinstance(value, list | dict):
             return value
         raise STORED_VALUE_UNFIT(
-            operator=self._operator, state=self._declared.name, key=_redacted(key),
+            operator=self._operator, state=self._declared.name, key=_redact(key),
             version=self._schema_version.version, reason=str(error),
         ) from error  # fmt: skip
 
@@ -288,7 +288,7 @@ def _is_pickled(item: bytes) -> bool:
     return stored_name is not None and item[stored_name] in _PICKLED
 
 
-def _redacted(key: Any) -> str:
+def _redact(key: Any) -> str:
     """Return words for a key that do not tell it."""
     if key is None:
         return "a value without a key of its own"

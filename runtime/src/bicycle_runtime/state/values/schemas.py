@@ -69,7 +69,7 @@ def describe(declared: Any) -> Schema:
         >>> describe(int), describe(None), describe(list[tuple[str, float]])
         ('int', 'untyped', {'type': 'list', 'items': {'type': 'tuple', 'items': ['str', 'float']}})
     """
-    return _described(declared, names_classes=False)
+    return _describe(declared, names_classes=False)
 
 
 @once_a_type(UNTYPED)
@@ -78,10 +78,10 @@ def describe_key(declared: Any) -> Schema:
 
     The bytes of a key, and so its key group, depend on the name of its class.
     """
-    return _described(declared, names_classes=True)
+    return _describe(declared, names_classes=True)
 
 
-def _described(declared: Any, *, names_classes: bool) -> Schema:
+def _describe(declared: Any, *, names_classes: bool) -> Schema:
     if not RecordCodec(declared).is_typed:
         return UNTYPED
     try:

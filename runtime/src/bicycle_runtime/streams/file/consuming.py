@@ -247,18 +247,18 @@ class FileConsumer(Consumer):
         def is_before(stream: Stream, sequence: int, time_ms: int) -> bool:
             return time_ms < timestamp_ms
 
-        await self._move(self._wanted(is_before), None, f"time {timestamp_ms}")
+        await self._move(self._make_wanted(is_before), None, f"time {timestamp_ms}")
 
     async def _rewind(self, position: SeqPos) -> None:
         if not isinstance(position, At):
-            await self._move(self._wanted(None), position, "")
+            await self._move(self._make_wanted(None), position, "")
             return
         first = position.sequence
 
         def is_before(stream: Stream, sequence: int, time_ms: int) -> bool:
             return sequence < first
 
-        await self._move(self._wanted(is_before), None, f"sequence {first}")
+        await self._move(self._make_wanted(is_before), None, f"sequence {first}")
 
     async def _move(self, wanted: Wanted, position: SeqPos | None, target: str) -> None:
         """Move the own reader; who shared one has none yet, and leaves the group for it."""
@@ -279,7 +279,7 @@ class FileConsumer(Consumer):
         self._feed = feed
         self._done.clear()
 
-    def _wanted(self, is_before: IsBefore | None) -> Wanted:
+    def _make_wanted(self, is_before: IsBefore | None) -> Wanted:
         return Wanted(self.subscription.keys, self._assigned, is_before)
 
     def _ack(self, message: Message) -> None:

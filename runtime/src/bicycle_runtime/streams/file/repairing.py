@@ -151,14 +151,14 @@ def parts_of(view: FileView) -> Iterator[Message | Broken]:
                 yield found
                 start = error.facts["offset"]
             problem = error.facts["problem"]
-            yield _broken(view, start, offset, problem, is_message=found is None)
+            yield _describe_broken(view, start, offset, problem, is_message=found is None)
         else:
             if reader.offset == view.size:
                 return
             start = reader.offset
             offset = next_message(view, start + 1)
             problem = "the file ends inside a message" if offset is None else "no message is there"
-            yield _broken(view, start, offset, problem, is_message=True)
+            yield _describe_broken(view, start, offset, problem, is_message=True)
 
 
 def _messages(view: FileView, reader: FileReader) -> Iterator[Message]:
@@ -171,7 +171,7 @@ def _messages(view: FileView, reader: FileReader) -> Iterator[Message]:
             return
 
 
-def _broken(
+def _describe_broken(
     view: FileView, start: int, end: int | None, problem: str, *, is_message: bool
 ) -> Broken:
     head = _head(view, start) if is_message else None

@@ -202,7 +202,7 @@ def last_of_stream(view: FileView, stream: Stream) -> Last:
         beacon = view.beacon(number)
         if marker := marker_of(beacon, stream):
             last = Last(marker.sequence, marker.timestamp_ms, marker.running)
-            return _followed(view, stream, last, view.heads(view.start_behind(number)))
+            return _follow(view, stream, last, view.heads(view.start_behind(number)))
         named = {(m.key, m.shard_id) for m in beacon.markers}
         if len(named) >= marker_count_max(view.interval) or (later is not None and named - later):
             are_complete = False
@@ -210,9 +210,9 @@ def last_of_stream(view: FileView, stream: Stream) -> Last:
     heads = view.heads(HEADER_SIZE)
     if are_complete:
         heads = itertools.takewhile(lambda head: head.offset < view.interval, heads)
-    return _followed(view, stream, Last(0, 0, RUNNING_START), heads)
+    return _follow(view, stream, Last(0, 0, RUNNING_START), heads)
 
 
-def _followed(view: FileView, stream: Stream, last: Last, heads: Iterable[Head]) -> Last:
+def _follow(view: FileView, stream: Stream, last: Last, heads: Iterable[Head]) -> Last:
     own = (head for head in heads if (head.key, head.shard_id) == stream)
     return add_heads(view, {stream: last}, own)[stream]

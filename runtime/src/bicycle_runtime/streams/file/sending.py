@@ -131,11 +131,11 @@ class FileSender(Sender):
 
     def _arm(self) -> None:
         options = self._shared.options
-        self._linger = self._loop.call_later(options.linger_ms / 1_000, self._lingered)
+        self._linger = self._loop.call_later(options.linger_ms / 1_000, self._end_linger)
         if options.fsync == "interval" and (self._syncing is None or self._syncing.done()):
             self._syncing = self._loop.create_task(self._sync_later())
 
-    def _lingered(self) -> None:
+    def _end_linger(self) -> None:
         self._linger = None
         self._writer.write_out()
 

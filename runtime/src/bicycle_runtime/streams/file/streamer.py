@@ -47,7 +47,7 @@ class FileAdmin(StreamAdmin):
     async def list_streams(self) -> list[StreamKey]:
         view = FileView.open(self._path)
         try:
-            return self._known(view)
+            return self._known_keys(view)
         finally:
             view.close()
 
@@ -58,7 +58,7 @@ class FileAdmin(StreamAdmin):
             if not found:
                 found[0] = last_of_stream(view, (key, 0))
                 if not found[0].sequence:
-                    known = ", ".join(self._known(view)) or "none"
+                    known = ", ".join(self._known_keys(view)) or "none"
                     raise STREAM_UNKNOWN(address=self.address, key=key, known_text=known)
             return StreamInfo(
                 key=key,
@@ -69,7 +69,7 @@ class FileAdmin(StreamAdmin):
         finally:
             view.close()
 
-    def _known(self, view: FileView) -> list[StreamKey]:
+    def _known_keys(self, view: FileView) -> list[StreamKey]:
         return sorted({key for key, _ in last_of_streams(view) if key != INTERNAL})
 
     def _groups(self, key: StreamKey, lasts: dict[int, Last]) -> tuple[GroupInfo, ...]:

@@ -179,13 +179,15 @@ class KafkaConsumer(Consumer):
         await self._move(lambda: self._offsets_of(position), str(position))
 
     def _offsets_at(self, timestamp_ms: int) -> list[Any]:
-        wanted = [TopicPartition(p.topic, p.partition, timestamp_ms) for p in self._wanted()]
+        wanted = [
+            TopicPartition(p.topic, p.partition, timestamp_ms) for p in self._wanted_partitions()
+        ]
         found = self._patiently(lambda: self._client.offsets_for_times(wanted, self._timeout_s))
         return [partition for partition in found if partition.offset >= 0]
 
     def _offsets_of(self, position: SeqPos) -> list[Any]:
         found = []
-        for partition in self._wanted():
+        for partition in self._wanted_partitions():
             low, high = self._watermarks(partition)
             offset = high
             if position is BEGINNING:
@@ -196,7 +198,7 @@ class KafkaConsumer(Consumer):
                 found.append(TopicPartition(partition.topic, partition.partition, offset))
         return found
 
-    def _wanted(self) -> list[Any]:
+    def _wanted_partitions(self) -> list[Any]:
         return [
             partition
             for partition in self._partitions()
@@ -211,7 +213,7 @@ class KafkaConsumer(Consumer):
             if not found:
                 return False
             known = {_stream(each) for each in found}
-            for partition in self._wanted():
+            for partition in self._wanted_partitions():
                 if _stream(partition) not in known:  # Nothing there is wanted but what comes.
                     _, high = self._watermarks(partition)
                     found.append(TopicPartition(partition.topic, partition.partition, high))
@@ -234,7 +236,7 @@ class KafkaConsumer(Consumer):
 
     def _ack(self, message: Message) -> None:
         if not self._keeps:
-            raise self._unsupported("acknowledge messages after it left its group by a move")
+            raise self._unsupported_error("acknowledge messages after it left its group by a move")
         stream = (message.stream_key, message.shard_id)
         if not self._shares:
             self._next[stream] = message.sequence + 1

@@ -382,7 +382,7 @@ class RedisConsumer(Consumer):
 
     def _ack(self, message: Message) -> None:
         if self._group is None:
-            raise self._unsupported("acknowledge messages after it left its group by a move")
+            raise self._unsupported_error("acknowledge messages after it left its group by a move")
         self._done.ack((self._name_of(message), id_of(message.sequence)))
 
     async def _commit(self) -> None:

@@ -45,8 +45,8 @@ class ExtensionSuite:
 
     def test_every_connector_has_a_suite(self) -> None:
         """Each word is the subject of a suite."""
-        assert set(self._words("sources")) <= self._tested(SourceCase)
-        assert set(self._words("sinks")) <= self._tested(SinkCase)
+        assert set(self._words("sources")) <= self._tested_names(SourceCase)
+        assert set(self._words("sinks")) <= self._tested_names(SinkCase)
 
     def test_every_rule_is_part_of_this_run(self, request: pytest.FixtureRequest) -> None:
         """No rule was left out: not by a selection, and not by naming a file."""
@@ -76,7 +76,7 @@ class ExtensionSuite:
             return sorted(registry.sources.keys() - ours.sources.keys())
         return sorted(registry.sinks.keys() - ours.sinks.keys())
 
-    def _tested(self, kind: type[SourceCase | SinkCase]) -> set[str]:
+    def _tested_names(self, kind: type[SourceCase | SinkCase]) -> set[str]:
         cases = [suite.case_type for suite in self.suites]
         return {case.word for case in cases if issubclass(case, kind)}
 

@@ -50,16 +50,16 @@ class Output:
             lanes = [list(map(repr, lane)) for lane in self._case.visible()]
             found = Counter(text for lane in lanes for text in lane)
             lost = wanted - found
-            if lost.total() <= unseen_count or found - self._allowed(wanted, found):
+            if lost.total() <= unseen_count or found - self._allowed_output(wanted, found):
                 break
-        surplus = found - self._allowed(wanted, found)
+        surplus = found - self._allowed_output(wanted, found)
         assert not surplus, f"visible, but not (or more often than) published: {_some(surplus)}"
         if self._case.guarantee is not Guarantee.AT_MOST_ONCE:
             assert lost.total() <= unseen_count, f"published, but not visible: {_some(lost)}"
         if is_in_order or self._case.guarantee is Guarantee.EXACTLY_ONCE:
             self._check_order(lanes)
 
-    def _allowed(self, wanted: Counter[str], found: Counter[str]) -> Counter[str]:
+    def _allowed_output(self, wanted: Counter[str], found: Counter[str]) -> Counter[str]:
         """Return what may be visible: at-least-once lets whatever was written be there often."""
         if self._case.guarantee is not Guarantee.AT_LEAST_ONCE:
             return wanted

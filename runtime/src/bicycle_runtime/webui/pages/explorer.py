@@ -41,7 +41,7 @@ _OPERATOR_CHARTS = (
 
 async def metrics_page(site: Site, request: Request) -> Response:
     """Return charts of one job, or of the sums of all."""
-    job, operator, tier = _asked(request)
+    job, operator, tier = _read_query(request)
     view = site.scope(request).view
     known = view.get(job) if job is not None else None
     if job is not None and known is None:
@@ -62,7 +62,7 @@ async def metrics_page(site: Site, request: Request) -> Response:
 
 async def metrics_live(site: Site, request: Request) -> Response:
     """Return the stream of samples; a new one comes every five seconds."""
-    job, operator, tier = _asked(request)
+    job, operator, tier = _read_query(request)
     scope, history = site.scope(request), site.service.history
     sampled: list[int] | None = None
     if job is not None:
@@ -107,7 +107,7 @@ async def _workers(scope: Scope) -> dict[str, Any]:
     return {"workers": found, "masters": await scope.slots()}
 
 
-def _asked(request: Request) -> tuple[str | None, str | None, str]:
+def _read_query(request: Request) -> tuple[str | None, str | None, str]:
     """Return job, operator and tier."""
     words = request.query_params
     tier = "5m" if words.get("tier") == "5m" else "5s"

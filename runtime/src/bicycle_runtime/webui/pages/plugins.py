@@ -40,7 +40,7 @@ async def upload_do(site: Site, request: Request) -> Response:
     require_role(request.state.identity, Role.OPERATOR)
     try:
         async with request.form(max_files=_FILES_MAX, max_fields=_FILES_MAX) as form:
-            facts = await _received(site, request, form)
+            facts = await _receive(site, request, form)
         asked = await _ask(site, request, "install", facts)
     except HTTPException as error:
         return site.refusal(request, _unreadable(str(error.detail)), status=400)
@@ -123,7 +123,7 @@ async def _about(site: Site, request: Request, template: str) -> Response:
     return site.page(request, template, {"plugin": found})
 
 
-async def _received(site: Site, request: Request, form: FormData) -> dict[str, Any]:
+async def _receive(site: Site, request: Request, form: FormData) -> dict[str, Any]:
     wheel, lock = form.get("wheel"), form.get("lock")
     if not isinstance(wheel, UploadFile) or not wheel.filename:
         raise _unreadable("no wheel was chosen")

@@ -34,13 +34,13 @@ async def read_state(site: Site, job: KnownJob, request: Request) -> dict[str, A
     facts["names"] = await site.service.slow(site.service.readings.operator_names, name)
     facts["outline"] = await site.service.state(name, "outline")
     try:
-        facts["found"] = await _found(site, name, ask, words)
+        facts["found"] = await _find(site, name, ask, words)
     except BicycleError as error:
         facts["refused"] = {**error.to_json(), "fix": error.remedy}
     return facts
 
 
-async def _found(site: Site, job: str, ask: str, words: dict[str, str]) -> dict[str, Any] | None:
+async def _find(site: Site, job: str, ask: str, words: dict[str, str]) -> dict[str, Any] | None:
     epochs = {name: _number(words[name]) for name in ("epoch", "since")}
     given = {name: words[name] or None for name in ("operator", "state", "key", "prefix")}
     match ask:
