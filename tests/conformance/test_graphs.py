@@ -61,6 +61,22 @@ def test_rebalance_sends_to_all_in_turn(runner, before, after):
         assert max(counts.values()) - min(counts.get(task, 0) for task in range(after)) <= 1
 
 
+def test_a_union_of_keyed_streams_may_be_keyed_again(runner):
+    """Both sides, counted by another key; one of them is counted by its own, too."""
+
+    def job(numbers):
+        left = numbers.key_by(lambda n: n % 5)
+        right = numbers.map(lambda n: n + 100).key_by(lambda n: n % 7)
+        left.count().uid("left-count").collect("left")
+        both = left.union(right).uid("both").key_by(lambda n: n % 2)
+        return both.count().uid("both-count").collect("both")
+
+    results = runner(job, [*range(20), EPOCH, *range(20, 35), CRASH, *range(35, 40), END]).results
+
+    assert Counter(results["left"]) == Counter((key, n + 1) for key in range(5) for n in range(8))
+    assert Counter(results["both"]) == Counter((key, n + 1) for key in range(2) for n in range(40))
+
+
 def test_rebalance_takes_turns_over_the_life_of_a_job(runner):
     """One record an epoch, a crash, a new driver, another parallelism; edges take turns."""
 

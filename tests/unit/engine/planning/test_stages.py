@@ -87,6 +87,46 @@ def test_an_edge_may_skip_a_level():
     assert links(found)["numbers", "both"] is Link.SHUFFLE
 
 
+def keyed_again(env, *, parallelism=None):
+    """Two keyed streams in a union, which is keyed by something else."""
+    sides = [numbers(env, uid).key_by(abs).uid(f"{uid}-key") for uid in ("left", "right")]
+    sides[0].count().uid("own").collect("own")
+    union = sides[0].union(sides[1]).uid("both")
+    if parallelism is not None:
+        union.set_parallelism(parallelism)
+    return union
+
+
+def test_keyed_streams_go_straight_into_a_union_that_is_keyed_again():
+    def job(env):
+        keyed_again(env).key_by(str).uid("key").count().uid("count").collect("out").uid("out")
+
+    found = plan(job)
+    assert levels(found)["count"] == levels(found)["own"] == 1
+    assert links(found)["left-key", "both"] is links(found)["right-key", "both"] is Link.DIRECT
+    assert links(found)["left-key", "own"] is Link.SHUFFLE
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        lambda union: union.map(abs),  # Who looks would see that a key stays in its subtask.
+        lambda union: union.key_by(str).forward(),
+        lambda union: union.map(abs).key_by(str).count(),
+    ],
+)
+def test_keyed_streams_are_divided_where_somebody_would_see_it(behind):
+    found = plan(lambda env: behind(keyed_again(env)).collect("out"))
+
+    assert links(found)["left-key", "both"] is Link.SHUFFLE
+
+
+def test_keyed_streams_are_divided_over_the_subtasks_of_a_union_with_others():
+    found = plan(lambda env: keyed_again(env, parallelism=3).key_by(str).count().collect("out"))
+
+    assert links(found)["left-key", "both"] is Link.SHUFFLE
+
+
 def test_feedback_is_a_link_of_its_own_and_makes_no_level():
     def job(env):
         loop = numbers(env).iterate().uid("loop")

@@ -2,7 +2,7 @@
 
 A chain behind an exchange is one level below its deepest input; forward edges of equal parallelism
 cross no level when both ends can stand in one. So an epoch is one linear Spark job, whatever the
-shape of the graph.
+shape of the graph. Keyed streams are not divided on their way into a union that is keyed again.
 
 Event time reaches some operators: from sources and assigners to those that wait for it. A watermark
 passes through every operator but one that assigns timestamps, which begins its own. Times of
@@ -47,6 +47,9 @@ __all__ = [
     "with_parallelism",
     "with_parallelisms",
 ]
+
+
+_EXCHANGES = frozenset(Partitioning) - {Partitioning.FORWARD}
 
 
 def plan_stages(graph: JobGraph, *, sinks: Mapping[str, Sink] | None = None) -> StagePlan:
@@ -123,7 +126,7 @@ class _Planner:
     """Draws the plan of one graph."""
 
     def __init__(self, graph: JobGraph, sinks: Mapping[str, Sink]) -> None:
-        self._graph = graph
+        self._graph = graph = _divided_once(graph)
         self._timed_sinks = {uid for uid, sink in sinks.items() if sink.takes_times}
         self._row_sinks = {uid for uid, sink in sinks.items() if sink.takes_rows}
         self._vertices = {vertex.id: vertex for vertex in graph.vertices}
@@ -301,6 +304,36 @@ class _Planner:
         if problem:
             raise PARTITION_CONFLICT(operator=vertex.id, made=vertex.made, problem=problem)
         return counts[0] if counts else vertex.parallelism
+
+
+def _divided_once(graph: JobGraph) -> JobGraph:
+    """Return the graph with forward edges for keyed ones into unions that are divided again."""
+    vertices = {vertex.id: vertex for vertex in graph.vertices}
+
+    def divides_again(vertex: Vertex) -> bool:
+        outputs = graph.outputs_of(vertex.id)
+        return vertex.kind in (OperatorKind.UNION, OperatorKind.KEY_BY) and all(
+            not edge.feedback
+            and (edge.partitioning in _EXCHANGES or divides_again(vertices[edge.target_id]))
+            for edge in outputs
+        )
+
+    def passed_on(edge: Edge) -> Edge:
+        source, target = vertices[edge.source_id], vertices[edge.target_id]
+        is_passed_on = (
+            edge.partitioning is Partitioning.HASH
+            and not edge.feedback
+            and source.parallelism == target.parallelism
+            and target.kind is OperatorKind.UNION
+            # One of a single stream may become a part of the chain that it ends now.
+            and len(graph.inputs_of(target.id)) > 1
+            and divides_again(target)
+        )
+        if not is_passed_on:
+            return edge
+        return dataclasses.replace(edge, partitioning=Partitioning.FORWARD)
+
+    return dataclasses.replace(graph, edges=tuple(map(passed_on, graph.edges)))
 
 
 def _scope_of(vertex: Vertex) -> StateScope:

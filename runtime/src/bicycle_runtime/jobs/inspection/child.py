@@ -265,7 +265,7 @@ def _exchange(setup: JobSetup, route: RouteSpec) -> dict[str, Any]:
     return {
         "source": edge.source_id,
         "target": edge.target_id,
-        "partitioning": edge.partitioning.value,
+        "partitioning": route.partitioning.value,
         "codec": codec_name_of(declared),
         "type": type_name_of(declared),
     }

@@ -232,7 +232,7 @@ def _exchange_view(graph: JobGraph, chain: ChainSpec, route: RouteSpec) -> Excha
         target_chain=route.target_chain,
         source=edge.source_id,
         target=edge.target_id,
-        partitioning=edge.partitioning.value,
+        partitioning=route.partitioning.value,
         exchange=route.link.value,
         link="parcel" if route.link is Link.SHUFFLE else route.link.value,
         tag=edge.output_tag,
