@@ -35,7 +35,7 @@ def full_job(name="job"):
         "f": OperatorStatus(
             records_in=3, busy_ms=500.0, busy_share=0.25, times=times(0.3, 3, 30), metrics=metrics,
             skew=1.5, watermark_ms=500, state_bytes=70, state_growth=1.5,
-            state_keys=12,
+            state_keys=12, backpressure=0.5,
         ),
         "out": OperatorStatus(records_in=3, times=times(7), bytes_out=900),
     }  # fmt: skip

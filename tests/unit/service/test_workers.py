@@ -7,9 +7,16 @@ import sys
 import pytest
 
 from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.jobs.status import OperatorStatus
 from bicycle_runtime.service.watching.states import State
-from bicycle_runtime.service.watching.workers import processes, workers_of
+from bicycle_runtime.service.watching.workers import (
+    processes,
+    worker_rows,
+    workers_now,
+    workers_of,
+)
 from tests.unit.service.fleets import known
+from tests.waiting import until
 
 OWN = {"pid": os.getpid(), "pid_started": start_ticks(os.getpid())}
 
@@ -51,6 +58,34 @@ def test_the_job_with_most_memory_comes_first():
     found = workers_of([known("idle"), known("a", **OWN)], processes())
 
     assert [workers.job for workers in found] == ["a", "idle"]
+
+
+def test_a_busy_process_counts_as_a_core_and_one_that_waits_as_none():
+    words = [sys.executable, "-c", "import sys; sys.stdin.readline()\nwhile True: pass"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        job = known("a", pid=process.pid, pid_started=start_ticks(process.pid))
+        until(lambda: workers_now([job])[0].cpu_usage == 0.0, "it waits")
+        process.stdin.write(b"go\n")
+        process.stdin.flush()
+        until(lambda: 0.0 < workers_now([job])[0].cpu_usage < 2.0, "it is busy")
+        process.kill()
+
+
+def test_a_job_uses_the_slots_that_it_holds_once_its_tasks_run():
+    operators = {"in": OperatorStatus(parallelism=2), "count": OperatorStatus(parallelism=4)}
+    starting = known("a", state=State.CREATED, operators=operators, **OWN)
+    running = known("b", operators=operators, has_begun=True, **OWN)
+
+    found = {each.job: (each.slots, each.slots_used) for each in workers_now([starting, running])}
+
+    assert found == {"a": (4, 0), "b": (4, 4)}
+
+
+def test_rows_for_programs_have_the_names_of_the_shared_job_api():
+    [row] = worker_rows([known("a", **OWN)])
+
+    assert row["memory_used_mb"] == round(row["memory_bytes"] / 1e6, 1) > 1
+    assert row["hostname"]
 
 
 def test_a_machine_without_a_folder_of_processes_shows_none(tmp_path):

@@ -237,7 +237,9 @@ class GraphVertex(_Shape, frozen=True, kw_only=True):
     """One operator in the graph; counts are of this run.
 
     ``busy_share`` is its part of the time that tasks of the last epochs took, 0 to 1: the operator
-    with the greatest holds the others up.
+    with the greatest holds the others up. ``backpressure`` is what a source felt of that, 0 to 1:
+    the share of the last minute in which it had more input and waited for the end of an epoch that
+    had taken all it may. It is null of what is no source: nothing waits between operators.
     """
 
     id: str
@@ -255,6 +257,7 @@ class GraphVertex(_Shape, frozen=True, kw_only=True):
     failed: int
     late: int
     busy_share: float | None
+    backpressure: float | None
     watermark_ms: int | None
     slowest_input: str | None
     skew: float | None
@@ -309,13 +312,19 @@ class SavepointList(_Shape, frozen=True, kw_only=True):
 
 
 class ExceptionEntry(_Shape, frozen=True, kw_only=True):
-    """One kind of failure; ``is_record``: of records, after which the job went on."""
+    """One kind of failure; ``is_record``: of records, after which the job went on.
+
+    ``task_id`` is that of ``Task``, ``task_index`` the subtask that failed last; null where no
+    function failed, and the latter of records, which are counted over all subtasks.
+    """
 
     timestamp: int | None
     code: str
     message: str
     fix: str
     place: str | None
+    task_id: str | None
+    task_index: int | None
     operator_name: str | None
     epoch: int | None
     is_record: bool
@@ -427,12 +436,21 @@ class MetricList(_Shape, frozen=True, kw_only=True):
 
 
 class Worker(_Shape, frozen=True, kw_only=True):
-    """The processes of one job on this machine, and what they use together."""
+    """The processes of one job on this machine, and what they use together.
+
+    ``slots`` are those of its Spark master that the job holds, ``slots_used`` those in which its
+    tasks run: none while it starts. ``cpu_usage`` is in cores: processor time per second, over a
+    quarter of a second, while ``cpu_seconds`` counts since the processes began.
+    """
 
     worker_id: str
     hostname: str
     state: str
     tasks: int
+    slots: int
+    slots_used: int
+    cpu_usage: float
+    memory_used_mb: float
     memory_bytes: int
     cpu_seconds: float
     processes: list[ProcessUse]

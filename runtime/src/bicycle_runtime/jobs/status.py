@@ -99,6 +99,10 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     state, of what was written for it that counts; ``state_growth`` is in bytes per second, over the
     last minute. ``state_keys`` counts the keys of all its states, in windows once for each; where
     the state is on disk it is what the database estimates.
+
+    ``backpressure`` of a source is the share of the last minute in which it had more input and did
+    not read, since the epoch had taken what it may and went on behind it; None of what is no
+    source, as nothing waits between operators.
     """
 
     parallelism: int | None = None
@@ -107,6 +111,7 @@ class OperatorStatus(OperatorCounts, kw_only=True):
     hot_keys: list[HotKey] = msgspec.field(default_factory=list)
     skew: float | None = None
     busy_share: float | None = None
+    backpressure: float | None = None
     record_p50_ms: float | None = None
     record_p99_ms: float | None = None
     state_bytes: int = 0
@@ -166,7 +171,8 @@ class RestartNote(msgspec.Struct, kw_only=True):
     """One failure that was, or would have been, met by a restart.
 
     ``attempt`` restarts were used since ``epoch``, the last sealed one. ``delay_ms`` is None when
-    the job was not started again. ``place`` is the record on which a function failed, if known.
+    the job was not started again. ``place`` is the record on which a function failed, if known;
+    ``operator`` and ``subtask`` are where it ran.
     """
 
     time_ms: int
@@ -176,6 +182,8 @@ class RestartNote(msgspec.Struct, kw_only=True):
     attempt: int
     delay_ms: int | None = None
     place: str | None = None
+    operator: str | None = None
+    subtask: int | None = None
 
 
 class JobStatus(msgspec.Struct, kw_only=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO
 
@@ -83,7 +83,7 @@ class Readings:
         state = status.state.value if known is None else known.summary.state
         return [
             {
-                "task_id": f"{job}-{uid}",
+                "task_id": _task_id(job, uid),
                 "operator_name": uid,
                 "state": state,
                 "parallelism": operator.parallelism or 1,
@@ -195,14 +195,15 @@ class Readings:
         found: dict[tuple[str, str], dict[str, Any]] = {}
         for event in reversed(self._history.latest_events(job, limit=500)):
             if event.kind == "failure" or _is_failed_upgrade(event):
-                entry = _exception(event.facts, at_ms=event.at_ms)
+                entry = _exception(status, event.facts, at_ms=event.at_ms)
                 _add(found, entry)
         for uid, operator in status.operators.items():
             for kind, failure in operator.failures.items():
-                entry = _exception({"message": failure.example}, at_ms=None)
+                facts = {"message": failure.example, "operator": uid}
+                entry = _exception(status, facts, at_ms=None)
                 # A kind is a word for the error and the user's line.
                 location = kind.partition(" at ")[2] or None
-                more = {"operator_name": uid, "location": location, "count": failure.count}
+                more = {"location": location, "count": failure.count}
                 found[uid, kind] = {**entry, **more}
         rows = sorted(found.values(), key=lambda row: -(row["last_ms"] or 0))
         if status.error is not None:
@@ -277,6 +278,10 @@ def _lines(
     return {"lines": lines, "start": start, "next": following, "size": size}
 
 
+def _task_id(job: str, operator: str) -> str:
+    return f"{job}-{operator}"
+
+
 def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
     vertices = []
     for chain in view.chains:
@@ -300,6 +305,7 @@ def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
                     "late": counts.late,
                     "watermark_ms": counts.watermark_ms,
                     "busy_share": counts.busy_share,
+                    "backpressure": counts.backpressure,
                     "slowest_input": counts.slowest_input,
                     "skew": counts.skew,
                 }
@@ -329,14 +335,18 @@ def _is_failed_upgrade(event: Event) -> bool:
     return is_upgrade and "code" in event.facts
 
 
-def _exception(facts: dict[str, Any], *, at_ms: int | None) -> dict[str, Any]:
+def _exception(status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None) -> dict[str, Any]:
+    operator = facts.get("operator")
+    is_known = operator in status.operators
     return {
         "timestamp": at_ms,
         "code": facts.get("code", ""),
         "message": facts.get("message", ""),
         "fix": facts.get("fix", ""),
         "place": facts.get("place"),
-        "operator_name": None,
+        "task_id": _task_id(status.id, operator) if is_known else None,
+        "task_index": facts.get("subtask") if is_known else None,
+        "operator_name": operator,
         "epoch": facts.get("epoch"),
         "is_record": at_ms is None,
         "stack_trace": None,
@@ -356,7 +366,7 @@ def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) ->
     if former is not None:
         first_ms = former["first_ms"]
         entry = {**entry, "count": former["count"] + entry["count"], "first_ms": first_ms}
-        for name in ("fix", "place"):
+        for name in ("fix", "place", "operator_name", "task_id"):
             entry[name] = entry[name] or former[name]
     found[key] = entry
 
@@ -369,6 +379,5 @@ def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
             trace = facts.get("traceback") or facts.get("user_traceback")
             row["stack_trace"] = trace
             row["location"] = facts.get("location") or facts.get("made")
-            row["operator_name"] = facts.get("operator")
             row["root_cause"] = facts.get("exception_message") or facts.get("reason")
             row["fix"] = error["fix"]

@@ -9,7 +9,8 @@ from bicycle_runtime.contract import Lag, total_lag
 from bicycle_runtime.engine.epoch.stats import Unread
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.jobs.home import JobFolder
-from bicycle_runtime.jobs.running.progress import Progress, Rate
+from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.running.timings import Rate
 from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,

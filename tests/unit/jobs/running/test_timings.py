@@ -83,6 +83,27 @@ def test_an_operator_in_tasks_that_took_no_time_has_no_share(timings):
     assert status.operators["f"].busy_share is None
 
 
+def test_a_source_waits_while_full_epochs_go_on_behind_it(clock, timings):
+    full = stats_of(
+        duration_ms=10_000.0, sources=("in", "other"), full_sources={"in"},
+        counts={"in": OperatorCounts(busy_ms=4_000.0)}, subtask_counts={"in": {0: 1, 1: 1}},
+    )  # fmt: skip
+    status = status_of(operators={"in": OperatorStatus(), "map": OperatorStatus()})
+    shares = []
+    for epochs in ([full, full, full], [], []):
+        for stats in epochs:
+            clock.advance(10_000)
+            timings.take(status, stats)
+        timings.show(status)
+        shares.append(status.operators["in"].backpressure)
+        clock.advance(30_001)
+
+    # Of each 10 s both subtasks read for 2 s; then nothing comes, and it is over.
+    assert shares == [0.8, 0.4, 0.0]
+    assert status.operators["other"].backpressure == 0.0
+    assert status.operators["map"].backpressure is None
+
+
 def test_growth_is_that_of_the_last_minute_and_may_be_negative(clock, timings):
     status = status_of()
     for size in (10_000_000, 0, 600, 1_200, 1_800, 300):

@@ -61,7 +61,8 @@ class EpochStats:
     ``keys`` samples the keys of operators behind ``key_by``, and ``subtask_counts`` has the records
     of each subtask. ``waiting`` is what sinks have sealed that is not visible yet.
     ``operator_bytes`` is the size of the state of each operator, ``operator_keys`` how many keys
-    have some.
+    have some. ``sources`` were asked for input; ``full_sources`` gave as much as they may, so that
+    they probably have more.
     """
 
     epoch: int
@@ -83,6 +84,8 @@ class EpochStats:
     waiting: Mapping[str, Waiting] = field(default_factory=dict)
     operator_bytes: Mapping[str, int] = field(default_factory=dict)
     operator_keys: Mapping[str, int] = field(default_factory=dict)
+    sources: Collection[str] = ()
+    full_sources: Collection[str] = ()
 
 
 class Stopwatch:
@@ -234,6 +237,7 @@ def stats_of(
         subtask_counts=subtask_counts(reports),
         operator_bytes={uid: state_bytes({uid: each}) for uid, each in manifest.states.items()},
         operator_keys=state_keys(reports),
+        sources=tuple(statuses),
     )
 
 

@@ -311,10 +311,9 @@ class EpochLoop:
             source.sealed(merge_ends(work.reports, uid))
         # 4. Publish: sinks make the epoch visible, while the next one may already run.
         self._publisher.start(manifest, lambda: self._commit(manifest))
-        count = max(read_counts(work.reports).values(), default=0)
-        is_full = self._intake.is_full(slices, record_count=count)
-        self._tell(manifest, work.reports, statuses, watch)
-        return is_full
+        full_sources = self._intake.full_sources(slices, read_counts(work.reports))
+        self._tell(manifest, work.reports, statuses, watch, full_sources)
+        return bool(full_sources)
 
     @property
     def _timeline(self) -> Timeline:
@@ -378,6 +377,7 @@ class EpochLoop:
         reports: list[TaskReport],
         statuses: Mapping[str, SourceStatus],
         watch: Stopwatch,
+        full_sources: frozenset[str],
     ) -> None:
         duration_ms = watch.elapsed_ms
         has_backlog = self._intake.has_more(statuses)
@@ -394,7 +394,7 @@ class EpochLoop:
             graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
             dropped_count=self.dropped_count(),
         )  # fmt: skip
-        self._services.on_epoch(replace(stats, waiting=self.waiting()))
+        self._services.on_epoch(replace(stats, waiting=self.waiting(), full_sources=full_sources))
 
     def waiting(self) -> dict[str, Waiting]:
         """Return what is sealed and not yet visible, by sink."""

@@ -87,16 +87,22 @@ class Intake:
             source.poll().has_input for source in self._setup.sources.values()
         )
 
-    def is_full(self, slices: Mapping[str, list[Slice]], *, record_count: int) -> bool:
-        """Tell whether an epoch took so much of what it may that there is probably more.
+    def full_sources(
+        self, slices: Mapping[str, list[Slice]], counts: Mapping[str, int]
+    ) -> frozenset[str]:
+        """Return the sources that gave so much of what they may that they probably have more.
 
         Args:
-            slices: What it read.
-            record_count: How many records that were, of the source that gave most.
+            slices: What the epoch read.
+            counts: How many records of each source that were.
         """
-        spans = (sum(part.end - part.start for part in parts) for parts in slices.values())
-        has_bytes = 2 * max(spans, default=0) >= self.pacer.byte_count
-        return has_bytes or 2 * record_count >= self.pacer.record_count
+        spans = {uid: sum(part.end - part.start for part in slices[uid]) for uid in slices}
+        return frozenset(
+            uid
+            for uid in spans
+            if 2 * spans[uid] >= self.pacer.byte_count
+            or 2 * counts.get(uid, 0) >= self.pacer.record_count
+        )
 
     def wait_ms(self, statuses: Mapping[str, SourceStatus], *, now_ms: int) -> int:
         """Return how long there is nothing to do, as far as sources and event time know."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from bicycle_runtime.base.clock import Clock
@@ -21,7 +20,7 @@ from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.journal import EpochLine, Journal
 from bicycle_runtime.jobs.running.listeners import Listeners
 from bicycle_runtime.jobs.running.skew import Skew
-from bicycle_runtime.jobs.running.timings import Timings
+from bicycle_runtime.jobs.running.timings import Rate, Timings
 from bicycle_runtime.jobs.status import (
     JobState,
     JobStatus,
@@ -38,7 +37,7 @@ from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Progress", "Rate"]
+__all__ = ["Progress"]
 
 _LOG = logging.getLogger(__name__)
 _WRITE_INTERVAL_S = 0.5
@@ -47,28 +46,6 @@ _RATE_WINDOW_S = 5.0
 _SHARDS_SHOWN_MAX = 64
 _HOT_KEYS_TOLD_MAX = 100
 _LOADING = "loading state"
-
-
-class Rate:
-    """Records per second over the last few seconds."""
-
-    def __init__(self, clock: Clock, window_s: float = _RATE_WINDOW_S) -> None:
-        self._clock = clock
-        self._window_s = window_s
-        self._started = clock.monotonic()
-        self._seen: deque[tuple[float, int]] = deque()
-
-    def add(self, record_count: int) -> None:
-        """Take note of records that were just processed."""
-        self._seen.append((self._clock.monotonic(), record_count))
-
-    def per_second(self) -> float:
-        """Return the rate, 0 when nothing came within the window."""
-        now = self._clock.monotonic()
-        while self._seen and now - self._seen[0][0] > self._window_s:
-            self._seen.popleft()
-        span = min(self._window_s, now - self._started)
-        return sum(count for _, count in self._seen) / span if span > 0 else 0.0
 
 
 class Progress:
@@ -98,7 +75,7 @@ class Progress:
         self._folder = folder
         self._clock = clock
         self._listener = listener
-        self._rate = Rate(clock)
+        self._rate = Rate(clock, _RATE_WINDOW_S)
         self._lock = threading.Lock()
         self._written = -_WRITE_INTERVAL_S
         self._logged = -_LOG_INTERVAL_S
@@ -116,7 +93,7 @@ class Progress:
         self.status.state = state
         if state is JobState.RUNNING and self.status.running_ms is None:
             self.status.running_ms = now_ms
-            self._rate = Rate(self._clock)
+            self._rate = Rate(self._clock, _RATE_WINDOW_S)
         if state is JobState.FINISHED:
             self._catch_up()
         if state.is_final:

@@ -15,12 +15,13 @@ from bicycle_runtime.engine.epoch.stats import EpochStats
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
 from bicycle_runtime.operators.metrics import Durations
 
-__all__ = ["Timings"]
+__all__ = ["Rate", "Timings"]
 
 _EPOCHS_MAX = 100
 _RECENT_MS = 10_000.0  # of the time of tasks; then what was seen is halved
 _GROWTH_WINDOW_S = 60.0
 _GROWTH_STEP_S = 1.0
+_HELD_WINDOW_S = 60.0
 
 
 class Timings:
@@ -36,6 +37,8 @@ class Timings:
         self._busy: dict[str, tuple[float, float]] = {}
         self._size = _Growth()
         self._sizes: dict[str, _Growth] = {}
+        self._held: dict[str, Rate] = {}
+        self._began_s = clock.monotonic()
 
     def take(self, status: JobStatus, stats: EpochStats) -> None:
         """Add an epoch."""
@@ -58,6 +61,7 @@ class Timings:
         for uid, count in stats.operator_keys.items():
             status.operators.setdefault(uid, OperatorStatus()).state_keys = count
         self._size.take(now_s, stats.state_bytes)
+        self._take_held(stats)
 
     def show(self, status: JobStatus) -> None:
         """Put into the status what follows from what was added up."""
@@ -70,10 +74,53 @@ class Timings:
             operator.busy_share = round(min(busy_ms / task_ms, 1.0), 3) if task_ms else None
             operator.record_p50_ms = operator.times.quantile_ms(0.5)
             operator.record_p99_ms = operator.times.quantile_ms(0.99)
+        for uid, held in self._held.items():
+            operator = status.operators.setdefault(uid, OperatorStatus())
+            operator.backpressure = round(min(held.per_second(), 1.0), 3)
         status.state_growth = self._size.per_second(status.state_growth)
         for uid, growth in self._sizes.items():
             operator = status.operators[uid]
             operator.state_growth = growth.per_second(operator.state_growth)
+
+    def _take_held(self, stats: EpochStats) -> None:
+        """Add how long a source with more input did not read, but waited for the epoch's end."""
+        for uid in stats.sources:
+            held = self._held.setdefault(
+                uid, Rate(self._clock, _HELD_WINDOW_S, began_s=self._began_s)
+            )
+            if uid not in stats.full_sources:
+                continue
+            counts, width = stats.counts.get(uid), len(stats.subtask_counts.get(uid, ())) or 1
+            reading_ms = 0.0 if counts is None else counts.busy_ms / width
+            held.add(max(stats.duration_ms - reading_ms, 0.0) / 1_000)
+
+
+class Rate:
+    """What passed per second over the last seconds, such as records.
+
+    Args:
+        clock: Tells how long ago it was.
+        window_s: Over so many seconds, or since ``began_s`` if that is less.
+        began_s: Since when it is counted, by the clock; None for now.
+    """
+
+    def __init__(self, clock: Clock, window_s: float, *, began_s: float | None = None) -> None:
+        self._clock = clock
+        self._window_s = window_s
+        self._started = clock.monotonic() if began_s is None else began_s
+        self._seen: deque[tuple[float, float]] = deque()
+
+    def add(self, amount: float) -> None:
+        """Take note of what has just passed."""
+        self._seen.append((self._clock.monotonic(), amount))
+
+    def per_second(self) -> float:
+        """Return the rate, 0 when nothing came within the window."""
+        now = self._clock.monotonic()
+        while self._seen and now - self._seen[0][0] > self._window_s:
+            self._seen.popleft()
+        span = min(self._window_s, now - self._started)
+        return sum(amount for _, amount in self._seen) / span if span > 0 else 0.0
 
 
 class _Growth:

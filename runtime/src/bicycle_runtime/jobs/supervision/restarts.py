@@ -168,6 +168,8 @@ def add_failure_note(
         attempt=attempt,
         delay_ms=delay_ms,
         place=place,
+        operator=error.facts.get("operator"),
+        subtask=error.facts.get("subtask"),
     )
     return [*history, note][-HISTORY_MAX:]
 

@@ -198,6 +198,8 @@ def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> It
     yield "pulse_state_size", labels, operator.state_bytes
     if operator.busy_share is not None:
         yield "bicycle_operator_busy_ratio", labels, operator.busy_share
+    if operator.backpressure is not None:
+        yield "bicycle_source_backpressure_ratio", labels, operator.backpressure
     if operator.times.buckets:
         yield from _histogram("bicycle_operator_record_seconds", labels, operator.times)
         yield from _pulse_latency(labels, operator)

@@ -75,6 +75,9 @@ METRICS: tuple[Metric, ...] = (
            help="Keys with state in the operator, in windows once for each; on disk an estimate."),
     Metric(name="bicycle_operator_state_growth_bytes_per_second", type="gauge", labels=_OPERATOR,
            help="Growth of the sealed state of the operator over the last minute."),
+    Metric(name="bicycle_source_backpressure_ratio", type="gauge", labels=_OPERATOR,
+           help="Share of the last minute in which a source had more input and waited for the end "
+           "of an epoch that had taken what it may."),
     Metric(name="bicycle_source_lag_records", type="gauge", labels=(*_OPERATOR, "partition"),
            help="Records that are unread; the 64 partitions of a source that are most behind."),
     Metric(name="bicycle_source_lag_seconds", type="gauge", labels=(*_OPERATOR, "partition"),

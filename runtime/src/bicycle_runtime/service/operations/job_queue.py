@@ -25,6 +25,7 @@ from bicycle_runtime.service.operations.kinds import SubmitFacts
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.service.watching.workers import slots_of
 
 __all__ = ["JobQueue"]
 
@@ -209,8 +210,7 @@ def _is_running(job: KnownJob) -> bool:
 
 
 def _claim(job: KnownJob) -> Claim:
-    widths = [operator.parallelism or 1 for operator in job.status.operators.values()]
     return Claim(
         job=job.summary.job_id, owner=job.summary.owner, pool=pool_of(job.status.master),
-        slots=max(widths, default=1),
+        slots=slots_of(job.status),
     )  # fmt: skip

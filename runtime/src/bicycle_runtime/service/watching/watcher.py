@@ -232,9 +232,10 @@ class Watcher:
             for note in _new_restarts(status, known_count)
         ]
         if State.FAILED in way and status.error is not None:
-            names = ("code", "message", "fix")
-            last = {name: status.error[name] for name in names}
-            events.append(("failure", "error", {**last, "epoch": status.epoch}))
+            last = {name: status.error[name] for name in ("code", "message", "fix")}
+            facts = status.error.get("facts", {})
+            task = {name: facts.get(name) for name in ("operator", "subtask")}
+            events.append(("failure", "error", {**last, **task, "epoch": status.epoch}))
         seen.state = state
         return Noted(
             row=KnownRow(
@@ -327,7 +328,7 @@ def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
         return {}
     for name in names:
         try:
-            stat = (folder / name / "status.json").stat()
+            stat = os.stat(f"{folder}/{name}/status.json")  # noqa: PTH116 - Often, for many jobs.
         except (FileNotFoundError, NotADirectoryError):
             continue
         found[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)

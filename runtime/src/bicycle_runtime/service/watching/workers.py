@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.summaries import KnownJob
 
-__all__ = ["JobWorkers", "ProcessUse", "processes", "worker_rows", "workers_of"]
+__all__ = [
+    "JobWorkers", "ProcessUse", "processes", "slots_of", "worker_rows", "workers_now", "workers_of",
+]  # fmt: skip
 
 _PARENT, _USER_TICKS, _SYSTEM_TICKS, _START = 1, 11, 12, 19  # behind the name
+_USAGE_S = 0.25  # The kernel counts processor time in hundredths of a second.
 _ROLES = ("supervisor", "driver", "java", "python")
 
 
@@ -32,11 +37,18 @@ class ProcessUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobWorkers(msgspec.Struct, frozen=True, kw_only=True):
-    """The processes of one job, the supervisor first, and what they use together."""
+    """The processes of one job, the supervisor first, and what they use together.
+
+    ``slots`` are those of its Spark master that it holds, ``slots_used`` those in which its tasks
+    run. ``cpu_usage`` is how many cores the processes kept busy just now.
+    """
 
     job: str
     state: str
     tasks: int
+    slots: int
+    slots_used: int
+    cpu_usage: float
     processes: tuple[ProcessUse, ...]
 
     @property
@@ -63,12 +75,42 @@ def worker_rows(jobs: Iterable[KnownJob]) -> list[dict[str, Any]]:
             "hostname": host,
             "state": found.state,
             "tasks": found.tasks,
+            "slots": found.slots,
+            "slots_used": found.slots_used,
+            "cpu_usage": found.cpu_usage,
+            "memory_used_mb": round(found.resident_bytes / 1e6, 1),
             "memory_bytes": found.resident_bytes,
             "cpu_seconds": round(found.cpu_seconds, 1),
             "processes": msgspec.to_builtins(found.processes),
         }
-        for found in workers_of(jobs, processes())
+        for found in workers_now(jobs)
     ]
+
+
+def workers_now(jobs: Iterable[KnownJob]) -> list[JobWorkers]:
+    """Return the processes of the jobs that have not ended, with how busy they are.
+
+    That takes a quarter of a second, in which they are looked at twice.
+    """
+    found = workers_of(jobs, processes())
+    before_s, before = time.monotonic(), _cpu_times(found)
+    if not before:
+        return found
+    time.sleep(_USAGE_S)
+    passed_s, after = time.monotonic() - before_s, _cpu_times(found)
+    grown = {pid: after[pid] - before[pid] for pid in before.keys() & after.keys()}
+    return [
+        msgspec.structs.replace(
+            workers,
+            cpu_usage=round(sum(grown.get(p.pid, 0.0) for p in workers.processes) / passed_s, 2),
+        )
+        for workers in found
+    ]
+
+
+def slots_of(status: JobStatus) -> int:
+    """Return how many slots of its Spark master a job takes: as many as its widest operator."""
+    return max((operator.parallelism or 1 for operator in status.operators.values()), default=1)
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -84,24 +126,35 @@ def processes(folder: Path = Path("/proc")) -> dict[int, _Found]:
     Args:
         folder: Where the kernel tells of them.
     """
-    found = {}
+    read = ((int(place.name), _read(place)) for place in folder.glob("[0-9]*"))
+    return {pid: process for pid, process in read if process is not None}
+
+
+def _read(place: Path) -> _Found | None:
+    """Return one process by its folder, None when it has ended."""
     page, tick = os.sysconf("SC_PAGE_SIZE"), os.sysconf("SC_CLK_TCK")
-    for place in folder.glob("[0-9]*"):
-        try:
-            head, _, rest = (place / "stat").read_text("utf-8", "replace").rpartition(")")
-            pages = int((place / "statm").read_text("ascii").split()[1])
-        except (OSError, IndexError):  # It has ended meanwhile.
-            continue
-        fields = rest.split()
-        cpu_s = (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / tick
-        found[int(place.name)] = _Found(
-            int(fields[_PARENT]), int(fields[_START]), head.partition("(")[2], (pages * page, cpu_s)
-        )
-    return found
+    try:
+        head, _, rest = (place / "stat").read_text("utf-8", "replace").rpartition(")")
+        pages = int((place / "statm").read_text("ascii").split()[1])
+    except (OSError, IndexError):
+        return None
+    fields = rest.split()
+    cpu_s = (int(fields[_USER_TICKS]) + int(fields[_SYSTEM_TICKS])) / tick
+    name = head.partition("(")[2]
+    return _Found(int(fields[_PARENT]), int(fields[_START]), name, (pages * page, cpu_s))
+
+
+def _cpu_times(workers: Iterable[JobWorkers]) -> dict[int, float]:
+    """Return the processor time of the processes that still run, by their ids."""
+    pids = [process.pid for each in workers for process in each.processes]
+    read = ((pid, _read(Path(f"/proc/{pid}"))) for pid in pids)
+    return {pid: process.use[1] for pid, process in read if process is not None}
 
 
 def workers_of(jobs: Iterable[KnownJob], known: Mapping[int, _Found]) -> list[JobWorkers]:
     """Return the processes of the jobs that have not ended, those with most memory first.
+
+    How busy they are is not known from one look: see ``workers_now``.
 
     Args:
         jobs: Of the snapshot.
@@ -115,9 +168,11 @@ def workers_of(jobs: Iterable[KnownJob], known: Mapping[int, _Found]) -> list[Jo
         if job.summary.end_time is not None:
             continue
         uses = sorted(_uses(job, known, children), key=lambda use: _ROLES.index(use.role))
+        slots = slots_of(job.status)
         found.append(
             JobWorkers(
                 job=job.summary.job_id, state=job.summary.state, tasks=job.summary.tasks_total,
+                slots=slots, slots_used=slots if job.summary.tasks_running else 0, cpu_usage=0.0,
                 processes=tuple(uses),
             )
         )  # fmt: skip

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.watching.fleet import Change
-from bicycle_runtime.service.watching.workers import JobWorkers, processes, workers_of
+from bicycle_runtime.service.watching.workers import JobWorkers, workers_now
 from bicycle_runtime.webui.live import Message, live_answer, paced_answer
 from bicycle_runtime.webui.pages.job import missing_job
 from bicycle_runtime.webui.rendering import Site
@@ -103,7 +103,7 @@ async def workers_live(site: Site, request: Request) -> Response:
 
 async def _workers(scope: Scope) -> dict[str, Any]:
     jobs = scope.view.jobs
-    found: list[JobWorkers] = await scope.service.slow(lambda: workers_of(jobs, processes()))
+    found: list[JobWorkers] = await scope.service.slow(workers_now, jobs)
     return {"workers": found, "masters": await scope.slots()}
 
 

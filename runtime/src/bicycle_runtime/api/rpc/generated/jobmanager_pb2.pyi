@@ -341,7 +341,7 @@ class ProcessUse(_message.Message):
     def __init__(self, pid: _Optional[int] = ..., role: _Optional[str] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
 
 class Worker(_message.Message):
-    __slots__ = ("worker_id", "hostname", "state", "tasks", "memory_bytes", "cpu_seconds", "processes")
+    __slots__ = ("worker_id", "hostname", "state", "tasks", "memory_bytes", "cpu_seconds", "processes", "slots", "slots_used", "cpu_usage", "memory_used_mb")
     WORKER_ID_FIELD_NUMBER: _ClassVar[int]
     HOSTNAME_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
@@ -349,6 +349,10 @@ class Worker(_message.Message):
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
     PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    SLOTS_USED_FIELD_NUMBER: _ClassVar[int]
+    CPU_USAGE_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_MB_FIELD_NUMBER: _ClassVar[int]
     worker_id: str
     hostname: str
     state: str
@@ -356,7 +360,11 @@ class Worker(_message.Message):
     memory_bytes: int
     cpu_seconds: float
     processes: _containers.RepeatedCompositeFieldContainer[ProcessUse]
-    def __init__(self, worker_id: _Optional[str] = ..., hostname: _Optional[str] = ..., state: _Optional[str] = ..., tasks: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., processes: _Optional[_Iterable[_Union[ProcessUse, _Mapping]]] = ...) -> None: ...
+    slots: int
+    slots_used: int
+    cpu_usage: float
+    memory_used_mb: float
+    def __init__(self, worker_id: _Optional[str] = ..., hostname: _Optional[str] = ..., state: _Optional[str] = ..., tasks: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., processes: _Optional[_Iterable[_Union[ProcessUse, _Mapping]]] = ..., slots: _Optional[int] = ..., slots_used: _Optional[int] = ..., cpu_usage: _Optional[float] = ..., memory_used_mb: _Optional[float] = ...) -> None: ...
 
 class MetricSample(_message.Message):
     __slots__ = ("name", "labels", "value")
