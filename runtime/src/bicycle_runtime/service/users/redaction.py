@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -70,7 +71,7 @@ class JobSecrets:
 
     def __init__(self, home: Home) -> None:
         self._home = home
-        self._kept: dict[str, tuple[tuple[int, int], tuple[str, ...]]] = {}
+        self._kept: dict[str, tuple[Path, tuple[int, int], tuple[str, ...]]] = {}
 
     def hide(self, job: str, value: T) -> T:
         """Return plain data of a job, or text, without them; what needs no change is the same."""
@@ -87,16 +88,17 @@ class JobSecrets:
         return msgspec.convert(plain, JobStatus, str_keys=True)
 
     def _of(self, job: str) -> tuple[str, ...]:
-        path = self._home.folder(job).request_path
+        known = self._kept.get(job)
+        path = self._home.folder(job).request_path if known is None else known[0]
         try:
             stat = path.stat()
             stamp = (stat.st_mtime_ns, stat.st_size)
-            known = self._kept.get(job)
-            if known is None or known[0] != stamp:
-                known = self._kept[job] = (stamp, _secrets_in(json.loads(path.read_bytes())))
+            if known is None or known[1] != stamp:
+                known = (path, stamp, _secrets_in(json.loads(path.read_bytes())))
+                self._kept[job] = known
         except (OSError, ValueError):
             return ()
-        return known[1]
+        return known[2]
 
 
 def _secrets_in(request: Mapping[str, Any]) -> tuple[str, ...]:
