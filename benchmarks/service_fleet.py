@@ -1,18 +1,19 @@
 """A home with many jobs, as their drivers would keep it: what benchmarks of the service look at.
 
 ``python service_fleet.py HOME COUNT`` starts a sleeping process for each job and replaces all
-status files twice a second until it is ended.
+status files twice a second until it is ended. It stands back as jobs of a service do.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.base.processes import keep_niceness, stand_back, start_ticks
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import (
@@ -65,6 +66,8 @@ def status_of(number: int, *, tick: int, pid: int, pid_started: int, now_ms: int
 
 def _keep(home: Home, count: int) -> None:
     home.prepare()
+    stand_back()  # As drivers do that the service has started.
+    keep_niceness(os.getpid())
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # So that what is below ends them.
     sleepers = [subprocess.Popen(["sleep", "1000000"]) for _ in range(count)]
     try:
