@@ -33,18 +33,30 @@ ENDLESS = """
 from pathlib import Path
 from bicycle_sdk import Context, RichAsyncFunction, StreamEnvironment, bicycle_plugin
 
-class Endless(RichAsyncFunction[str, str]):
+def loop() -> None:
+    Path("FOLDER_PATH", "begun").touch()
+    while True:
+        pass
+
+def endless_map(value: str) -> str:
+    loop()
+    return value
+
+class Opened(RichAsyncFunction[str, str]):
     def open(self, context):
-        Path("FOLDER_PATH", "begun").touch()
-        while True:
-            pass
+        loop()
 
     async def process(self, value: str, context: Context) -> list[str]:
         return [value]
 
+class Processed(RichAsyncFunction[str, str]):
+    async def process(self, value: str, context: Context) -> list[str]:
+        loop()
+        return [value]
+
 @bicycle_plugin(name="endless", version="1.0")
 def endless(env: StreamEnvironment) -> None:
-    env.from_collection(["a"]).process(Endless()).uid("endless").collect("out")
+    env.from_collection(["a"]).HOOK.uid("endless").collect("out")
 """
 
 
@@ -96,9 +108,11 @@ def test_a_driver_killed_in_a_replay_of_letters_loses_and_repeats_none(bicycle, 
     assert results(tmp_path / "out") == [(0, 1), (1, 1), (1, 2), (2, 1), (3, 1)]
 
 
-def test_an_endless_loop_in_a_hook_leaves_page_metrics_and_cancel_working(bicycle, tmp_path):
+@pytest.mark.parametrize("hook", ["map(endless_map)", "process(Opened())", "process(Processed())"])
+def test_an_endless_loop_in_a_hook_leaves_page_metrics_and_cancel_working(bicycle, tmp_path, hook):
+    text = ENDLESS.replace("HOOK", hook)
     job = bicycle.start(
-        "submit", plugin(tmp_path, ENDLESS), "--name", "endless", "--master", "local[1]"
+        "submit", plugin(tmp_path, text), "--name", "endless", "--master", "local[1]"
     )
     served = Served(tmp_path / "home").start()
     try:

@@ -336,7 +336,7 @@ def _is_failed_upgrade(event: Event) -> bool:
 
 
 def _exception(status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None) -> dict[str, Any]:
-    operator = facts.get("operator")
+    operator = str(facts["operator"]) if facts.get("operator") else None
     is_known = operator in status.operators
     return {
         "timestamp": at_ms,
@@ -344,7 +344,7 @@ def _exception(status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None
         "message": facts.get("message", ""),
         "fix": facts.get("fix", ""),
         "place": facts.get("place"),
-        "task_id": _task_id(status.id, operator) if is_known else None,
+        "task_id": _task_id(status.id, operator) if operator and is_known else None,
         "task_index": facts.get("subtask") if is_known else None,
         "operator_name": operator,
         "epoch": facts.get("epoch"),

@@ -39,8 +39,8 @@ from bicycle_sdk.errors import BicycleError
 __all__ = ["main", "run_service"]
 
 _DOORS = Doors()
-_GC_THRESHOLDS = (50_000, 20, 100)
-_SWITCH_S = 0.001  # What an answer waits for the thread that looks at jobs; 5 ms is usual.
+_GARBAGE_LIMITS = (10_000, 20, 100)
+_TURN_S = 0.001  # What an answer waits for the thread that looks at jobs; 5 ms is usual.
 
 
 def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> None:
@@ -125,8 +125,8 @@ def _keep_pauses_short() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(*_GC_THRESHOLDS)
-    sys.setswitchinterval(_SWITCH_S)
+    gc.set_threshold(*_GARBAGE_LIMITS)
+    sys.setswitchinterval(_TURN_S)
 
 
 def main(arguments: list[str]) -> int:

@@ -311,9 +311,7 @@ class EpochLoop:
             source.sealed(merge_ends(work.reports, uid))
         # 4. Publish: sinks make the epoch visible, while the next one may already run.
         self._publisher.start(manifest, lambda: self._commit(manifest))
-        full_sources = self._intake.full_sources(slices, read_counts(work.reports))
-        self._tell(manifest, work.reports, statuses, watch, full_sources)
-        return bool(full_sources)
+        return self._tell(manifest, work, statuses, watch)
 
     @property
     def _timeline(self) -> Timeline:
@@ -374,19 +372,20 @@ class EpochLoop:
     def _tell(
         self,
         manifest: Manifest,
-        reports: list[TaskReport],
+        work: EpochWork,
         statuses: Mapping[str, SourceStatus],
         watch: Stopwatch,
-        full_sources: frozenset[str],
-    ) -> None:
-        duration_ms = watch.elapsed_ms
+    ) -> bool:
+        """Learn from an epoch, tell what it was like, and return whether it was full."""
+        duration_ms, reports, counts = watch.elapsed_ms, work.reports, read_counts(work.reports)
+        full_sources = self._intake.full_sources(work.slices, counts)
         has_backlog = self._intake.has_more(statuses)
         # Before the first tasks of a run, workers come up: that says nothing about the next.
         paced_ms = duration_ms if self._is_warm else min(duration_ms, tasks_ms(reports))
         self._is_warm |= bool(reports)
         self._intake.pacer.learn(
             duration_ms=paced_ms,
-            record_count=max(read_counts(reports).values(), default=0),
+            record_count=max(counts.values(), default=0),
             has_backlog=has_backlog,
         )
         stats = stats_of(
@@ -395,6 +394,7 @@ class EpochLoop:
             dropped_count=self.dropped_count(),
         )  # fmt: skip
         self._services.on_epoch(replace(stats, waiting=self.waiting(), full_sources=full_sources))
+        return bool(full_sources)
 
     def waiting(self) -> dict[str, Waiting]:
         """Return what is sealed and not yet visible, by sink."""
