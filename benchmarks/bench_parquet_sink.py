@@ -25,7 +25,7 @@ from workloads import scratch
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
 from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.operators.columnar.vectors import TextVector, Vector
 from bicycle_runtime.testing.connectors.running import SinkRun, services_in
 
 BATCH = 4_096
@@ -62,6 +62,9 @@ def main() -> None:
         "sink, from columns, an epoch is a file": partial(
             _sink, records, makes=_columns_of, roll_rows=BATCH * EPOCH_BATCHES
         ),
+        "sink, from columns, texts are Python's": partial(
+            _sink, records, makes=partial(_columns_of, texts=_python_texts)
+        ),
         "pyarrow, from records": partial(_plain, records),
         "pyarrow, from a table": partial(_table_alone, _table_of(records)),
     }
@@ -89,6 +92,12 @@ def main() -> None:
                 "the same, an epoch is a file",
                 alone,
                 found["sink, from columns, an epoch is a file"],
+                None,
+            ),
+            _target(
+                "the same, texts are Python's",
+                alone,
+                found["sink, from columns, texts are Python's"],
                 None,
             ),
         ],
@@ -137,13 +146,25 @@ def _sink(
         return spent * 1e6 / len(records)
 
 
-def _columns_of(records: list[Reading]) -> ColumnRecords:
-    """Return records as windows and maps give them that work on columns."""
+def _arrow_texts(texts: list[str]) -> Vector:
+    """Return texts as Parquet files and expressions in SQL give them."""
+    return TextVector(pyarrow.array(texts, pyarrow.string()))
+
+
+def _python_texts(texts: list[str]) -> Vector:
+    """Return texts as lines of JSON give them."""
+    return Vector(len(texts), texts, kinds=frozenset({str}))
+
+
+def _columns_of(
+    records: list[Reading], *, texts: Callable[[list[str]], Vector] = _arrow_texts
+) -> ColumnRecords:
+    """Return records as chains give them that work on columns."""
     number, user, city, celsius = map(list, zip(*records, strict=True))
     vectors = [
         Vector(len(records), None, numpy.array(number, numpy.int64)),
-        Vector(len(records), user, kinds=frozenset({str})),
-        Vector(len(records), city, kinds=frozenset({str})),
+        texts(user),
+        texts(city),
         Vector(len(records), None, numpy.array(celsius)),
     ]
     return ColumnRecords(RecordForm(Reading, Reading._fields), (len(records), lambda: vectors))

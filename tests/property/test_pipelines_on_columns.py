@@ -319,8 +319,11 @@ def written(rows, *, called, notation, sink=SINKS[0], steps=STEPS, engine=SMALL)
     engine=st.sampled_from([SMALL, EngineOptions()]),
 )
 def test_a_pipeline_without_a_window_writes_the_same_bytes_both_ways(rows, notation, sink, engine):
-    if notation == "parquet":  # A column has one type.
-        rows = [{**row, "at": at_of(row, int), "n": float(n)} for n, row in enumerate(rows)]
+    if notation == "parquet":  # A column has one type, and what a row lacks is null there.
+        rows = [
+            {**row, "at": at_of(row, int), "n": float(n), "t": row["t"] or None}
+            for n, row in enumerate(rows)
+        ]
 
     columns, records = (
         written(rows, called=each, notation=notation, sink=sink, engine=engine)
@@ -391,6 +394,61 @@ def split_outcome(rows, *, called, notation):
             for kind in "wk"
         }
         return lines, taken
+
+
+TO_TABLE = """
+    on_error = "skip"
+
+    [source]
+    kind = "file"
+    path = "{path}"
+    format = "{notation}"
+    fields = {{ n = "float", t = "{text}" }}
+
+    [[steps]]
+    operator = "filter"
+    where = "n > 1"
+
+    [[steps]]
+    operator = "map"
+    set = {{ word = "upper(t)", twice = "n * 2" }}
+
+    [sink]
+    kind = "parquet"
+    out_dir = "{out}"
+    columns = {{ n = "float", t = "string", word = "string", twice = "float" }}
+"""
+
+
+def table_of(rows, *, called, notation, text):
+    """Return the rows of the table that a pipeline writes."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        path = input_of(rows, notation, folder)
+        toml = TO_TABLE.format(path=path, notation=notation, text=text, out=out)
+        if called:
+            toml = toml.replace("    [[steps]]", CALLED + "\n    [[steps]]", 1)
+        with Harness(built(textwrap.dedent(toml)), real_sinks=["sink"]) as harness:
+            harness.run()
+        return [parquet.read_table(each).to_pylist() for each in sorted(out.glob("*.parquet"))]
+
+
+@settings(SETTINGS, max_examples=examples(20))
+@given(
+    rows=ROWS,
+    notation=st.sampled_from(["jsonl", "parquet"]),
+    text=st.sampled_from(["string", "string?"]),
+)
+def test_a_pipeline_writes_the_same_table_both_ways(rows, notation, text):
+    rows = [
+        {"at": at_of(row, int), "n": float(n), "t": row["t"] or None} for n, row in enumerate(rows)
+    ]
+
+    columns, records = (
+        table_of(rows, called=each, notation=notation, text=text) for each in (False, True)
+    )
+
+    assert columns == records
 
 
 @settings(SETTINGS, max_examples=examples(30))

@@ -41,6 +41,7 @@ STAND_ALONE = frozenset(
         "connectors.builtin",
         "connectors.files.zstd",
         "connectors.kafka.consuming",
+        "connectors.tables.row_groups",
         "extraction.loading",
         "formats.errors",
         "jobs.running.restarting",

@@ -16,6 +16,7 @@ from bicycle_runtime.connectors.errors import (
     STAGED_FILE_DAMAGED,
     TABLE_DIFFERS,
 )
+from bicycle_runtime.connectors.tables import reading
 from bicycle_runtime.contract import WriterTask
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
@@ -134,6 +135,55 @@ def test_open_parts_of_a_folder_are_joined_without_rows_that_are_visible(table, 
         assert found <= 40
         counts[name.partition("/")[0]] += found
     assert counts == {"user=user 0": 320, **{f"user=user {each}": 20 for each in range(1, 5)}}
+
+
+def group_rows(path):
+    metadata = parquet.ParquetFile(path).metadata
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+
+
+def test_large_row_groups_lie_in_a_part_as_they_were_staged(table, out, monkeypatch):
+    monkeypatch.setattr(reading, "_LARGE_GROUP_ROWS", 4)
+    run = table()
+    for start in (0, 5, 10):
+        run.run_epoch([events(range(start, start + 5))])
+    run.restart()
+    run.run_epoch([], is_last=True)
+
+    [name] = files(out)
+    assert group_rows(out / name) == [5, 5, 5]
+    assert rows(out) == events(range(15))
+    assert duckdb.sql(f"select sum(n) from '{out / name}'").fetchall() == [(105,)]
+
+
+@pytest.mark.parametrize("change", ["small groups", "other compression", "other columns"])
+def test_row_groups_that_do_not_fit_are_written_again(table, out, monkeypatch, change):
+    monkeypatch.setattr(reading, "_LARGE_GROUP_ROWS", 6 if change == "small groups" else 4)
+    columns = {"user": "str", "n": "int"}
+    run = table(columns=columns)
+    run.run_epoch([events(range(5))])
+    changed = {
+        "other compression": {"compression": "zstd"},
+        "other columns": {"columns": {**columns, "more": "int"}},
+    }.get(change, {})
+    run.spec = replace(run.spec, properties={**run.spec.properties, **changed})
+    run.restart()
+    run.run_epoch([events(range(5, 10))])
+    run.run_epoch([], is_last=True)
+
+    found = [(row["user"], row["n"]) for row in rows(out)]
+    assert found == [(f"user {n % 5}", n) for n in range(10)]
+    assert [group_rows(out / name) for name in files(out)] == (
+        [[5], [5]] if change == "other columns" else [[10]]
+    )
+
+
+def test_values_that_do_not_come_again_have_no_dictionary(table, out):
+    table(tuple[int, str]).run_epoch([[(n, f"word {n % 9}") for n in range(99)]], is_last=True)
+
+    [name] = files(out)
+    group = parquet.ParquetFile(out / name).metadata.row_group(0)
+    assert [group.column(place).has_dictionary_page for place in (0, 1)] == [False, True]
 
 
 def test_a_part_is_complete_when_it_has_enough_rows_and_has_no_more(table, out):

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple, TypedDict
 from uuid import UUID
 
 import numpy
+import pyarrow
 import pytest
 
 from bicycle_runtime.connectors.errors import (
@@ -19,7 +20,7 @@ from bicycle_runtime.connectors.errors import (
 from bicycle_runtime.connectors.tables.columns import columns_of
 from bicycle_runtime.contract import ConnectorSpec, WriterTask
 from bicycle_runtime.operators.columnar.records import ColumnRecords, RecordForm
-from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.operators.columnar.vectors import TextVector, Vector
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
 from bicycle_sdk.sinks import parquet_sink
@@ -241,3 +242,30 @@ def test_arrays_become_the_columns_that_their_values_would_become(word, array, k
 
     records = form.made([vector], len(array))
     assert outcome(ColumnRecords(form, (len(array), lambda: [vector]))) == outcome(records)
+
+
+@pytest.mark.parametrize("kind", ["str", "json", "bytes"])
+@pytest.mark.parametrize("texts", [["a", "", "ß"], ["a", None], [None]])
+def test_texts_of_arrow_become_the_columns_that_texts_of_python_become(kind, texts):
+    spec = ConnectorSpec(vertex_id="out", connector_type="parquet_file", properties={})
+    columns = columns_of(spec, {"word": kind}, "")
+    form = RecordForm(dict, ("word",))
+    lying = TextVector(pyarrow.array(texts, pyarrow.string()))
+
+    found, wanted = (
+        columns.batch(ColumnRecords(form, (len(texts), lambda each=each: [each])), None)
+        for each in (lying, Vector(len(texts), texts))
+    )
+
+    assert found.equals(wanted)
+    assert found.equals(columns.batch([{"word": text} for text in texts], None))
+
+
+def test_texts_of_arrow_that_lack_one_do_not_fit_a_column_that_takes_no_null():
+    spec = ConnectorSpec(vertex_id="out", connector_type="parquet_file", properties={})
+    columns = columns_of(spec, {"word": "str"}, "").requiring(["word"])
+    lying = TextVector(pyarrow.array(["a", None]))
+    records = ColumnRecords(RecordForm(dict, ("word",)), (2, lambda: [lying]))
+
+    with pytest.raises(ValueError, match="takes no null"):
+        columns.batch(records, None)

@@ -13,6 +13,7 @@ from typing import Any
 
 import datafusion
 import msgspec
+import numpy
 import pyarrow
 
 from bicycle_runtime.expressions.types import (
@@ -36,6 +37,8 @@ _TYPES: Mapping[FieldWord, Any] = {
 }
 # The types whose columns are arrays of numpy, too.
 _NUMPY: Mapping[FieldWord, str] = {"int": "i", "float": "f", "bool": "b"}
+# The types that results are told to have: the library has smaller ones, and other texts.
+_CAST = frozenset({"string", *_NUMPY})
 _BESIDE = ("DataFusion error: ", "Arrow error: ", "Error during planning: ", "Execution error: ")
 
 
@@ -52,19 +55,22 @@ class Kernel:
         columns = (f"({text}) AS x{index}" for index, text in enumerate(compiled.texts))
         self._query = f"SELECT {', '.join(columns)} FROM {_TABLE}"
 
-    def column(self, read: FieldRead, values: Sequence[Any], numbers: Any = None) -> Any:
+    def column(self, read: FieldRead, values: Any) -> Any:
         """Return what the expressions read as a column of Arrow.
 
         Args:
             read: Which of it.
-            values: What the field has in each record.
-            numbers: The same as an array of numpy, where there is one.
+            values: What the field has in each record: a list, an array of numpy, or texts of Arrow.
 
         Raises:
             Exception: a value is of another type.
         """
-        if numbers is not None and not read.path and numbers.dtype.kind == _NUMPY.get(read.type):
-            return pyarrow.array(numbers)
+        if isinstance(values, pyarrow.Array):
+            is_as_read = not read.path and read.type == "string"
+            return values if is_as_read else _column(read, values.to_pylist())
+        if isinstance(values, numpy.ndarray):
+            is_as_read = not read.path and values.dtype.kind == _NUMPY.get(read.type)
+            return pyarrow.array(values) if is_as_read else _column(read, values.tolist())
         return _column(read, values)
 
     def computed(self, columns: Sequence[Any], count: int) -> list[Any]:
@@ -81,7 +87,7 @@ class Kernel:
         self._session.register_record_batches(_TABLE, [[_batch(columns, count)]])
         found = pyarrow.Table.from_batches(self._session.sql(self._query).collect())
         return [
-            column.cast(_TYPES[word]) if word in _NUMPY else column
+            column.cast(_TYPES[word]) if word in _CAST else column
             for word, column in zip(self._compiled.types, found.columns, strict=True)
         ]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from bicycle_runtime.expressions.types import CompiledExpressions
 from bicycle_runtime.operators.columnar.kernel import Columns, HasExpression, evaluate
-from bicycle_runtime.operators.columnar.vectors import Refused, Vector
+from bicycle_runtime.operators.columnar.vectors import Refused, TextVector, Vector
 from bicycle_runtime.pipelines.builtin_functions import expression_of
 from bicycle_sdk.expressions import Expression, col
 
@@ -49,7 +49,7 @@ class _Computed(HasExpression):
         given = [evaluate(each, columns) for each in inputs]
         try:
             arrays = [
-                kernel.column(read, vector.items, vector.numbers)
+                kernel.column(read, _as_read(vector))
                 for read, vector in zip(self._compiled.reads, given, strict=True)
             ]
             found = kernel.computed(arrays, columns.count)
@@ -137,8 +137,14 @@ class ComputedFields(_Computed):
         return {**{name: value[name] for name in self._kept if name in value}, **given}
 
 
+def _as_read(vector: Vector) -> Any:
+    """Return the values as an array where there is one, as texts of Arrow, or as a list."""
+    numbers = vector.numbers
+    return vector.as_they_lie if numbers is None else numbers
+
+
 def _vector(column: Any, count: int) -> Vector:
-    """Return a column of Arrow as a vector; one without nulls that holds numbers as an array."""
+    """Return a column of Arrow as a vector: numbers without nulls, and texts, as they lie."""
     # Slow to import, and an extra, as above.
     import pyarrow
 
@@ -149,6 +155,8 @@ def _vector(column: Any, count: int) -> Vector:
     is_number = checks.is_int64(kind) or checks.is_float64(kind) or checks.is_boolean(kind)
     if is_number and not column.null_count:
         return Vector(count, None, column.to_numpy())
+    if checks.is_string(kind):
+        return TextVector(column.combine_chunks())
     return Vector(count, python_values(column))
 
 

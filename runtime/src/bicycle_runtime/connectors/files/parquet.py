@@ -16,6 +16,7 @@ from bicycle_runtime.connectors.files.reader import locate_file
 from bicycle_runtime.connectors.rows import columns_for, records_of, with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
+from bicycle_runtime.operators.columnar.vectors import Mask, TextVector, Vector
 from bicycle_runtime.records.rows import is_open_mapping
 
 __all__ = ["ParquetReader"]
@@ -101,7 +102,7 @@ class ParquetReader:
         end = first + rows.num_rows
         offsets = range(first, end)
         if self._gives_fields:
-            batch = SourceBatch(values=_by_field(rows), offsets=offsets, next_offset=end)
+            batch = SourceBatch(values=BatchRecords(rows), offsets=offsets, next_offset=end)
             if not self._timestamp_field:
                 return batch
             batch = with_event_times(batch, b"", self._timestamp_field)
@@ -158,23 +159,46 @@ class _Rows:
             raise NO_PARQUET_FILE(path=self.path, reason=str(error)) from error
 
 
-def _by_field(rows: Any) -> FieldRecords:
-    """Return the rows of a batch as records whose columns are looked at when asked for."""
-    known: dict[str, list[Any]] = {}
+class BatchRecords(FieldRecords):
+    """The rows of a batch of Arrow, whose columns are looked at when they are asked for.
 
-    def getter(name: str) -> Callable[[int], Any]:
-        if name not in rows.schema.names:
-            return lambda _: MISSING
-        if name not in known:
-            column = rows.column(name)
-            # hot path: 15 ns a number; to_pylist() takes 60.
-            is_plain = not column.null_count and str(column.type) in ("int64", "double")
-            known[name] = column.to_numpy().tolist() if is_plain else column.to_pylist()
-        return known[name].__getitem__
+    Args:
+        rows: The batch.
+    """
 
-    return FieldRecords(
-        range(rows.num_rows), rows.to_pylist, getter=getter, names=lambda: rows.schema.names
-    )
+    def __init__(self, rows: Any) -> None:
+        super().__init__(
+            range(rows.num_rows), rows.to_pylist, getter=self._getter,
+            names=lambda: rows.schema.names,
+        )  # fmt: skip
+        self._rows = rows
+        self._known: dict[str, Vector] = {}
+
+    def column(self, name: str, kind: type | None = None) -> Vector:
+        """Return a field of each; what Arrow holds is not converted where it is known so."""
+        if name not in self._known:
+            self._known[name] = self._find(name)
+        return self._known[name]
+
+    def picked(self, mask: Mask) -> BatchRecords:
+        import pyarrow  # slow to import
+
+        return BatchRecords(self._rows.filter(pyarrow.array(mask.array)))
+
+    def copied(self) -> BatchRecords:
+        return BatchRecords(self._rows)
+
+    def _getter(self, name: str) -> Callable[[int], Any]:
+        return self.column(name).items.__getitem__
+
+    def _find(self, name: str) -> Vector:
+        if name not in self._rows.schema.names:
+            return Vector.constant(MISSING, len(self))
+        column = self._rows.column(name)
+        word = str(column.type)
+        if word in ("int64", "double") and not column.null_count:
+            return Vector(len(self), None, column.to_numpy())
+        return TextVector(column) if word == "string" else Vector(len(self), column.to_pylist())
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:

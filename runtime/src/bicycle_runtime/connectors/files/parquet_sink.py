@@ -156,6 +156,9 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         with HeldReader(storage, plan.files) as reader:
             if not reader.has_folders:
                 count = sum(file.record_count for file in plan.files)
+                name = f"{begin}-0000-{self._run}.parquet"
+                if count <= plan.file_rows and self._copy(name, reader):
+                    return
                 rows = FolderRows("", count, reader.batches())
                 self._write_folder(begin, plan.file_rows, rows)
                 return
@@ -196,13 +199,23 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         groups = in_groups(tables, GROUP_ROWS)
         first = next(groups)
         names = [column for column in first.schema.names if column != PARTITION]
-        schema = first.select(names).schema
         with (
             self._output.open_write(name) as stream,
-            parquet_writer(stream, schema, self._options.compression) as writer,
+            parquet_writer(stream, first.select(names), self._options.compression) as writer,
         ):
             for rows in chain([first], groups):
                 writer.write_table(rows.select(names))
+
+    def _copy(self, name: str, reader: HeldReader) -> bool:
+        """Let the row groups of several files become one part as they lie; tell whether it may."""
+        if self._output.exists(name):
+            return True
+        footers = reader.footers(self._options.compression)
+        if footers is None:
+            return False
+        with self._output.open_write(name) as stream:
+            reader.copy_groups(stream, footers)
+        return True
 
     def _move(self, file: HeldFile, name: str) -> None:
         """Let a staged file become a part as it is."""

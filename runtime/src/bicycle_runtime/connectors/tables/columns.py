@@ -347,20 +347,30 @@ def _convert(convert: Conversion, value: Any) -> Any:
 
 
 def _array(column: _Column, items: Any) -> pyarrow.Array:
-    """Return values, which are a list or an array of numbers, as a column."""
+    """Return values, which are a list, an array of numbers or texts of Arrow, as a column."""
     if hasattr(items, "dtype"):
         if column.convert is None and _ARRAYS.get(column.data_type) == items.dtype.name:
             return pyarrow.array(items)
         items = items.tolist()
+    if isinstance(items, pyarrow.Array):
+        if column.convert is None and column.data_type == items.type:
+            return _check_nulls(column, items)
+        items = items.to_pylist()
     if column.convert is not None:
         items = [_convert(column.convert, item) for item in items]
+    return _check_nulls(column, _make_array(column, items))
+
+
+def _make_array(column: _Column, items: Any) -> pyarrow.Array:
     try:
         if column.data_type in _CAREFUL:  # Else 1.5 would be 1, and a time its day, untold.
-            found = _cast(pyarrow.array(items), column.data_type)
-        else:
-            found = pyarrow.array(items, column.data_type)
+            return _cast(pyarrow.array(items), column.data_type)
+        return pyarrow.array(items, column.data_type)
     except (pyarrow.ArrowException, OverflowError) as error:
         raise ValueError(f"field {column.name!r} does not fit its column: {error}") from error
+
+
+def _check_nulls(column: _Column, found: pyarrow.Array) -> pyarrow.Array:
     if found.null_count and not column.is_optional:
         raise ValueError(f"field {column.name!r} is None, and its column takes no null")
     return found

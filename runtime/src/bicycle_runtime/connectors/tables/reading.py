@@ -6,10 +6,12 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import pyarrow
 import pyarrow.compute as pc
@@ -19,11 +21,19 @@ from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Stora
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.connectors.tables.held import HeldFile, Join
 from bicycle_runtime.connectors.tables.partitions import PARTITION
+from bicycle_runtime.connectors.tables.row_groups import (
+    CODECS,
+    Footer,
+    append_row_groups,
+    end_file,
+    footer_of,
+)
 from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, SMALL_GROUP_ROWS, parquet_writer
 
 __all__ = ["FolderRows", "HeldReader", "carry_out_join", "in_groups"]
 
 _SHELF_ROWS = 250_000
+_LARGE_GROUP_ROWS = GROUP_ROWS // 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +58,12 @@ class HeldReader:
         self._files = files
         self._stack = ExitStack()
         self._open: list[tuple[HeldFile, parquet.ParquetFile]] = []
+        self._sources: list[Any] = []
 
     def __enter__(self) -> Self:
         for file in self._files:
             source = self._stack.enter_context(_locate(self._storage, file))
+            self._sources.append(source)
             found = parquet.ParquetFile(source, page_checksum_verification=True)
             self._open.append((file, self._stack.enter_context(found)))
         return self
@@ -99,6 +111,34 @@ class HeldReader:
                 if rows.num_rows:
                     yield rows
 
+    def footers(self, compression: str) -> list[Footer] | None:
+        """Return the footers of files whose row groups may lie in one file; None for no such files.
+
+        They may where they have no folders, are large, alike and compressed like this, and where
+        checksums proved their bytes: a file that a join made is proved when it is decoded.
+        """
+        files = [file.metadata for _, file in self._open]
+        group_count = sum(found.num_row_groups for found in files)
+        is_large = sum(found.num_rows for found in files) >= group_count * _LARGE_GROUP_ROWS
+        is_proved = all(held.crc32 is not None for held, _ in self._open)
+        if self.has_folders or not (is_large and is_proved):
+            return None
+        footers = []
+        for source in self._sources:
+            with _open_again(source) as stream:
+                footers.append(footer_of(stream))
+        wanted = {CODECS[compression]}
+        is_alike = all(each.is_like(footers[0]) and each.codecs <= wanted for each in footers)
+        return footers if is_alike else None
+
+    def copy_groups(self, out: BinaryIO, footers: Sequence[Footer]) -> None:
+        """Write one file that has the row groups of all, as they lie."""
+        place = 0
+        for source, footer in zip(self._sources, footers, strict=True):
+            with _open_again(source) as stream:
+                place = append_row_groups(out, place, stream, footer)
+        end_file(out, footers)
+
     def counts(self) -> dict[str, int]:
         """Return how many rows of each folder are left, by name."""
         found: Counter[str] = Counter()
@@ -136,17 +176,19 @@ def carry_out_join(plan: Join, storage: Storage) -> None:
     """Make one held file of several; again is harmless."""
     if storage.exists(plan.path):
         return
-    with (
-        HeldReader(storage, plan.files) as reader,
-        storage.open_write(plan.path) as stream,
-        parquet_writer(stream, reader.schema, "snappy") as writer,
-    ):
-        for rows in in_groups(reader.batches(), GROUP_ROWS):
-            if reader.has_folders:
-                order = pc.sort_indices(rows, sort_keys=[(PARTITION, "ascending")])
-                writer.write_table(rows.take(order), row_group_size=SMALL_GROUP_ROWS)
-            else:
-                writer.write_table(rows)
+    with HeldReader(storage, plan.files) as reader:
+        groups = in_groups(reader.batches(), GROUP_ROWS)
+        first = next(groups)
+        with (
+            storage.open_write(plan.path) as stream,
+            parquet_writer(stream, first, "snappy") as writer,
+        ):
+            for rows in chain([first], groups):
+                if reader.has_folders:
+                    order = pc.sort_indices(rows, sort_keys=[(PARTITION, "ascending")])
+                    writer.write_table(rows.take(order), row_group_size=SMALL_GROUP_ROWS)
+                else:
+                    writer.write_table(rows)
 
 
 def in_groups(tables: Iterator[pyarrow.Table], row_count: int) -> Iterator[pyarrow.Table]:
@@ -193,6 +235,11 @@ def _may_have(group: Any, low: str, high: str | None) -> bool:
     if found is None or not found.has_min_max:
         return True
     return bool(found.min <= (high or low) and found.max >= low)
+
+
+def _open_again(source: Any) -> AbstractContextManager[BinaryIO]:
+    """Return what ``_locate`` gave as a file; it stays open where it is one."""
+    return Path(source).open("rb") if isinstance(source, str) else nullcontext(source)
 
 
 @contextmanager

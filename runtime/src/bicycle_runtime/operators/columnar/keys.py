@@ -18,7 +18,7 @@ from bicycle_runtime.operators.columnar.arrays import (
     numpy,
     unpacked,
 )
-from bicycle_runtime.operators.columnar.vectors import TupleVector, Vector
+from bicycle_runtime.operators.columnar.vectors import TextVector, TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
 
 __all__ = [
@@ -88,6 +88,8 @@ def values_array(vector: Vector) -> Any:
         return None if ints is None else pa.array(ints)
     if vector.kinds != {str}:
         return None
+    if isinstance(vector, TextVector):
+        return vector.column.cast(pa.large_string())
     try:
         return pa.array(vector.items, pa.large_string())
     except UnicodeEncodeError:

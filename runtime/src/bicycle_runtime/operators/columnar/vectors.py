@@ -1,7 +1,8 @@
-"""Vectors: a value for each of many records, as an array of numbers or as Python's objects.
+"""Vectors: a value for each of many records, in an array, in a column of texts, or as objects.
 
-Which of the two there is shows in nothing but the pace. A vector knows the types of its values, and
-those exactly: a bool is no int here.
+Arrays of numbers are numpy's, columns of texts Arrow's, objects Python's. Which of them there is
+shows in nothing but the pace. A vector knows the types of its values, and those exactly: a bool is
+no int here.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Sequence
 from itertools import chain, compress, repeat
 from typing import Any
 
-from bicycle_runtime.operators.columnar.arrays import magnitude, number_array, numpy
+from bicycle_runtime.operators.columnar.arrays import arrow, magnitude, number_array, numpy
 
-__all__ = ["Mask", "Refused", "TupleVector", "Vector", "joined_vectors"]
+__all__ = ["Mask", "Refused", "TextVector", "TupleVector", "Vector", "joined_vectors"]
 
 _KINDS: dict[str, frozenset[type]] = {
     "i": frozenset({int}),
@@ -101,7 +102,7 @@ class Vector:
 
     @property
     def as_they_lie(self) -> Any:
-        """The values as an array, where that is what there is, else as Python's."""
+        """The values as an array or a column, where that is what there is, else as Python's."""
         is_array = self._items is None and not self.is_constant
         return self._array if is_array and self._array is not None else self.items
 
@@ -130,6 +131,39 @@ class Vector:
     def _smaller(self) -> frozenset[type] | None:
         """Return the types that some of the values have, as far as it is known without a look."""
         return self._kinds if self._kinds is not None and len(self._kinds) == 1 else None
+
+
+class TextVector(Vector):
+    """Texts as a column of Arrow, which somebody else made; None where there is none.
+
+    Args:
+        column: An array of the type ``string``.
+    """
+
+    __slots__ = ("column",)
+
+    def __init__(self, column: Any) -> None:
+        kinds: set[type] = {type(None)} if column.null_count else set()
+        if column.null_count < len(column):
+            kinds.add(str)
+        super().__init__(len(column), None, None, kinds=frozenset(kinds))
+        self.column = column
+
+    @property
+    def items(self) -> list[Any]:
+        if self._items is None:
+            self._items = self.column.to_pylist()
+        return self._items
+
+    @property
+    def as_they_lie(self) -> Any:
+        return self.column
+
+    def each(self) -> Any:
+        return self.items
+
+    def picked(self, mask: Mask) -> Vector:
+        return TextVector(self.column.filter(arrow().array(mask.array)))
 
 
 class TupleVector(Vector):
@@ -168,6 +202,9 @@ def joined_vectors(several: Sequence[Vector]) -> Vector:
     parts = [vector.parts for vector in several if isinstance(vector, TupleVector)]
     if len(parts) == len(several) and len(set(map(len, parts))) == 1:
         return TupleVector(count, list(map(joined_vectors, zip(*parts, strict=True))))
+    columns = [vector.column for vector in several if isinstance(vector, TextVector)]
+    if len(columns) == len(several):
+        return TextVector(arrow().concat_arrays(columns))
     return Vector(count, list(chain.from_iterable(vector.each() for vector in several)))
 
 
