@@ -17,7 +17,7 @@ from bicycle_runtime.api.errors import (
     MEDIA_TYPE_UNSUPPORTED,
     QUERY_UNREADABLE,
 )
-from bicycle_runtime.api.shapes import NoQuery
+from bicycle_runtime.api.queries import NoQuery
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.roles import Identity, Role, require_role
 

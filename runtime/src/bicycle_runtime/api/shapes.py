@@ -1,4 +1,4 @@
-"""Shapes of answers and queries, from which the OpenAPI document is made.
+"""Shapes of answers, and of what is sent, from which the OpenAPI document is made.
 
 Tests hold real answers against them: what is not here is not answered, and what is here is.
 """
@@ -18,34 +18,46 @@ from bicycle_runtime.service.watching.summaries import JobSummary
 from bicycle_runtime.service.watching.workers import ProcessUse
 
 __all__ = [
-    "AfterQuery", "AuditList", "Cluster", "DeadLetterList", "DeadLetterQuery", "EpochList",
-    "EpochQuery", "ErrorAnswer", "ExceptionEntry", "ExceptionList", "Graph", "GraphChain",
-    "GraphEdge", "GraphVertex", "Health", "HistoryQuery", "JobConfigAnswer", "JobDetail", "JobList",
-    "JobMetrics", "JobQueryWords", "LetterQuery", "LimitQuery", "LogPage", "LogQuery", "MetricList",
-    "MetricsHistory", "MetricsPoint", "NoQuery", "OperationList", "PluginList", "PoolSlots",
-    "QuotaAnswer", "QuotaBody", "SamplesAnswer", "SamplesQuery", "SavepointList", "SlotList",
-    "StateChangeList", "StatusAnswer", "StatusList", "Task", "TaskList", "WaitQuery", "Worker",
+    "AuditList",
+    "Cluster",
+    "DeadLetterList",
+    "EpochList",
+    "ErrorAnswer",
+    "ExceptionEntry",
+    "ExceptionList",
+    "Graph",
+    "GraphChain",
+    "GraphEdge",
+    "GraphVertex",
+    "Health",
+    "JobConfigAnswer",
+    "JobDetail",
+    "JobList",
+    "JobMetrics",
+    "LogPage",
+    "MetricList",
+    "MetricsHistory",
+    "MetricsPoint",
+    "OperationList",
+    "PluginList",
+    "PoolSlots",
+    "QuotaAnswer",
+    "QuotaBody",
+    "SamplesAnswer",
+    "SavepointList",
+    "SlotList",
+    "StateChangeList",
+    "StatusAnswer",
+    "StatusList",
+    "Task",
+    "TaskList",
+    "Worker",
     "WorkerList",
-]  # fmt: skip
+]
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All shapes say which fields they have; others are refused."""
-
-
-class NoQuery(_Shape, frozen=True, kw_only=True):
-    """Nothing can be asked beside the path."""
-
-
-class JobQueryWords(_Shape, frozen=True, kw_only=True):
-    """Which jobs, in which order: see ``JobQuery``. ``state`` may be given several times."""
-
-    state: tuple[str, ...] = ()
-    owner: str = ""
-    text: str = ""
-    sort: str = "-start_time"
-    limit: int = 50
-    after: str | None = None
 
 
 class QuotaBody(_Shape, frozen=True, kw_only=True):
@@ -87,51 +99,11 @@ class SlotList(_Shape, frozen=True, kw_only=True):
     items: list[PoolSlots]
 
 
-class LimitQuery(_Shape, frozen=True, kw_only=True):
-    """How many entries at most, 1 to 500."""
-
-    limit: int = 50
-
-
-class AfterQuery(_Shape, frozen=True, kw_only=True):
-    """Entries behind this number, and how many of them, 1 to 500."""
-
-    after: int = 0
-    limit: int = 200
-
-
-class EpochQuery(_Shape, frozen=True, kw_only=True):
-    """Epochs older than ``after``, and how many of them, 1 to 500."""
-
-    after: int | None = None
-    limit: int = 50
-
-
-class DeadLetterQuery(_Shape, frozen=True, kw_only=True):
-    """Letters of ``operator`` behind the one named ``after``, and how many of them, 1 to 500."""
-
-    operator: str | None = None
-    after: str | None = None
-    limit: int = 50
-
-
 class DeadLetterList(_Shape, frozen=True, kw_only=True):
     """Dead letters, the newest first; ``next`` is what to give as ``after``."""
 
     items: list[DeadLetter]
     next: str | None
-
-
-class SamplesQuery(_Shape, frozen=True, kw_only=True):
-    """``tier`` is 5s (the last hour) or 5m (the last seven days)."""
-
-    tier: str = "5s"
-
-
-class HistoryQuery(_Shape, frozen=True, kw_only=True):
-    """How many minutes back, 1 to 10,080; points are 5 s apart up to an hour, else 5 minutes."""
-
-    minutes: int = 30
 
 
 class MetricsPoint(_Shape, frozen=True, kw_only=True):
@@ -149,20 +121,6 @@ class MetricsHistory(_Shape, frozen=True, kw_only=True):
     """Points over time, the oldest first."""
 
     items: list[MetricsPoint]
-
-
-class LogQuery(_Shape, frozen=True, kw_only=True):
-    """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
-
-    after: int | None = None
-    limit: int = 200
-    follow: bool = False
-
-
-class WaitQuery(_Shape, frozen=True, kw_only=True):
-    """How many seconds to wait for the end of the operation, 0 to 60."""
-
-    wait: float = 0.0
 
 
 class ErrorAnswer(_Shape, frozen=True, kw_only=True):
@@ -462,24 +420,12 @@ class WorkerList(_Shape, frozen=True, kw_only=True):
     items: list[Worker]
 
 
-class SavepointQuery(_Shape, frozen=True, kw_only=True):
-    """``verify`` reads every file and compares checksums."""
-
-    verify: bool = False
-
-
 class SavepointReport(Savepoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a savepoint says of itself, and the epoch in it."""
 
     url: str
     is_verified: bool
     checkpoint: dict[str, Any]
-
-
-class LetterQuery(_Shape, frozen=True, kw_only=True):
-    """``reveal`` tells the value of the record, too: for operators, and noted in the audit log."""
-
-    reveal: bool = False
 
 
 class Cluster(_Shape, frozen=True, kw_only=True):
