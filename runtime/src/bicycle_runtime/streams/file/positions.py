@@ -69,7 +69,11 @@ def _rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
 
 def _connect(path: Path) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_WAIT_S)
-    database.execute(_TABLE)
+    try:
+        database.execute(_TABLE)
+    except BaseException:
+        database.close()
+        raise
     return database
 
 

@@ -15,7 +15,7 @@ import cloudpickle
 
 from bicycle_runtime.contract import Slice, SourceBatch, SourceReader
 
-__all__ = ["killed_at", "read_elsewhere"]
+__all__ = ["kill_at", "lines_to_die_at", "read_elsewhere"]
 
 _DIED = 9
 _READ_S = 60
@@ -58,32 +58,61 @@ def read_elsewhere(
     return batches
 
 
-def killed_at(step: int, act: Callable[[], None], modules: tuple[str, ...]) -> bool:
-    """Do ``act`` in a forked process that dies before its ``step``-th line in ``modules``.
+def lines_to_die_at(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
+    """Do ``act`` in a forked process, and return at which of its lines a process is to be killed.
+
+    A line that runs again and again, for each file say, counts the first two times and the last.
+
+    Args:
+        act: What is done.
+        modules: Ends of the paths of the modules whose lines count.
 
     Returns:
-        Whether it died; False when it finished before.
+        Steps for ``kill_at``: lines counted from 1, in the order in which they run.
     """
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        _act_and_exit(step, act, modules)
-    _, status = os.waitpid(child, 0)
-    code = os.waitstatus_to_exitcode(status)
-    assert code in (0, _DIED), f"the process failed with {code}"
-    return code == _DIED
+        lines: list[tuple[str, int]] = []
+        _act(act, modules, lambda frame: lines.append((frame.f_code.co_filename, frame.f_lineno)))
+        with os.fdopen(writing, "wb") as out:
+            pickle.dump(lines, out)
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as found:
+        data = found.read()
+    _require_end(child, 0)
+    passages: dict[tuple[str, int], list[int]] = {}
+    for step, line in enumerate(pickle.loads(data), 1):
+        passages.setdefault(line, []).append(step)
+    return sorted({step for steps in passages.values() for step in (*steps[:2], steps[-1])})
 
 
-def _act_and_exit(step: int, act: Callable[[], None], modules: tuple[str, ...]) -> None:
-    left = step
+def kill_at(step: int, act: Callable[[], None], modules: tuple[str, ...]) -> None:
+    """Do ``act`` in a forked process that dies before its ``step``-th line in ``modules``."""
+    child = os.fork()
+    if child == 0:
+        left = step
 
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        nonlocal left
-        if not frame.f_code.co_filename.endswith(modules):
-            return None
-        if event == "line":
+        def note(_: FrameType) -> None:
+            nonlocal left
             left -= 1
             if left == 0:
                 os._exit(_DIED)
+
+        _act(act, modules, note)
+        os._exit(0)
+    _require_end(child, _DIED)
+
+
+def _act(
+    act: Callable[[], None], modules: tuple[str, ...], note: Callable[[FrameType], None]
+) -> None:
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.endswith(modules):
+            return None
+        if event == "line":
+            note(frame)
         return trace
 
     sys.settrace(trace)
@@ -91,4 +120,10 @@ def _act_and_exit(step: int, act: Callable[[], None], modules: tuple[str, ...]) 
         act()
     except BaseException:  # noqa: BLE001 - the parent only sees the exit code.
         os._exit(1)
-    os._exit(0)
+    sys.settrace(None)
+
+
+def _require_end(child: int, expected: int) -> None:
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code == expected, f"the process ended with {code}, not with {expected}"

@@ -33,7 +33,7 @@ from bicycle_runtime.testing.connectors.cases import (
     SinkCase,
 )
 from bicycle_runtime.testing.connectors.output import Output
-from bicycle_runtime.testing.connectors.processes import killed_at
+from bicycle_runtime.testing.connectors.processes import kill_at, lines_to_die_at
 from bicycle_runtime.testing.connectors.rules import Suite, needs
 from bicycle_runtime.testing.connectors.running import SinkRun, pauses, services_in
 from bicycle_runtime.testing.harness import Harness
@@ -261,26 +261,19 @@ class SinkSuite(Suite):
     def test_a_kill_at_any_line_of_publishing_loses_and_repeats_nothing(
         self, tmp_path: Path, is_last: bool
     ) -> None:
-        """The process dies before the first, the second, … line that publishing executes."""
+        """The process dies before the first, the second, … line that publishing executes.
+
+        A line that runs many times is died at the first two times and the last.
+        """
         assert issubclass(self.case_type, RunsInForks)
-        for step in count(1):
-            folder = tmp_path / str(step)
-            case = self.case_type(folder / "world")
-            case.folder.mkdir(parents=True)
-            run = start(case, folder)
-            plan = plan_of(case)
-            for records in plan[:-1]:
-                run.run_epoch(records)
-            run.seal(plan[-1], is_last=is_last)
-            was_killed = killed_at(step, run.publish, case.traced_modules)
-            run.restart()
-            run.run_epoch([], is_last=True)
-            output_of(case, run).check()
-            run.stop()
-            case.close()
-            if not was_killed:
-                break
-        assert step > self.case_type.traced_lines_min
+        case, run = _sealed(self.case_type, tmp_path / "whole", is_last=is_last)
+        steps = lines_to_die_at(run.publish, self.case_type.traced_modules)
+        _restart_and_check(case, run)
+        assert len(steps) > self.case_type.traced_lines_min
+        for step in steps:
+            case, run = _sealed(self.case_type, tmp_path / str(step), is_last=is_last)
+            kill_at(step, run.publish, self.case_type.traced_modules)
+            _restart_and_check(case, run)
 
     def test_an_old_object_that_wakes_up_changes_nothing(
         self, run: SinkRun, case: SinkCase
@@ -403,6 +396,26 @@ def start(case: SinkCase, folder: Path) -> SinkRun:
     return SinkRun(
         case.spec(), services, registry=case.registry(), epoch=0, on_start=case.started
     ).start()
+
+
+def _sealed(case_type: type[SinkCase], folder: Path, *, is_last: bool) -> tuple[SinkCase, SinkRun]:
+    """Return a new case and its sink, of which the last epoch is sealed and not published."""
+    case = case_type(folder / "world")
+    case.folder.mkdir(parents=True)
+    run = start(case, folder)
+    *before, last = plan_of(case)
+    for records in before:
+        run.run_epoch(records)
+    run.seal(last, is_last=is_last)
+    return case, run
+
+
+def _restart_and_check(case: SinkCase, run: SinkRun) -> None:
+    run.restart()
+    run.run_epoch([], is_last=True)
+    output_of(case, run).check()
+    run.stop()
+    case.close()
 
 
 def output_of(case: SinkCase, run: SinkRun) -> Output:
