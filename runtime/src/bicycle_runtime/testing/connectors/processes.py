@@ -15,7 +15,7 @@ import cloudpickle
 
 from bicycle_runtime.contract import Slice, SourceBatch, SourceReader
 
-__all__ = ["kill_at", "lines_to_die_at", "read_elsewhere"]
+__all__ = ["find_steps", "kill_at", "read_elsewhere"]
 
 _DIED = 9
 _READ_S = 60
@@ -58,7 +58,7 @@ def read_elsewhere(
     return batches
 
 
-def lines_to_die_at(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
+def find_steps(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
     """Do ``act`` in a forked process, and return at which of its lines a process is to be killed.
 
     A line that runs again and again, for each file say, counts the first two times and the last.

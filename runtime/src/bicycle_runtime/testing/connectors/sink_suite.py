@@ -33,7 +33,7 @@ from bicycle_runtime.testing.connectors.cases import (
     SinkCase,
 )
 from bicycle_runtime.testing.connectors.output import Output
-from bicycle_runtime.testing.connectors.processes import kill_at, lines_to_die_at
+from bicycle_runtime.testing.connectors.processes import find_steps, kill_at
 from bicycle_runtime.testing.connectors.rules import Suite, needs
 from bicycle_runtime.testing.connectors.running import SinkRun, pauses, services_in
 from bicycle_runtime.testing.harness import Harness
@@ -266,12 +266,12 @@ class SinkSuite(Suite):
         A line that runs many times is died at the first two times and the last.
         """
         assert issubclass(self.case_type, RunsInForks)
-        case, run = _sealed(self.case_type, tmp_path / "whole", is_last=is_last)
-        steps = lines_to_die_at(run.publish, self.case_type.traced_modules)
+        case, run = _start_and_seal(self.case_type, tmp_path / "whole", is_last=is_last)
+        steps = find_steps(run.publish, self.case_type.traced_modules)
         _restart_and_check(case, run)
         assert len(steps) > self.case_type.traced_lines_min
         for step in steps:
-            case, run = _sealed(self.case_type, tmp_path / str(step), is_last=is_last)
+            case, run = _start_and_seal(self.case_type, tmp_path / str(step), is_last=is_last)
             kill_at(step, run.publish, self.case_type.traced_modules)
             _restart_and_check(case, run)
 
@@ -398,7 +398,9 @@ def start(case: SinkCase, folder: Path) -> SinkRun:
     ).start()
 
 
-def _sealed(case_type: type[SinkCase], folder: Path, *, is_last: bool) -> tuple[SinkCase, SinkRun]:
+def _start_and_seal(
+    case_type: type[SinkCase], folder: Path, *, is_last: bool
+) -> tuple[SinkCase, SinkRun]:
     """Return a new case and its sink, of which the last epoch is sealed and not published."""
     case = case_type(folder / "world")
     case.folder.mkdir(parents=True)
