@@ -3,7 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.errors import RUNAWAY_TIMERS, ErrorRateError
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
 from bicycle_runtime.operators.functions.operator import Advance
@@ -87,6 +90,66 @@ def test_a_timer_that_failed_is_tried_again():
     job = alarms(FailsOnce(), lambda stream: stream.on_error(retry(1)))
 
     assert rung(job, [1, 2, 3]) == [1, 2, 3]
+
+
+class Planned(Alarm):
+    """Does for each timer what a plan says: sets and deletes others, before and behind it."""
+
+    def __init__(self, plan, failing):
+        self.plan, self.failing = plan, failing
+
+    def on_timer(self, timestamp_ms, ctx):
+        count = ctx.get_value_state("count", int, default=0)
+        count.update(count.value() + 1)
+        for is_set, step in self.plan[count.value() % len(self.plan)] if count.value() < 30 else ():
+            change = (
+                ctx.timer_service.register_event_time_timer
+                if is_set
+                else ctx.timer_service.delete_event_time_timer
+            )
+            change(timestamp_ms + step)
+        if timestamp_ms in self.failing:
+            raise ValueError(timestamp_ms)
+        return [(ctx.current_key(), timestamp_ms, count.value())]
+
+
+class PlannedAsync(Planned):
+    async def on_timer(self, timestamp_ms, ctx):
+        return super().on_timer(timestamp_ms, ctx)
+
+
+STEPS = st.lists(st.tuples(st.booleans(), st.integers(-6, 20)), max_size=3)
+
+
+@given(
+    numbers=st.lists(st.integers(0, 60), min_size=1, max_size=30),
+    plan=st.lists(STEPS, min_size=1, max_size=4),
+    failing=st.sets(st.integers(0, 60), max_size=3),
+)
+@settings(max_examples=20, deadline=None)
+def test_timers_fire_in_order_whatever_others_are_set_and_deleted_meanwhile(numbers, plan, failing):
+    """All that are due in one run, or one by one in an event loop."""
+
+    def fired(function):
+        job = alarms(function(plan, failing), lambda stream: stream.on_error(skip()))
+        with Harness(job) as harness:
+            for watermark in (20, 90):
+                harness.push(numbers)
+                harness.advance_watermark(watermark)
+            return harness.published
+
+    assert fired(Planned) == fired(PlannedAsync)
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("function", [Planned, PlannedAsync])
+def test_a_timer_that_is_left_out_leaves_nothing_in_state(function, backend):
+    job = alarms(function([[(True, 5)]], {2}), lambda stream: stream.on_error(skip()))
+    with Harness(job, engine=EngineOptions(state_backend=backend)) as harness:
+        harness.push([2, 4, 9])
+        harness.advance_watermark(13)
+
+        assert harness.published == [(0, 4, 1), (0, 9, 2), (1, 9, 1)]
 
 
 class Broken(Alarm):

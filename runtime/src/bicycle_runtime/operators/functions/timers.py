@@ -89,6 +89,8 @@ class TimerRound:
         self._context.follow(())
         if fires_each is not None:
             self._fire_all(fires_each)
+        elif not self._is_last:  # Then it counts which timers were set in the round.
+            self._fire_run()
         timer = self._next()
         while timer is not None:
             self._turn_to(timer)
@@ -127,6 +129,41 @@ class TimerRound:
         finally:
             self._context.end_fired()
 
+    def _fire_run(self) -> None:
+        """Fire timers of event time that are due, until one is set that comes before others."""
+        queue = self._context.timers.event
+        timers = queue.due_run(self._due_ms)
+        done = 0
+        later: tuple[Timer, Any] | None = None
+        try:
+            # hot path: half of the time that timers take which are popped one by one.
+            for timer in timers:
+                if queue.earliest_ms <= timer[1]:
+                    break
+                done += 1
+                if not queue.is_taken(timer):
+                    continue
+                self._note_fired(timer)
+                self._turn_to(timer)
+                result = self._fired(timer)
+                if type(result) in _LISTS:
+                    if result:
+                        self._take(timer, result)
+                elif inspect.isawaitable(result):
+                    later = timer, result
+                    break
+                else:
+                    self._take(timer, result)
+        finally:
+            queue.file_again(timers[done:])
+            self._context.end_fired()
+        if later is not None:
+            self._turn_to(later[0])
+            try:
+                run_watched(self._fire_async(*later))
+            finally:
+                self._context.end_fired()
+
     def _turned_to(self, timer: Timer) -> tuple[Any, int]:
         self._turn_to(timer)
         return timer[2], timer[1]
@@ -144,6 +181,14 @@ class TimerRound:
             return None
         self._take(timer, result)
         return self._next()
+
+    def _fired(self, timer: Timer) -> Any:
+        """Return what the hook of a timer gives, or what the policy makes of its failure."""
+        self._policy.total += 1
+        try:
+            return self._on_timer(timer[1], self._context)
+        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+            return run(self._settle(error, timer, partial(self._call, timer)))
 
     async def _fire_async(self, timer: Timer, awaitable: Any, *, is_alone: bool = False) -> None:
         waiting: Timer | None = timer
@@ -199,12 +244,15 @@ class TimerRound:
         elif self._is_last:
             self._before.discard((timer.key, timer.time_ms))
         if timer is not None:
-            self._count += 1
-            if self._count * _UNCOUNTED_PART > self._firings_max:
-                self._check_key(timer)
+            self._note_fired(timer)
         if timer is not None and is_of_round:
             self._check_last(timer)
         return timer
+
+    def _note_fired(self, timer: Timer) -> None:
+        self._count += 1
+        if self._count * _UNCOUNTED_PART > self._firings_max:
+            self._check_key(timer)
 
     def _check_key(self, timer: Timer) -> None:
         """Refuse to go on when one key alone keeps the round busy."""

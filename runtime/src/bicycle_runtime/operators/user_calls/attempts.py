@@ -23,6 +23,9 @@ def prepare_attempts(function: Any, calls: Iterable[Callable[..., Any]]) -> Atte
         calls: What is called of it.
     """
     awaits = isinstance(function, BuiltInFunction) and function.awaits
+    # A hook of timers is awaited if it is ``async``, whether it waits or not.
+    on_timer = getattr(function, "on_timer", None)
+    awaits = awaits or (on_timer is not None and is_async(eager(on_timer)))
     awaits = awaits or any(is_async(eager(each)) and direct(each) is None for each in calls)
     return Attempts(one_by_one=not awaits)
 
