@@ -20,6 +20,7 @@ WITH_STATE = {
     "test_connected",
     "test_exact_values",
     "test_failed_attempts",
+    "test_failed_joins",
     "test_installed_functions",
     "test_joins",
     "test_keyed_functions",

@@ -250,9 +250,9 @@ class BuiltInFunction(_Opened):
 
     A function with ``process_each`` takes ``InputRecords`` in one call, and one with ``fire_each``,
     whose ``on_timer`` sets no timers, many timers; each adds to the results one after the other, so
-    that a failure is that of the record or timer behind the last result. Before ``fire_each`` the
-    function gets all timers of a round by ``complete_each``, and returns those that are to fire:
-    the others would give nothing.
+    that a failure is that of the record or timer behind the last result. Before any of them fires
+    the function gets all timers of a round by ``complete_each``, and returns those that are to
+    fire: the others would give nothing. What it changes then stays, whichever calls fail.
     """
 
     stamps: ClassVar[bool] = False

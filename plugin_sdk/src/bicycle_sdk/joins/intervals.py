@@ -147,8 +147,8 @@ class IntervalJoin(RowJoin):
         # hot path: a timer takes longer than all else about a row.
         self._wait_for(mine, key, [min(times)] if mine.seen is None else times)
 
-    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Find what is complete by timers, all of a key at once, and forget rows.
+    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:
+        """Return the rows that never matched and can no more, and forget rows.
 
         Where lone rows are wanted, each has a timer of its own.
         """
@@ -164,23 +164,7 @@ class IntervalJoin(RowJoin):
                     pair = (row, None) if is_left else (None, row)
                     place = key, time + side.last + 1
                     found.setdefault(place, []).append((max(time + side.last, time), *pair))
-        self._complete = found
-        return [timer for timer in timers if (timer.key, timer.time_ms) in found] if found else []
-
-    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
-        """Return the rows that never matched and can no more."""
-        certain = timestamp_ms - 1
-        pairs: list[Pair] = []
-        for is_left in (True, False):
-            side = self._sides[is_left]
-            last = certain - side.last
-            if side.seen is None:
-                self._forget(side, [key])
-                continue
-            for _, row in _take_lone(side, key, last):
-                pair = (row, None) if is_left else (None, row)
-                pairs.append((max(certain, last), *pair))
-        return pairs
+        return found
 
     def _store(
         self, row: tuple[Any, Any, int], found: list[tuple[RowKey, Any]],

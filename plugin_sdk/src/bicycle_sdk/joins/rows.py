@@ -268,9 +268,13 @@ class RowJoin(BuiltInFunction, ABC):
 
         A call that is repeated finds the pairs of the first.
         """
-        key = ctx.current_key()
-        if self._fired is None or self._fired[0] != (key, timestamp_ms):
-            self._fired = ((key, timestamp_ms), self.complete(key, timestamp_ms))
+        place = ctx.current_key(), timestamp_ms
+        if self._fired is None or self._fired[0] != place:
+            complete = self._complete
+            if place not in complete:
+                complete = self.complete([Timer("event", timestamp_ms, place[0])])
+            found = complete.pop(place, None)
+            self._fired = place, [] if found is None else self.pairs_of(found, timestamp_ms)
         return self.results(self._fired[1])
 
     def wait_each(
@@ -306,13 +310,12 @@ class RowJoin(BuiltInFunction, ABC):
         return {key: its_times for key, (its_times, _) in kept.items()}
 
     def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Find what is complete by timers, and return those by which something is."""
-        self._complete = {
-            (timer.key, timer.time_ms): pairs
-            for timer in timers
-            if (pairs := self.complete(timer.key, timer.time_ms))
-        }
-        return [timer for timer in timers if (timer.key, timer.time_ms) in self._complete]
+        """Find what is complete by timers, and return those by which something is.
+
+        That is no part of an attempt: what a failed one did to state is undone, but not this.
+        """
+        complete = self._complete = self.complete(timers)
+        return [timer for timer in timers if (timer[2], timer[1]) in complete] if complete else []
 
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
         """Let timers fire one after the other, given by key and time, as ``on_timer`` does."""
@@ -345,11 +348,15 @@ class RowJoin(BuiltInFunction, ABC):
         """
 
     @abstractmethod
-    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
-        """Return the pairs that are complete by a time, and forget rows that match no more."""
+    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], Any]:
+        """Return what is complete by timers, by key and time, and forget rows that match no more.
+
+        Of a timer by which nothing is complete there is no entry; of others ``pairs_of`` makes the
+        pairs.
+        """
 
     def pairs_of(self, complete: Any, time_ms: int) -> list[Pair]:  # noqa: ARG002  # for subclasses
-        """Return the pairs of what ``complete_each`` found for a timer of this time."""
+        """Return the pairs of what ``complete`` found for a timer of this time."""
         pairs: list[Pair] = complete
         return pairs
 

@@ -56,8 +56,8 @@ class AsOfJoin(RowJoin):
             for time in dict.fromkeys(times):
                 self._wait_for(key, time, is_left=records.ordinal == 0)
 
-    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Find what is complete by timers, all of a key at once."""
+    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:
+        """Return the left rows that the watermark has passed, each with its match."""
         found: dict[tuple[Any, int], list[Pair]] = {}
         for key, times in times_by_key(timers).items():
             known = self.right.between(key, None, times[-1] - 1)
@@ -68,16 +68,8 @@ class AsOfJoin(RowJoin):
                 pairs = self._pairs(time, rows, [known[newest][1]] if is_known else [])
                 if pairs:
                     found[key, time + 1] = pairs
-            self._take_newest(key, times[-1] - 1)
-        self._complete = found
-        return [timer for timer in timers if (timer.key, timer.time_ms) in found]
-
-    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
-        """Return the left rows of the time that the watermark has passed, each with its match."""
-        certain = timestamp_ms - 1
-        known = self._take_newest(key, certain)
-        waiting = self.left.take(key, certain, certain)
-        return self._pairs(certain, [row for _, row in waiting], [row for _, row in known])
+            self._forget(key, known, times[-1] - 1)
+        return found
 
     def _waiting(self, key: Any, last_ms: int) -> dict[int, list[Any]]:
         """Take the left rows up to a time, by their times."""
@@ -100,18 +92,15 @@ class AsOfJoin(RowJoin):
         """Tell whether a right row is new enough for a left one."""
         return self._tolerance is None or known_ms >= time_ms - self._tolerance
 
-    def _take_newest(self, key: Any, certain: int) -> list[tuple[RowKey, Any]]:
-        """Return the newest right rows of one time, and forget those that no left row can need."""
-        rows = self.right.between(key, None, certain)
-        if not rows:
-            return []
-        first = rows[-1][0][0]
+    def _forget(self, key: Any, known: list[tuple[RowKey, Any]], certain: int) -> None:
+        """Forget right rows that no left row behind a time can need."""
+        if not known:
+            return
+        first = known[-1][0][0]
         if self._tolerance is not None:
             first = max(first, certain - self._tolerance)
-        count = sum(time < first for (time, _), _ in rows)
-        if count:
+        if known[0][0][0] < first:
             self.right.take(key, None, first - 1)
-        return rows[count:]
 
     def _store(self, value: Any, key: Any, time: int, is_left: bool) -> None:  # in a row
         self.keep(self.left if is_left else self.right, value, key, time)
@@ -164,9 +153,9 @@ class TableJoin(RowJoin):
         found = self.results(pairs)
         return _values_later(found) if self.awaits else [result for _, result in found]
 
-    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:  # noqa: ARG002  # it sets no timer
+    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:  # noqa: ARG002  # it sets none
         """Nothing waits."""
-        return []
+        return {}
 
 
 async def _values_later(found: Any) -> list[Any]:

@@ -68,12 +68,15 @@ class WindowJoin(RowJoin):
             for end in {end for time in times for end in ends[time]}:
                 self.timers.set(key, end)
 
-    def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Find what windows have closed, all of a key at once."""
+    def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], Any]:
+        """Return what windows have closed: pairs of sessions, rows of both sides of others."""
         windows = self._windows
+        found: dict[tuple[Any, int], Any] = {}
         if isinstance(windows, SessionWindows):
-            return super().complete_each(timers)
-        found: dict[tuple[Any, int], tuple[_Rows, _Rows]] = {}
+            for _, time_ms, key in timers:
+                if pairs := self._session(key, time_ms - 1, windows):
+                    found[key, time_ms] = pairs
+            return found
         for key, ends in times_by_key(timers).items():
             first, last = ends[0] - windows.size_ms, ends[-1] - windows.size_ms
             sides = [
@@ -85,8 +88,7 @@ class WindowJoin(RowJoin):
                 left, right = (rows.within(end - windows.size_ms, end) for rows in sides)
                 if left or right:
                     found[key, end] = left, right
-        self._complete = found
-        return [timer for timer in timers if (timer.key, timer.time_ms) in found]
+        return found
 
     def pairs_of(self, complete: Any, time_ms: int) -> list[Pair]:
         """Return the pairs of the rows of a window, which are made when it fires."""
@@ -94,12 +96,6 @@ class WindowJoin(RowJoin):
             return super().pairs_of(complete, time_ms)
         left, right = complete
         return self.paired(left, right, time_ms - 1)
-
-    def complete(self, key: Any, timestamp_ms: int) -> list[Pair]:
-        """Return the pairs of windows that the watermark has closed."""
-        if isinstance(self._windows, SessionWindows):
-            return self._session(key, timestamp_ms - 1, self._windows)
-        return self._align(key, timestamp_ms, self._windows)
 
     def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
         """Return the pairs of one window."""
@@ -122,16 +118,6 @@ class WindowJoin(RowJoin):
         gap = window.end - time_ms
         sides = (self.left, self.right)
         return any(side.between(key, time_ms - gap, time_ms + gap) for side in sides)
-
-    def _align(self, key: Any, end: int, windows: AlignedWindows) -> list[Pair]:
-        start = end - windows.size_ms
-        left, right = (
-            [row for _, row in side.between(key, start, end - 1)]
-            for side in (self.left, self.right)
-        )
-        for side in (self.left, self.right):
-            side.take(key, None, start + windows.slide_ms - 1)
-        return self.paired(left, right, end - 1)
 
     def _session(self, key: Any, end: int, windows: SessionWindows) -> list[Pair]:
         """Return the pairs of a session; the rows up to its last are its own, others are gone."""

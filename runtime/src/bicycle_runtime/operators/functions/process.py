@@ -166,6 +166,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
 
     context: KeyedContext
     fires_each: FiresEach | None = None
+    fires_one_by_one = False
 
     def __init__(  # an operator's four parts, the method, and where its state lies
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
@@ -299,7 +300,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         return TimerRound(
             self.context, self._on_timer, function=full_name(self.function), policy=self.policy,
             advance=advance, due_ms=due_ms, follows_time=follows_time,
-        ).fire(self.fires_each)  # fmt: skip
+        ).fire(self.fires_each, one_by_one=self.fires_one_by_one)  # fmt: skip
 
     def next_event_ms(self) -> int | None:
         time_ms = self.context.timers.event.next_time_ms()

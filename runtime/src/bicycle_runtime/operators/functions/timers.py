@@ -8,7 +8,7 @@ operator's policy says, with the key and the time of the timer in place of a rec
 from __future__ import annotations
 
 import inspect
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -79,16 +79,25 @@ class TimerRound:
         self._firings_max = firings_max
         self._count = 0
         self._by_key: Counter[Any] = Counter()
+        self._ready: deque[Timer] = deque()  # They have been taken, and wait for their calls.
 
-    def fire(self, fires_each: FiresEach | None = None) -> Batch:
+    def fire(self, fires_each: FiresEach | None = None, *, one_by_one: bool = False) -> Batch:
         """Call ``on_timer`` for each timer that is due and return what came out, with its times.
 
         Args:
-            fires_each: What fires many timers of event time in one call, if it is there.
+            fires_each: What gets ready for many timers of event time in one call, if it is there.
+            one_by_one: Whether ``on_timer`` is called for each of these then, and not
+                ``fire_each`` for all of them.
         """
         self._context.follow(())
         if fires_each is not None:
-            self._fire_all(fires_each)
+            due = self._context.timers.event.take_due(self._due_ms)
+            timers = fires_each.complete_each(due)
+            self._policy.total += len(due) - len(timers)
+            if one_by_one:
+                self._ready.extend(timers)
+            else:
+                self._fire_all(fires_each, timers)
         elif not self._is_last:  # Then it counts which timers were set in the round.
             self._fire_run()
         timer = self._next()
@@ -104,10 +113,8 @@ class TimerRound:
         first = min(known)
         return emitted(self._values, [first if time is None else time for time in self._times])
 
-    def _fire_all(self, fires_each: FiresEach) -> None:
-        """Fire all timers of event time that are due; none is set meanwhile."""
-        due = self._context.timers.event.take_due(self._due_ms)
-        timers = fires_each.complete_each(due)
+    def _fire_all(self, fires_each: FiresEach, timers: Sequence[Timer]) -> None:
+        """Fire timers of event time in one call; none is set meanwhile."""
         results: list[Any] = []
         calls = map(self._turned_to, timers)
 
@@ -117,7 +124,7 @@ class TimerRound:
         async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Any:
             return await self._settle(error, timers[index], call)
 
-        self._policy.total += len(due)
+        self._policy.total += len(timers)
         try:
             go_through(partial(fires_each.fire_each, calls, results), results, settle, again)
             for timer, result in zip(timers, results, strict=True):
@@ -236,6 +243,8 @@ class TimerRound:
         self._policy.batch = Batch([timer], ExchangeLineage(None, times), ordinal=NO_INPUT)
 
     def _next(self) -> Timer | None:
+        if self._ready:
+            return self._ready.popleft()
         timers, advance = self._context.timers, self._advance
         is_of_round = self._is_last and self._is_set_in_round(timers.event.peek())
         timer = timers.event.pop_due(self._due_ms)

@@ -61,8 +61,9 @@ class CoProcessOperator(StatefulOperator):
         self._each: Callable[..., None] | None = None
         if not always and context.attempts is None:
             self._each = getattr(self._built_in, "process_each", None)
-            fires_each: Any = self._built_in
-            self.fires_each = fires_each if hasattr(fires_each, "fire_each") else None
+        fires_each: Any = self._built_in
+        self.fires_each = fires_each if hasattr(fires_each, "fire_each") else None
+        self.fires_one_by_one = always or context.attempts is not None
         self._ordinal = 0
         self._turn_to(0)
 
