@@ -152,7 +152,7 @@ class TimerRound:
                     continue
                 self._note_fired(timer)
                 self._turn_to(timer)
-                result = self._fired(timer)
+                result = self._result_of(timer)
                 if type(result) in _LISTS:
                     if result:
                         self._take(timer, result)
@@ -189,7 +189,7 @@ class TimerRound:
         self._take(timer, result)
         return self._next()
 
-    def _fired(self, timer: Timer) -> Any:
+    def _result_of(self, timer: Timer) -> Any:
         """Return what the hook of a timer gives, or what the policy makes of its failure."""
         self._policy.total += 1
         try:
