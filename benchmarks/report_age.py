@@ -37,6 +37,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "kafka-throughput": _KAFKA,
     "keyed-state": _OPERATORS,
     "light-load": (_RUNTIME, _SDK),
+    "metrics-cost": (*_FILES, f"{_RUNTIME}/jobs/running"),
     "open-windows": _OPERATORS,
     "parquet-sink": (f"{_RUNTIME}/connectors/files", f"{_RUNTIME}/connectors/tables"),
     "pipeline": (*_FILES, f"{_RUNTIME}/expressions", f"{_RUNTIME}/pipelines"),

@@ -27,6 +27,7 @@ from bicycle_runtime.jobs.status import (
     OperatorStatus,
     RestartNote,
     ShardLag,
+    ShardStatus,
     write_status,
 )
 from bicycle_runtime.operators.metrics import FailureCount
@@ -148,7 +149,9 @@ def operators(*, failed: int = 0, late: int = 0) -> dict[str, OperatorStatus]:
     }
     mark = now_ms() - 12_000
     return {
-        "clicks": OperatorStatus(records_out=1_802_113, parallelism=4, watermark_ms=mark),
+        "clicks": OperatorStatus(
+            records_out=1_802_113, parallelism=4, watermark_ms=mark, backpressure=0.29
+        ),
         "orders": OperatorStatus(records_out=20_412, parallelism=2, watermark_ms=mark),
         "parse": OperatorStatus(
             busy_share=0.71,
@@ -202,6 +205,12 @@ def fill(fleet: Fleet) -> None:
         "lag_records": 1_200_400,
         "lag_ms": 40_000,
         "lags": {"clicks": {"3": ShardLag(records=1_200_400, waiting_ms=40_000)}},
+        "shards": {
+            "clicks": {
+                "0": ShardStatus(watermark_ms=now_ms() - 9_000, event_ms=1_795_000_000_000),
+                "3": ShardStatus(watermark_ms=now_ms() - 12_000, is_idle=True),
+            }
+        },
         "state_bytes": 4_402_341_478,
         "watermark_ms": now_ms() - 12_000,
         "guarantee": GuaranteeStatus(guarantee="at-least-once", weakest="lengths-out", role="sink"),

@@ -133,7 +133,9 @@ def test_an_operator_of_the_drawing_leads_to_its_numbers_which_stay_open(opened,
     page = opened(f"{url}/jobs/clicks/graph")
     page.locator("#drawing a", has_text="count by user").click()
     details = page.locator("details[open]")
-    assert "held back by orders/3" in details.inner_text()
+    shown = details.inner_text()
+    parts = ("held back by orders/3", "2.4 \u00d7", "user-17 22 %")
+    assert [part for part in parts if part not in shown] == []
     page.evaluate("document.querySelector('#drawing svg').isOld = true")
 
     operators = fleet.home.folder("clicks").status().operators
@@ -143,6 +145,19 @@ def test_an_operator_of_the_drawing_leads_to_its_numbers_which_stay_open(opened,
     page.wait_for_selector("#drawing a:has-text('7.78 M')")
     assert details.count() == 1
     assert page.evaluate("document.querySelector('#drawing svg').isOld")
+
+
+def test_a_source_shows_event_time_and_lag_of_each_partition_and_its_backpressure(opened, url):
+    page = opened(f"{url}/jobs/clicks/graph")
+    page.locator("#drawing a", has_text="clicks").first.click()
+    details = page.locator("details[open]")
+    first, behind = (row.inner_text().split() for row in details.locator("tbody tr").all())
+
+    assert first[0] == "0"
+    assert "2026-11-18" in first
+    assert behind[:2] == ["3", "idle"]
+    assert behind[-3:] == ["M,", "40.0", "s"]
+    assert "29 % of the last minute" in details.inner_text()
 
 
 def test_charts_are_drawn_of_samples(opened, url):

@@ -5,7 +5,14 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bicycle_runtime.jobs.status import GuaranteeStatus, OperatorStatus, ShardLag, WaitingOutput
+from bicycle_runtime.jobs.status import (
+    GuaranteeStatus,
+    OperatorStatus,
+    PhaseStatus,
+    ShardLag,
+    ShardStatus,
+    WaitingOutput,
+)
 from bicycle_runtime.operators.metrics import Durations
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
@@ -35,7 +42,7 @@ def full_job(name="job"):
         "f": OperatorStatus(
             records_in=3, busy_ms=500.0, busy_share=0.25, times=times(0.3, 3, 30), metrics=metrics,
             skew=1.5, watermark_ms=500, state_bytes=70, state_growth=1.5,
-            state_keys=12, backpressure=0.5,
+            state_keys=12, backpressure=0.5, slowest_input="f/0",
         ),
         "out": OperatorStatus(records_in=3, times=times(7), bytes_out=900),
     }  # fmt: skip
@@ -45,6 +52,8 @@ def full_job(name="job"):
         silent_storage_ms=300, guarantee=GuaranteeStatus(guarantee="at-least-once", weakest="out"),
         state_growth=-2.5, epoch_times=times(20, 2_000), phase_times={"run": times(20, 1_900)},
         waiting={"out": WaitingOutput(records=1, bytes=11)},
+        shards={"f": {"0": ShardStatus(watermark_ms=500, event_ms=1_500)}},
+        phase=PhaseStatus(name="loading state", unit="bytes", done=3, total=9, eta_ms=2_000),
     )  # fmt: skip
     return replace(job, paces=Paces(load=0.5))
 

@@ -40,9 +40,19 @@ def operator_rows(
             "pace": paces.operators.get(name),
             "lag_records": sum(lags) if lags else None,
             "lag_bytes": sum(sizes) if sizes else None,
+            "partitions": _partitions(status, name),
         }
         rows.append({**row, "text": _numbers(row)})
     return rows
+
+
+def _partitions(status: JobStatus, operator: str) -> list[dict[str, Any]]:
+    """Return event time and lag of each partition, the slowest first."""
+    times, lags = status.shards.get(operator, {}), status.lags.get(operator, {})
+    return [
+        {"name": name, "time": times.get(name), "lag": lags.get(name)}
+        for name in (*times, *(name for name in lags if name not in times))
+    ]
 
 
 def drawing_of(graph: Mapping[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.jobs.status import JobStatus, OperatorStatus, PhaseStatus
 from bicycle_runtime.operators.metrics import BOUNDS_US, Durations
 from bicycle_runtime.service.metrics.names import METRICS
 from bicycle_runtime.service.watching.fleet import FleetView
@@ -165,6 +165,8 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
         yield "bicycle_job_state_growth_bytes_per_second", job, status.state_growth
     waiting = sum(each.bytes for each in status.waiting.values())
     yield "bicycle_job_waiting_bytes", job, waiting
+    if status.phase is not None and summary.end_time is None:
+        yield from _phase_samples(job, status.phase)
     yield from _histogram("bicycle_epoch_seconds", job, status.epoch_times)
     for phase, times in status.phase_times.items():
         yield from _histogram("bicycle_epoch_phase_seconds", {**job, "phase": phase}, times)
@@ -174,6 +176,25 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
     yield "pulse_dropped_records_total", {**job, "reason": "no_reader"}, status.dropped_count
     for uid, operator in status.operators.items():
         yield from _operator_samples({**job, "operator": uid}, operator)
+    yield from _partition_samples(job, status)
+
+
+def _phase_samples(job: Mapping[str, str], phase: PhaseStatus) -> Iterator[_Sample]:
+    labels = {**job, "phase": phase.name}
+    yield "bicycle_job_phase_done", {**labels, "unit": phase.unit}, phase.done
+    yield "bicycle_job_phase_total", {**labels, "unit": phase.unit}, phase.total
+    if phase.eta_ms is not None:
+        yield "bicycle_job_phase_eta_seconds", labels, phase.eta_ms / 1_000
+
+
+def _partition_samples(job: Mapping[str, str], status: JobStatus) -> Iterator[_Sample]:
+    for uid, shards in status.shards.items():
+        for shard, time in shards.items():
+            labels = {**job, "operator": uid, "partition": shard}
+            if time.watermark_ms is not None:
+                yield "bicycle_partition_watermark_seconds", labels, time.watermark_ms / 1_000
+            if time.event_ms is not None:
+                yield "bicycle_partition_event_seconds", labels, time.event_ms / 1_000
     for uid, lags in status.lags.items():
         behind = sorted(lags.items(), key=lambda pair: -(pair[1].records or 0))
         for shard, lag in behind[:_PARTITIONS_MAX]:
@@ -212,6 +233,8 @@ def _operator_samples(labels: Mapping[str, str], operator: OperatorStatus) -> It
         yield "bicycle_operator_skew_ratio", labels, operator.skew
     if operator.watermark_ms is not None:
         yield "bicycle_operator_watermark_seconds", labels, operator.watermark_ms / 1_000
+    if operator.slowest_input is not None:
+        yield "bicycle_operator_slowest_input", {**labels, "input": operator.slowest_input}, 1.0
     for stage, count in (("receive", operator.records_in), ("emit", operator.records_out)):
         yield "pulse_operator_records_total", {**labels, "stage": stage}, count
 

@@ -1,0 +1,140 @@
+"""What the figures of a job cost: W1 with and without what measures its operators.
+
+The job of W1 runs on the local executor in this process, in turns as it is and with the clocks and
+histograms of operators taken out; each run counts by its processor time, which other programs
+disturb least. What the driver does with the figures is timed apart: it adds up each epoch, and
+writes the status twice a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from unittest import mock
+
+from benchmark_jobs import is_bought_dict, to_order_dict
+from measuring import Report, Table, Target, arguments, in_turns
+from workloads import Events, check_totals, scratch
+
+from bicycle_runtime.base.clock import ManualClock
+from bicycle_runtime.engine.epoch.stats import EpochStats
+from bicycle_runtime.jobs.home import JobFolder
+from bicycle_runtime.jobs.running.progress import Progress
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.operators.columnar import chain as columnar_chain
+from bicycle_runtime.operators.functions import operator
+from bicycle_runtime.operators.tasks import chain, task
+from bicycle_runtime.testing import Harness
+from bicycle_sdk import StreamEnvironment, file_sink
+
+_WRITE_S = 0.5  # as drivers do
+
+
+def main() -> None:
+    """Measure both and tell."""
+    options = arguments(__doc__, repeats=9, add=_add_options)
+    events = Events(count=20_000 if options.quick else options.events)
+    epochs: list[EpochStats] = []
+    contenders = {
+        "measured": partial(_run_s, events, epochs),
+        "not measured": partial(_unmeasured_s, events),
+    }
+    for run in contenders.values():
+        run()
+    found = in_turns(contenders, rounds=options.repeats)
+    pairs = list(zip(found["measured"], found["not measured"], strict=True))
+    workers = 100 * statistics.median(a / b - 1 for a, b in pairs)
+    best = 100 * (min(found["measured"]) / min(found["not measured"]) - 1)
+    run_s = statistics.median(found["measured"])
+    driver = 100 * _driver_s(epochs, run_s) / run_s
+    rows = [[name, *_spread(times)] for name, times in found.items()]
+    report = Report(
+        name="metrics-cost",
+        claim="What jobs tell of themselves costs at most 3 % of W1.",
+        payload=f"{events.text}; read, filtered, mapped and written as JSON lines by dicts",
+        method=f"{options.repeats} rounds in turns on the local executor, by processor time; the "
+        "driver's part is timed with the epochs of the last round, a status twice a second",
+    )
+    title = "Processor time of a run"
+    report.tables.append(Table(title=title, columns=["seconds", "median", "least"], rows=rows))
+    report.targets += [
+        Target(name="operators measure themselves", value=workers, best=best, unit="%"),
+        Target(name="the driver adds up and writes", value=driver, unit="%"),
+        Target(name="together", value=workers + driver, best=best + driver, unit="%", high=3),
+    ]
+    report.tell(options)
+
+
+def _run_s(events: Events, epochs: list[EpochStats]) -> float:
+    """Return the processor time of a run, and keep what its epochs were like."""
+
+    def build(env: StreamEnvironment) -> None:
+        read = env.read_jsonl(str(events.folder())).uid("events")
+        orders = read.filter(is_bought_dict).uid("bought").map(to_order_dict).uid("orders")
+        orders.sink_to(file_sink(str(output))).uid("out")
+
+    with scratch("metrics") as place:
+        output = place / "output"
+        with Harness(build, parallelism=2, real_sinks={"out"}) as harness:
+            began_s = time.process_time()
+            harness.run()
+            passed_s = time.process_time() - began_s
+            epochs[:] = harness.epochs
+        check_totals(output, events)
+    return passed_s
+
+
+def _unmeasured_s(events: Events) -> float:
+    with _unmeasured():
+        return _run_s(events, [])
+
+
+@contextlib.contextmanager
+def _unmeasured() -> Iterator[None]:
+    """Take out the clocks, histograms and user metrics of operators."""
+    with contextlib.ExitStack() as patched:
+        for module in (operator, chain, columnar_chain):
+            patched.enter_context(mock.patch.object(module, "perf_counter_ns", int))
+        patched.enter_context(mock.patch.object(task.time, "perf_counter_ns", int))
+        for name, value in (("took", _nothing), ("metrics", lambda _self: {})):
+            patched.enter_context(mock.patch.object(operator.Operator, name, value))
+        yield
+
+
+def _nothing(_self: object, _duration_ns: int, _record_count: int) -> None:
+    """Take no note of a batch."""
+
+
+def _driver_s(epochs: list[EpochStats], run_s: float) -> float:
+    """Return what a driver takes for the figures of these epochs, in a run of so many seconds."""
+    clock = ManualClock(1_000)
+    status = JobStatus(id="w1", job="w1", plugin="w1", state=JobState.RUNNING)
+    with scratch("metrics") as place:
+        folder = JobFolder(Path(place))
+        progress = Progress(status, folder=folder, clock=clock, listener=lambda _status: None)
+        began_s = time.process_time()
+        for stats in epochs:
+            progress.take_epoch(stats)
+        added_s = time.process_time() - began_s
+        writes = max(round(run_s / _WRITE_S), 1)
+        began_s = time.process_time()
+        for _ in range(writes):
+            progress.write()
+        return added_s + time.process_time() - began_s
+
+
+def _spread(times: list[float]) -> list[str]:
+    return [f"{statistics.median(times):.3f}", f"{min(times):.3f}"]
+
+
+def _add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--events", type=int, default=300_000, help="events of a run")
+
+
+if __name__ == "__main__":
+    main()
