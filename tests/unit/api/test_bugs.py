@@ -1,6 +1,9 @@
 """Bugs behind a route: told in the one shape of errors, and with their traceback in the log."""
 
+import contextlib
+import errno
 import logging
+import sqlite3
 
 import pytest
 from starlette.responses import StreamingResponse
@@ -49,6 +52,25 @@ def test_a_bug_is_told_in_the_shape_of_every_error(ask, caplog, method):
     [logged] = tracebacks(caplog)
     assert logged.exc_info[0] is ZeroDivisionError
     assert ask("GET", "/nothing").json["code"] == "BIC-2401"
+
+
+async def full(_request):
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+async def full_database(_request):
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("PRAGMA max_page_count = 1")
+        database.execute("CREATE TABLE a (b)")
+
+
+def test_a_full_disk_is_told_as_that(tmp_path):
+    pages = [Route("/full", full), Route("/database", full_database)]
+    with asked_of(tmp_path / "home", pages=pages) as ask:
+        found = [ask("GET", path) for path in ("/full", "/database")]
+
+    assert [(each.code, each.json["code"]) for each in found] == [(503, "BIC-2411")] * 2
+    assert all(int(each.headers["retry-after"]) for each in found)
 
 
 def test_a_bug_of_a_route_of_the_api_is_told_so_too(ask, caplog, monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 from typing import Any
 
 from bicycle_sdk.errors import BicycleError
@@ -78,6 +80,14 @@ BODY_TOO_SLOW = BicycleError.row(
 )
 
 
+DISK_FULL = BicycleError.row(
+    "BIC-2411",
+    "the disk of the service is full: {path} could not be done",
+    cause="The disk that the home is on has no room left; looking at jobs works all the same.",
+    fix="make room on it, and ask again: nothing was changed, and jobs go on as far as they can",
+)
+
+
 REQUEST_BROKE = BicycleError.row(
     "BIC-2499",
     "internal error at {path}: {exception}",
@@ -123,6 +133,7 @@ _ANSWERS = {
     2404: 400,
     2405: 413,
     2410: 408,
+    2411: 503,
     2406: 415,
     2407: 403,
     2408: 403,
@@ -131,6 +142,7 @@ _ANSWERS = {
     2522: 403,
 }
 _STORAGE_CODES = range(1_130, 1_140)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 _PLACES = ("place", "location", "operator", "made")
 
 
@@ -146,6 +158,22 @@ def answer_code(error: BicycleError) -> int:
     if number in _STORAGE_CODES:
         return 503
     return _ANSWERS.get(number, 422)
+
+
+def unforeseen(path: str, error: Exception) -> BicycleError:
+    """Return what a request met that nobody foresaw as an error: a full disk, or a bug.
+
+    Args:
+        path: What was asked; a long one is cut.
+        error: What was raised.
+    """
+    path = path[:200]
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    if isinstance(error, sqlite3.OperationalError):
+        is_full = error.sqlite_errorcode == sqlite3.SQLITE_FULL
+    if is_full:
+        return DISK_FULL(path=path)
+    return REQUEST_BROKE(path=path, exception=type(error).__name__)
 
 
 def plain_answer(error: BicycleError) -> dict[str, Any]:

@@ -25,11 +25,11 @@ from bicycle_runtime.api.errors import (
     BODY_TOO_LARGE,
     BODY_TOO_SLOW,
     MEDIA_TYPE_UNSUPPORTED,
-    REQUEST_BROKE,
     ForeignOriginError,
     HostUnknownError,
     answer_code,
     plain_answer,
+    unforeseen,
 )
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.routing import answer_json
@@ -300,8 +300,8 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
 
 
 def broken_answer(path: str, error: Exception) -> Response:
-    """Return the answer to a request that met a bug; the log has its traceback."""
-    return error_answer(REQUEST_BROKE(path=path[:200], exception=type(error).__name__))
+    """Return the answer to a request that met what nobody foresaw; the log has its traceback."""
+    return error_answer(unforeseen(path, error))
 
 
 def error_answer(error: BicycleError) -> Response:

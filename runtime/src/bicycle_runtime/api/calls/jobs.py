@@ -41,7 +41,8 @@ async def jobs(call: Call) -> Response:
     asked = hashlib.sha256(msgspec.json.encode(seen_as)).hexdigest()[:12]
     tag = f'"{call.service.started_ms}-{view.revision}-{asked}"'
     headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-    if tag in call.request.headers.get("if-none-match", ""):
+    known = call.request.headers.get("if-none-match", "")
+    if tag in known or known.strip() == "*":
         return Response(status_code=304, headers=headers)
     items = [each.summary for each in page.items]
     plain = {"items": items, "next": page.next, "total": page.total}

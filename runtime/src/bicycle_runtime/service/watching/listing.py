@@ -126,8 +126,9 @@ def _decode(cursor: str, sort: str) -> tuple[Any, ...]:
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         found_sort, first, second, job = msgspec.json.decode(data, type=list[Any])
-    except (binascii.Error, msgspec.MsgspecError, ValueError) as error:
-        raise ListQueryError(name="after", found=cursor, problem=str(error), hint=hint) from None
+    except (binascii.Error, msgspec.MsgspecError, ValueError):
+        problem = "it is no cursor of a list"
+        raise ListQueryError(name="after", found=cursor, problem=problem, hint=hint) from None
     kind: type[Any] | tuple[type[Any], ...] = str if sort.removeprefix("-") in _TEXTS else int
     is_sound = isinstance(first, kind) and isinstance(second, (int, float)) and isinstance(job, str)
     if found_sort != sort or not is_sound:
