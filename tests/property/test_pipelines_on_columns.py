@@ -81,6 +81,8 @@ FUNCTIONS = {
     "typed-more": TypedRecord({"n": "float", "t": "timestamp", "j": "json"}),
     "typed-open": TypedRecord({"n": "int?", "t": "string?", "j": "json?"}),
     "typed-open-times": TypedRecord({"n": "float?", "t": "timestamp?"}),
+    "typed-csv": TypedRecord({"n": "int?", "t": "string?", "j": "json?"}, is_csv=True),
+    "typed-csv-times": TypedRecord({"n": "float?", "t": "timestamp?"}, is_csv=True),
     "where": Where(sql("where")),
     "select": ComputedFields(sql("twice", "word", "path", "share")),
     "set": ComputedFields(sql("share", "word"), kept=["n", "j"]),
@@ -133,8 +135,10 @@ def test_a_function_gives_over_columns_what_it_gives_for_each_record(name, recor
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_good_records_are_not_refused(name):
     records = [{"n": 3, "t": "a", "j": {"y": "1"}}, {"n": 4, "t": "b", "j": None}]
-    if name in ("typed-more", "typed-open-times"):
+    if name in ("typed-more", "typed-open-times", "typed-csv-times"):
         records = [{**record, "n": 1.5} for record in records]
+    if name == "typed-csv":
+        records = [{"n": "3", "t": "a", "j": "{}"}, {"n": "", "t": "", "j": ""}]
 
     assert has_expression(FUNCTIONS[name])
     assert on_columns(FUNCTIONS[name], records) is not None
@@ -193,6 +197,7 @@ STEPS = """
     predicate = "exists"
 """
 TYPES = 'fields = { at = "timestamp", n = "float", t = "string" }'
+OPEN = 'fields = { at = "timestamp?", n = "float?", t = "string?" }'
 ROWS = st.lists(
     st.fixed_dictionaries(
         {
@@ -293,11 +298,11 @@ SINKS = ['format = "jsonl"', 'format = "csv"', 'format = "text"',
          'format = "jsonl"\ntime_field = "when"', 'format = "csv"\ntime_field = "t"']  # fmt: skip
 
 
-def written(rows, *, called, notation, sink=SINKS[0], steps=STEPS, engine=SMALL):
+def written(rows, *, called, notation, sink=SINKS[0], steps=STEPS, engine=SMALL, fields=TYPES):
     """Return the bytes that a pipeline without a window writes, and what it did on columns."""
     with tempfile.TemporaryDirectory() as folder:
         path = input_of(rows, notation, folder)
-        source = f'[source]\nkind = "file"\npath = "{path}"\nformat = "{notation}"\n{TYPES}\n'
+        source = f'[source]\nkind = "file"\npath = "{path}"\nformat = "{notation}"\n{fields}\n'
         if "time_field" in sink:
             source += 'time_field = "at"\n'
         out = f'[sink]\nkind = "file"\nout_dir = "{folder}/out"\n{sink}\n'
@@ -344,6 +349,58 @@ def test_a_pipeline_without_a_window_makes_no_record(notation, sink, monkeypatch
 
     assert len(found.splitlines()) == 20 + ("csv" in sink)
     assert taken == 20 * (4 + ("time_field" in sink))  # Its fields, the steps, the time.
+
+
+EMPTY_CELLS = """
+    on_error = "skip"
+
+    [source]
+    kind = "file"
+    path = "{path}"
+    format = "csv"
+    fields = {{ n = "int?", at = "timestamp?", j = "json?", t = "string?", must = "float" }}
+
+    [[steps]]
+    operator = "map"
+    set = {{ twice = "n * 2" }}
+
+    [sink]
+    kind = "file"
+    out_dir = "{out}"
+"""
+
+
+@pytest.mark.parametrize("called", [False, True])
+def test_an_empty_cell_is_null_where_a_type_may_be_and_is_no_text(tmp_path, called):
+    path, out = tmp_path / "in.csv", tmp_path / "out"
+    lines = ["n,at,j,t,must", "1,5,x,a,2", ",,,,3", '"","","","",4', "5,,,,"]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    text = textwrap.dedent(EMPTY_CELLS.format(path=path, out=out))
+    if called:
+        text = text.replace("[[steps]]", f"{CALLED}\n[[steps]]", 1)
+
+    with Harness(built(text), real_sinks=["sink"]) as harness:
+        harness.run()
+
+    found = [json.loads(line) for file in out.glob("*") for line in file.read_text().splitlines()]
+    empty = {"n": None, "at": None, "j": None, "t": ""}
+    assert found == [
+        {"n": 1, "at": "5", "j": "x", "t": "a", "must": 2.0, "twice": 2},
+        {**empty, "must": 3.0, "twice": None},
+        {**empty, "must": 4.0, "twice": None},
+    ]  # and a record without a number that must be there is bad
+
+
+def test_empty_cells_stay_on_columns():
+    rows = [{"at": 1_000 * n, "n": "" if n % 3 else n / 2, "t": "ab"[n % 2]} for n in range(20)]
+    steps = '[[steps]]\noperator = "map"\nset = { more = "coalesce(n, 0.5)" }\n'
+    columns, records = (
+        written(rows, called=called, notation="csv", steps=steps, fields=OPEN)[0]
+        for called in (False, True)
+    )
+
+    assert columns == records
+    assert columns.count(b'"n":null') == 13
 
 
 SPLIT = """

@@ -197,6 +197,46 @@ def test_csv_fields_get_their_declared_types(tmp_path):
     assert [failure.offset for failure in failures] == [27, 32]
 
 
+class Partial(NamedTuple):
+    id: int | None
+    name: str | None
+    price: float | None = 0.5
+
+
+@pytest.mark.parametrize("record_type", [Partial, tuple[int | None, str | None, float | None]])
+def test_an_empty_cell_of_csv_is_none_where_the_type_has_none_and_no_text(tmp_path, record_type):
+    data = b'id,name,price\n1,a,2.5\n,,\n"","",3\nx,,\n'
+
+    values, _, failures = read_all(tmp_path, "csv", "x.csv", data, record_type)
+
+    assert list(map(tuple, values)) == [(1, "a", 2.5), (None, "", None), (None, "", 3.0)]
+    assert [failure.raw for failure in failures] == [b"x,,"]
+
+
+@dataclass
+class Sparse:
+    id: int | None
+    name: str | None
+
+
+def test_an_empty_cell_of_csv_is_none_in_columns_too(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"id,name\n1,a\n,\n")
+    spec = ConnectorSpec(
+        vertex_id="v", connector_type="csv", properties={"path": str(path)}, record_type=Sparse
+    )
+    run = SourceRun(spec, services_in(tmp_path)).start()
+    assert run.reader.give_fields()
+
+    [epoch] = run.drain(Budget(record_count=9, byte_count=1 << 20, parallelism=1))
+    run.stop()
+
+    [records] = [batch.values for part in epoch.batches for batch in part if batch.values]
+    assert records.column("id").items == [1, None]
+    assert records.column("name").items == ["a", ""]
+    assert list(records) == [Sparse(1, "a"), Sparse(None, "")]
+
+
 class Named(NamedTuple):
     price: float
     id: int

@@ -18,7 +18,7 @@ from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
 
 __all__ = ["CellError", "CsvCodec", "cell_text", "column_names", "csv_text", "declared_names",
-           "named_cells", "row_of"]  # fmt: skip
+           "named_cells", "nullable_cells", "row_of"]  # fmt: skip
 
 _OPTIONS = frozenset({"fields", "delimiter"})
 _known_fields: Callable[[type], RecordFields | None] = lru_cache(maxsize=1_024)(fields_of)
@@ -64,7 +64,7 @@ class CsvCodec:
         self._is_plain = record_type in (None, Any, dict) or record_type == dict[str, str]
         self._by_order = is_named_tuple(record_type)
         self._type = record_type
-        self._nullable = frozenset() if self._is_plain else _nullable(record_type)
+        self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         if not self._is_plain:
             msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
 
@@ -81,7 +81,10 @@ class CsvCodec:
         if self._names and len(cells) != len(self._names):
             raise ValueError(f"the row has {len(cells)} cells for {len(self._names)} columns")
         shaped: Any = cells
-        if not self._is_by_place:
+        if self._is_by_place:
+            for place in self._nullable & set(range(len(cells))):
+                shaped[place] = shaped[place] or None
+        else:
             shaped = dict(zip(self._names, cells, strict=True))
             for name in self._nullable & shaped.keys():
                 shaped[name] = shaped[name] or None
@@ -99,11 +102,17 @@ class CsvCodec:
         return csv_text([cells], delimiter=self._delimiter).rstrip("\n").encode()
 
 
-def _nullable(record_type: Any) -> frozenset[str]:
-    """Return the fields whose empty cell is None: their type has None, and no text."""
-    if not declared_names(record_type):
-        return frozenset()
-    arms = {name: set(typing.get_args(hint)) for name, hint in types_of(record_type).items()}
+def nullable_cells(record_type: Any) -> frozenset[Any]:
+    """Return the fields, or places of a tuple, whose empty cell is None.
+
+    Their type has None, and no text.
+    """
+    hints: dict[Any, Any] = {}
+    if typing.get_origin(record_type) is tuple:
+        hints = dict(enumerate(typing.get_args(record_type)))
+    elif declared_names(record_type):
+        hints = types_of(record_type)
+    arms = {at: set(typing.get_args(hint)) for at, hint in hints.items()}
     return frozenset(n for n, found in arms.items() if type(None) in found and str not in found)
 
 

@@ -203,7 +203,8 @@ class _Building:
         stream = self._set(self._env.add_source(source), node)
         fields = getattr(node.spec, "fields", None)
         if fields is not None:
-            stream = self._set(stream.map(TypedRecord(fields)), node, suffix="-fields")
+            typed = TypedRecord(fields, is_csv=getattr(node.spec, "format", None) == "csv")
+            stream = self._set(stream.map(typed), node, suffix="-fields")
         if isinstance(node.spec, KafkaSource) and node.spec.format == "any":
             stream = self._set(stream.process(WithMessage()), node, suffix="-message")
         return stream

@@ -9,6 +9,7 @@ import base64
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, ClassVar, NotRequired, TypedDict
 
 import msgspec
@@ -346,13 +347,14 @@ class GoesTo(HasExpression):
 class _AsType:
     """A value of a declared type, where it has another: a number may come as text, as in CSV."""
 
-    __slots__ = ("is_open", "word")
+    __slots__ = ("empty", "is_open", "word")
 
-    def __init__(self, word: FieldType) -> None:
+    def __init__(self, word: FieldType, *, empty: str | None = None) -> None:
         self.word, self.is_open = word.removesuffix("?"), word.endswith("?")
+        self.empty = empty
 
     def __call__(self, value: Any) -> Any:
-        if value is None and self.is_open:
+        if self.is_open and (value is None or value == self.empty):
             return None
         if self.word == "timestamp" and type(value) not in _KINDS["timestamp"]:
             raise TypeError(f"expected a time, got {type(value).__name__}")
@@ -364,18 +366,27 @@ class TypedRecord(HasExpression):
 
     A number may come as text, as in CSV. What does not fit is a bad record. A field that may be
     missing is None then.
+
+    Args:
+        fields: Their types.
+        is_csv: Whether records are rows of CSV, where what is no text and may be missing is empty.
     """
 
-    __slots__ = ("_kind", "_times", "fields")
+    __slots__ = ("_kind", "_nullable", "_times", "fields", "is_csv")
 
-    def __init__(self, fields: Mapping[str, FieldType]) -> None:
-        self.fields = dict(fields)
+    def __init__(self, fields: Mapping[str, FieldType], *, is_csv: bool = False) -> None:
+        self.fields, self.is_csv = dict(fields), is_csv
         times = {name: word for name, word in fields.items() if word.startswith("timestamp")}
         self._times = {name: _AsType(word) for name, word in times.items()}
+        self._nullable = [
+            name
+            for name, word in fields.items()
+            if is_csv and word.endswith("?") and word != "string?"
+        ]
         self._kind: Any = None
 
     def __reduce__(self) -> Any:
-        return type(self), (self.fields,)
+        return partial(type(self), is_csv=self.is_csv), (self.fields,)
 
     def __call__(self, record: Any) -> dict[str, Any]:
         if self._kind is None:
@@ -383,13 +394,19 @@ class TypedRecord(HasExpression):
             types = {name: _type_of(word) for name, word in self.fields.items()}
             made: Any = TypedDict
             self._kind = made("Record", types)
+        if self._nullable and isinstance(record, dict):
+            empty = {name: None for name in self._nullable if record.get(name) == ""}
+            record = {**record, **empty}
         found = msgspec.convert(record, self._kind, strict=False)
         for name, as_time in self._times.items():
             as_time(found.get(name))
         return {name: found.get(name) for name in self.fields}
 
     def expression(self) -> Expression:
-        columns = [_read_typed(name, word) for name, word in self.fields.items()]
+        columns = [
+            _read_typed(name, word, empty="" if name in self._nullable else None)
+            for name, word in self.fields.items()
+        ]
         return Expression("record", tuple(self.fields), *columns)
 
 
@@ -398,14 +415,18 @@ def _type_of(word: FieldType) -> Any:
     return NotRequired[declared | None] if word.endswith("?") else declared
 
 
-def _read_typed(name: str, word: FieldType) -> Expression:
+def _read_typed(name: str, word: FieldType, *, empty: str | None) -> Expression:
     is_open = word.endswith("?")
     value = expression_of(name) if is_open else col(name)
     kinds = _KINDS.get(word.removesuffix("?"))
-    if kinds is None:
+    if kinds is None and empty is None:
         return value
-    taken = kinds | {type(None)} if is_open else kinds
-    return Expression("converted", taken, _AsType(word), value)
+    taken = kinds or frozenset()
+    if empty is not None:
+        taken -= {str}  # A time is a text, too, but none is empty.
+    if is_open:
+        taken |= {type(None)}
+    return Expression("converted", taken, _AsType(word, empty=empty), value)
 
 
 class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):

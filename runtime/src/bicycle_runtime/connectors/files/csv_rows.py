@@ -23,7 +23,7 @@ from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.lines import LineBlock
 from bicycle_runtime.connectors.rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
-from bicycle_runtime.formats.csv_values import declared_names
+from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
 from bicycle_runtime.formats.record_fields import is_named_tuple
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.records.rows import field_types
@@ -53,6 +53,7 @@ class CsvRows:
         self._type: Any = record_type
         self._list_type: Any = list[record_type]
         self._fields = frozenset(declared_names(record_type))
+        self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         self._is_complete = is_complete
         self._gives_fields = gives_fields
         self._column_types: dict[str, Any] = {
@@ -176,13 +177,18 @@ class CsvRows:
         try:
             columns = {
                 name: msgspec.convert(
-                    list(map(itemgetter(places[name]), cells)), column_type, strict=False
+                    self._column(name, places[name], cells), column_type, strict=False
                 )
                 for name, column_type in self._column_types.items()
             }
         except msgspec.ValidationError:
             return None
         return FieldRecords(range(len(cells)), make, getter=lambda name: columns[name].__getitem__)
+
+    def _column(self, name: str, place: int, rows: list[list[str]]) -> list[str | None]:
+        if name in self._nullable:
+            return [row[place] or None for row in rows]
+        return list(map(itemgetter(place), rows))
 
     def _make_rows(self, names: list[str], rows: list[_Row]) -> list[Any]:
         shaped = self._shape(names, rows)
@@ -192,10 +198,17 @@ class CsvRows:
         return made
 
     def _shape(self, names: list[str], rows: list[_Row]) -> list[Any]:
+        shaped: list[Any]
         if self._is_by_place:
-            return [row for _, row in rows]
-        found = _dicts(names, rows)
-        return in_field_order(self._type, found) if self._is_named else found
+            shaped = [list(row) for _, row in rows]
+            nullable = self._nullable & set(range(len(names)))
+        else:
+            shaped = [dict(zip(names, row, strict=True)) for _, row in rows]
+            nullable = self._nullable & set(names)
+        for at in nullable:
+            for each in shaped:
+                each[at] = each[at] or None
+        return in_field_order(self._type, shaped) if self._is_named else shaped
 
     def _convert_each(
         self, shaped: list[Any], rows: list[_Row], failures: list[BadRecord]
@@ -326,10 +339,6 @@ def _plain_rows(block: LineBlock) -> list[_Row] | None:
 
 def _missing(_: list[str]) -> Any:
     return MISSING
-
-
-def _dicts(names: list[str], rows: list[_Row]) -> list[dict[str, str]]:
-    return [dict(zip(names, row, strict=True)) for _, row in rows]
 
 
 def _misfit(offset: int, row: list[str], reason: str) -> BadRecord:
