@@ -5,7 +5,7 @@ import pytest
 from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
 from bicycle_runtime.testing import Harness
 from tests.raising import raises
-from tests.unit.pipelines.pipeline_runs import built, lines, run
+from tests.unit.pipelines.pipeline_runs import built, graph, lines, run
 
 ROWS = [
     {"at": 0, "word": "a", "n": 1, "user": "u"},
@@ -200,6 +200,23 @@ def test_a_split_sends_records_by_a_field():
 
     assert run(text, "yaml") == [{"s": 200}]
     assert run(text, "yaml", sink="rest") == [{"s": 404}, {"s": 500}]
+
+
+def test_all_that_a_split_is_made_of_has_its_name_and_place():
+    text = graph_of(
+        collection("in", [{"s": "ok"}]),
+        "{id: by, operator: split, config: {field: s}}",
+        SINK,
+        "{id: rest, operator: sink, connector: {type: console}}",
+        edges=[("in", "by")],
+    )
+    text += "  - {from: by, to: sink, output: ok}\n  - {from: by, to: rest, output: other}\n"
+    line = 1 + next(n for n, each in enumerate(text.splitlines()) if "operator: split" in each)
+
+    split = [vertex for vertex in graph(text, "yaml").vertices if vertex.id.startswith("by")]
+    assert [(vertex.id, vertex.label, vertex.place) for vertex in split] == [
+        (uid, "by", f"p.yaml:{line}") for uid in ("by", "by-ok", "by-other")
+    ]
 
 
 @pytest.mark.parametrize("kind", ["file", "collection"])

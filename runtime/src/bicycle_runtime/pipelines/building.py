@@ -303,12 +303,15 @@ class _Building:
         return self._set(first.union(*others), node)
 
     def _split(self, node: Node) -> Any:
-        """Choose what goes anywhere, and from that what goes to each output: so columns stay."""
+        """Choose what goes anywhere, and from that what goes to each output: so columns stay.
+
+        All of them have the name of the split, by which letters, metrics and errors tell it.
+        """
         goes = partial(GoesTo, node.spec.field, node.spec.outputs, node.spec.default)
         chosen = self._set(self._input(node).filter(goes(None)), node)
         for output in sorted(name for split, name in self._tags if split == node.id):
             branch = self._set(chosen.filter(goes(output)), node, suffix=f"-{output}")
-            self._side_outputs[node.id, output] = branch
+            self._side_outputs[node.id, output] = branch.name(node.name or node.id)
         return chosen
 
     def _enrich(self, node: Node) -> Any:
