@@ -205,10 +205,10 @@ def test_rows_of_any_fields_hold_what_dicts_hold(first, second, cut, noise):
         expected = msgspec.json.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError):
         with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
-            found.decoded(lambda decoder: [decoder.decode(document)])
+            found.decode(lambda decoder: [decoder.decode(document)])
         return
     try:
-        [row] = found.decoded(lambda decoder: [decoder.decode(document)])
+        [row] = found.decode(lambda decoder: [decoder.decode(document)])
     except msgspec.ValidationError:
         assert not isinstance(expected, dict) or set(expected) - set(first)
         return
@@ -218,7 +218,7 @@ def test_rows_of_any_fields_hold_what_dicts_hold(first, second, cut, noise):
 
 
 def rows_of(found, text):
-    return found.decoded(lambda decoder: decoder.decode_lines(text))
+    return found.decode(lambda decoder: decoder.decode_lines(text))
 
 
 ORDERED = st.dictionaries(

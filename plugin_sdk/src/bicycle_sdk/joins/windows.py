@@ -95,9 +95,9 @@ class WindowJoin(RowJoin):
         if isinstance(self._windows, SessionWindows):
             return super().pairs_of(complete, time_ms)
         left, right = complete
-        return self.paired(left, right, time_ms - 1)
+        return self.pair(left, right, time_ms - 1)
 
-    def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
+    def pair(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
         """Return the pairs of one window."""
         if left and right:
             return [(time_ms, one, other) for one, other in product(left, right)]
@@ -129,7 +129,7 @@ class WindowJoin(RowJoin):
             [row for _, row in side.take(key, None, last)] for side in (self.left, self.right)
         )
         is_small = len(left) + len(right) < windows.min_records
-        return [] if is_small else self.paired(left, right, end)
+        return [] if is_small else self.pair(left, right, end)
 
 
 class WindowCoGroup(WindowJoin):
@@ -137,7 +137,7 @@ class WindowCoGroup(WindowJoin):
 
     method: ClassVar[str] = "co_group"
 
-    def paired(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
+    def pair(self, left: _Rows, right: _Rows, time_ms: int) -> list[Pair]:
         """Return the rows of one window as one pair of lists."""
         return [(time_ms, left, right)] if left or right else []
 

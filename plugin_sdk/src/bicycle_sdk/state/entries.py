@@ -15,12 +15,7 @@ from typing import Any
 from bicycle_sdk.state.expiry import Expiry
 from bicycle_sdk.state.part_order import NATURAL_ORDER, PartOrder, has_prefix, put_in_order
 
-__all__ = [
-    "MISSING",
-    "CarefulValueEntries",
-    "MapEntries",
-    "ValueEntries",
-]
+__all__ = ["MISSING", "CarefulValueEntries", "MapEntries", "ValueEntries"]
 
 MISSING = object()
 _NO_ROW: dict[Any, Any] = {}
@@ -223,9 +218,12 @@ class MapEntries:
 
     def add_all(self, key: Hashable, parts: Sequence[Any], values: Sequence[Any]) -> list[int]:
         """Set the entries of a key that are not there; return the positions of the others."""
+        places = list(map(self._place, parts))  # A part that cannot be one raises before a change.
+        if not places:
+            return []
         row = self.rows.setdefault(key, {})
         ordered, touched, expiry = self._sorted.get(key), self.touched, self.expiry
-        there, places = [], list(map(self._place, parts))
+        there: list[int] = []
         # hot path: 300 ns an entry instead of 1,400 one by one.
         for position, part in enumerate(parts):
             if part in row:

@@ -71,7 +71,7 @@ class ValueState(Generic[T]):
     def value(self) -> T:
         """Return the value of the current key; the default where there is none."""
         value: T | _Fresh = self._entries.get(self._scope.state_key(), self._default)
-        return cast("T", value.copied()) if isinstance(value, _Fresh) else value
+        return cast("T", value.copy()) if isinstance(value, _Fresh) else value
 
     def update(self, value: T) -> None:
         """Set the value of the current key."""
@@ -282,7 +282,7 @@ class _Fresh:
     def __init__(self, value: Any) -> None:
         self._value = value
 
-    def copied(self) -> Any:
+    def copy(self) -> Any:
         return copy.deepcopy(self._value)
 
 

@@ -12,7 +12,7 @@ import datetime
 import pickle
 from typing import Any
 
-__all__ = ["separated"]
+__all__ = ["separate"]
 
 _ATOMIC = frozenset(
     {str, int, float, bool, bytes, complex, type(None), datetime.datetime, datetime.date}
@@ -20,7 +20,7 @@ _ATOMIC = frozenset(
 _PROTOCOL = 5
 
 
-def separated(value: Any) -> Any:
+def separate(value: Any) -> Any:
     """Return an equal value that stays as it is when the given one is changed in place.
 
     What cannot be changed is returned as it is, and so is what cannot be copied, such as an object

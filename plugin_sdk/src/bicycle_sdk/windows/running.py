@@ -8,7 +8,7 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.functions import KeyedProcessFunction, full_name
 from bicycle_sdk.record_types import accumulator_type
 from bicycle_sdk.state import AggregatingStateDescriptor, StateTtl
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 from bicycle_sdk.windows.aggregates import ApproximateDistinct
 from bicycle_sdk.windows.functions import AggregateFunction
 
@@ -51,4 +51,4 @@ class RunningAggregate(KeyedProcessFunction[Any, Any, tuple[Any, Any]]):
     def process_element(self, value: Any, ctx: KeyedProcessContext[Any]) -> list[tuple[Any, Any]]:
         state = ctx.get_aggregating_state(self.state)
         state.add(value)
-        return [(ctx.current_key(), separated(state.get()))]
+        return [(ctx.current_key(), separate(state.get()))]

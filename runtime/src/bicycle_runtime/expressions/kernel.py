@@ -73,7 +73,7 @@ class Kernel:
             return pyarrow.array(values) if is_as_read else _column(read, values.tolist())
         return _column(read, values)
 
-    def computed(self, columns: Sequence[Any], count: int) -> list[Any]:
+    def compute(self, columns: Sequence[Any], count: int) -> list[Any]:
         """Return a column for each expression.
 
         Args:
@@ -108,7 +108,7 @@ class Kernel:
             _column(read, [record.get(read.field) for record in records])
             for read in self._compiled.reads
         ]
-        columns = [python_values(column) for column in self.computed(given, len(records))]
+        columns = [python_values(column) for column in self.compute(given, len(records))]
         return list(zip(*columns, strict=True))
 
 

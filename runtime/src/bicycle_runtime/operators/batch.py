@@ -26,7 +26,7 @@ __all__ = [
     "SourceLineage",
     "SpreadLineage",
     "StampedLineage",
-    "emitted",
+    "new_batch",
 ]
 
 
@@ -228,7 +228,7 @@ class Batch:
         """Return on which input a record came in; ``NO_INPUT`` for none."""
         return self.ordinals[index] if self.ordinals else self.ordinal
 
-    def listed(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """Return the records as a list: the one that holds them, if there is one."""
         return self.values if isinstance(self.values, list) else list(self.values)
 
@@ -241,6 +241,6 @@ class Batch:
         return times if times is None or isinstance(times, list) else list(times)
 
 
-def emitted(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:
+def new_batch(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:
     """Return a batch of new records with event times, as windows and timers make them."""
     return Batch(values, ExchangeLineage(span, times))

@@ -52,7 +52,7 @@ class _Computed(HasExpression):
                 kernel.column(read, _as_read(vector))
                 for read, vector in zip(self._compiled.reads, given, strict=True)
             ]
-            found = kernel.computed(arrays, columns.count)
+            found = kernel.compute(arrays, columns.count)
         except Exception as error:  # Which record failed is found out by answer_all.
             raise Refused from error
         return [_vector(column, columns.count) for column in found]

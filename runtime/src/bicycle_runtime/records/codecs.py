@@ -30,7 +30,7 @@ from bicycle_runtime.records.errors import (
     RecordDecodingError,
 )
 from bicycle_runtime.records.exactness import PLAIN, fit_of, once_a_type
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 
 __all__ = [
     "AnyCodec",
@@ -153,7 +153,7 @@ class RecordCodec:
             with contextlib.suppress(OverflowError, ValueError):
                 return "plain", _ENCODER.encode(values)
         # A pickle of all keeps what they have in common; other codecs do not.
-        return "pickle", self._pickle(list(map(separated, values)) if self._separates else values)
+        return "pickle", self._pickle(list(map(separate, values)) if self._separates else values)
 
     def encode_typed(self, values: list[Any]) -> bytes | None:
         """Return the values as the declared type has them; None when it would change one."""

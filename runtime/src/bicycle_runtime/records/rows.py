@@ -192,7 +192,7 @@ class OpenRow:
         self.decoder = self._whole
         self.is_needless = False
 
-    def decoded(self, decode: Callable[[msgspec.json.Decoder[Any]], list[Any]]) -> list[Any]:
+    def decode(self, decode: Callable[[msgspec.json.Decoder[Any]], list[Any]]) -> list[Any]:
         """Return rows; once a document lacked a field, those that may lack some.
 
         Args:

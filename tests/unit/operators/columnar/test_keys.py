@@ -48,7 +48,7 @@ def test_a_key_has_one_number_and_its_own_group_whenever_it_comes(batches):
 
     found = [codes.of([array_of(batch), array_of(batch)]) for batch in batches]
 
-    known = codes.keys.listed()
+    known = codes.keys.to_list()
     assert [[known[code] for code in batch.tolist()] for batch in found] == [
         batch + batch for batch in batches
     ]
@@ -64,8 +64,8 @@ def test_keys_arrive_as_they_were_sent_however_they_are_cut(keys, data):
     packed = packed_keys(array_of(keys), bounds)
 
     assert len(packed) == len(bounds) - 1
-    assert unpacked_keys(packed).listed() == keys
-    assert unpacked_keys(packed[-1:]).listed() == keys[bounds[-2] :]
+    assert unpacked_keys(packed).to_list() == keys
+    assert unpacked_keys(packed[-1:]).to_list() == keys[bounds[-2] :]
 
 
 def test_a_part_of_an_array_is_sent_without_the_rest():
@@ -80,6 +80,6 @@ def test_keys_are_ordered_by_group_and_then_as_python_orders_them(keys):
     names, groups, places = ordered(array_of(keys), np.array(groups_of(keys)))
 
     expected = sorted(set(keys), key=lambda key: (groups_of([key]), key))
-    assert names.listed() == expected
+    assert names.to_list() == expected
     assert groups.tolist() == groups_of(expected)
-    assert names.picked(places).listed() == keys
+    assert names.take(places).to_list() == keys

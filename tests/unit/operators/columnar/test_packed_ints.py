@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.columnar.arrays import NarrowInts, unpacked
+from bicycle_runtime.operators.columnar.arrays import NarrowInts, unpack
 
 INTS = st.integers(min_value=-(2**62), max_value=2**62)
 
@@ -17,9 +17,9 @@ def narrow(values):
 @given(st.lists(INTS, min_size=1), st.lists(st.integers(0, 300), min_size=1), st.data())
 def test_they_arrive_as_they_were_sent(far, near, data):
     cut = data.draw(st.integers(0, len(far)))
-    parts = [narrow(far).packed(0, cut), narrow(far).packed(cut, len(far))]
+    parts = [narrow(far).pack(0, cut), narrow(far).pack(cut, len(far))]
 
-    found = unpacked([*parts, narrow(near).packed(0, len(near))])
+    found = unpack([*parts, narrow(near).pack(0, len(near))])
 
     assert found.dtype == np.int64
     assert found.tolist() == far + near
@@ -33,4 +33,4 @@ def test_they_arrive_as_they_were_sent(far, near, data):
     ],
 )  # fmt: skip
 def test_they_take_what_their_span_needs(values, byte_count):
-    assert len(narrow(values).packed(0, len(values))[2]) == byte_count
+    assert len(narrow(values).pack(0, len(values))[2]) == byte_count

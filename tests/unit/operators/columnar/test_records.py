@@ -63,6 +63,6 @@ def test_a_field_that_one_record_lacks_is_refused_unless_it_lies_outside():
         frame.field("value")
 
     assert frame.field_or("value", Vector.constant(0, 2)).items == [1, 0]
-    chosen = frame.picked(mask_of(Vector(2, [True, False])))
+    chosen = frame.take(mask_of(Vector(2, [True, False])))
     assert chosen.field("value").items == [1]
     assert chosen.field("kind").items == ["a"]

@@ -1,6 +1,6 @@
 """Maps on disk, of which many entries are put and taken at once, are those in memory."""
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.base.storage import LocalStorage
@@ -67,6 +67,7 @@ class Process:
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
+@example([("add_all", "a", []), ("take", "a", []), ("seal", "a", []), ("take", "a", [])])
 def test_many_entries_at_once_are_the_same_on_disk_as_in_memory(tmp_path_factory, steps):
     folder = tmp_path_factory.mktemp("state")
     both = [Process(folder, backend) for backend in ("memory", "rocksdb")]

@@ -15,7 +15,7 @@ from bicycle_runtime.state.memory.tables import AccumulatorTable
 from bicycle_runtime.state.sealed.changes import (
     decode_change_sets,
     encode_change_sets,
-    framed,
+    frame,
     make_change_set,
     merge_change_sets,
 )
@@ -248,7 +248,7 @@ def test_a_damaged_file_is_noticed_by_the_store(tmp_path, damage):
 
 def test_a_database_is_not_read_as_change_sets(tmp_path):
     storage, path, index = LocalStorage(tmp_path), f"state/a.base/{BASE_INDEX}", b"\x80"
-    data = framed(b"BICX", 1, index)
+    data = frame(b"BICX", 1, index)
     storage.write(path, data)
     ref = StateRef(
         path=path, is_base=True, tier=0, first_epoch=0, last_epoch=1,

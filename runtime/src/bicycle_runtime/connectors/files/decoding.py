@@ -69,7 +69,7 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
         if found is None:
             return as_dicts(block)
         try:
-            lines = found.decoded(lambda decoder: decoder.decode_lines(block.data))
+            lines = found.decode(lambda decoder: decoder.decode_lines(block.data))
         except (msgspec.DecodeError, UnicodeDecodeError):
             return as_dicts(block)
         if len(lines) != line_count(block.data):

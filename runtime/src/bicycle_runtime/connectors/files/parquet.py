@@ -180,12 +180,12 @@ class BatchRecords(FieldRecords):
             self._known[name] = self._find(name)
         return self._known[name]
 
-    def picked(self, mask: Mask) -> BatchRecords:
+    def take(self, mask: Mask) -> BatchRecords:
         import pyarrow  # slow to import
 
         return BatchRecords(self._rows.filter(pyarrow.array(mask.array)))
 
-    def copied(self) -> BatchRecords:
+    def copy(self) -> BatchRecords:
         return BatchRecords(self._rows)
 
     def _getter(self, name: str) -> Callable[[int], Any]:

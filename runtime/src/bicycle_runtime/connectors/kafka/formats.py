@@ -169,7 +169,7 @@ class MessageDecoder:
             # Where one has other fields, or none, all are decoded below.
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, TypeError):
                 if found is not None:
-                    rows = found.decoded(lambda decoder: list(map(decoder.decode, raws)))  # type: ignore[arg-type]  # a None among them raises.
+                    rows = found.decode(lambda decoder: list(map(decoder.decode, raws)))  # type: ignore[arg-type]  # a None among them raises.
                     made = partial(self.values.decode_all, raws)
                     names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # there is none.
                     return FieldRecords(

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = [
     "TOTAL_MAX", "NarrowInts", "PackedInts", "Runs", "arrow", "as_numbers", "magnitude",
-    "number_array", "numpy", "steps", "unpacked",
+    "number_array", "numpy", "steps", "unpack",
 ]  # fmt: skip
 
 PackedInts = tuple[int, str, bytes]  # What is to be added, the type of the items, and the items.
@@ -147,13 +147,13 @@ class NarrowInts:
             else column
         )
 
-    def packed(self, first: int, end: int) -> PackedInts:
+    def pack(self, first: int, end: int) -> PackedInts:
         """Return the items from ``first`` to before ``end`` as plain data."""
         numbers = self._numbers[first:end]
         return self._base, numbers.dtype.str, numbers.tobytes()
 
 
-def unpacked(several: Iterable[PackedInts]) -> Any:
+def unpack(several: Iterable[PackedInts]) -> Any:
     """Return in one array what ``NarrowInts`` packed; at least one."""
     np = numpy()
     return np.concatenate(

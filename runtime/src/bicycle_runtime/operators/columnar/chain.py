@@ -179,7 +179,7 @@ class _Passage:
         else:
             mask = mask_of(evaluate(value, self.frame))
             if mask.count < self.frame.count:
-                self.frame = self.frame.picked(mask)
+                self.frame = self.frame.take(mask)
                 rows = numpy().flatnonzero(mask.array)
                 self.rows = rows if self.rows is None else self.rows[rows]
                 self.times = None if self.times is None else self.times[mask.array]

@@ -142,7 +142,7 @@ class ColumnFold:
                 inside = Mask(is_inside)
                 if not inside.count:
                     return True
-                key, frame, places = key.picked(inside), frame.picked(inside), places[is_inside]
+                key, frame, places = key.take(inside), frame.take(inside), places[is_inside]
         if places.min() + self._gap_ms < least_open:
             return False
         keys, selected = key_column(key), self._select(frame)
@@ -187,10 +187,10 @@ class ColumnFold:
         self.clear()
         if len(codes) < _CONTENTS_MIN * len(steps(groups)):
             accumulators = accumulators_of([column for column, _ in self._columns], contents)
-            return list(_few(known.picked(codes).listed(), groups, spans, list(accumulators)))
+            return list(_few(known.take(codes).to_list(), groups, spans, list(accumulators)))
         bounds = np.array(steps(codes))  # of the contents of a key
         firsts = bounds[:-1]
-        keys = known.picked(codes[firsts])
+        keys = known.take(codes[firsts])
         return list(_blocks(keys, groups[firsts], bounds, spans=spans, contents=contents))
 
     def _select(self, frame: Frame) -> _Selected | None:
@@ -287,8 +287,8 @@ def _blocks(
         yield (
             int(groups[first]),
             ColumnPartials(
-                end - first, block_keys, lengths.packed(first, end), starts.packed(*part),
-                None if ends is None else ends.packed(*part),
+                end - first, block_keys, lengths.pack(first, end), starts.pack(*part),
+                None if ends is None else ends.pack(*part),
                 [packed(*part) for packed in packers],
             ),
         )  # fmt: skip

@@ -21,7 +21,7 @@ from bicycle_runtime.operators.columnar.arrays import (
     arrow,
     magnitude,
     numpy,
-    unpacked,
+    unpack,
 )
 from bicycle_runtime.operators.columnar.keys import (
     ranks_of,
@@ -124,7 +124,7 @@ class FoldedNumbers(Folded):
         narrow = [(place, NarrowInts(part)) for place, part in self.parts.items()]
         return lambda first, end: (
             kind,
-            [(place, part.packed(first, end)) for place, part in narrow],
+            [(place, part.pack(first, end)) for place, part in narrow],
         )
 
 
@@ -187,7 +187,7 @@ class FoldedSets(Folded):
     def packer(self) -> Callable[[int, int], PackedFolded]:
         sizes, values, ends = NarrowInts(self.sizes), values_packer(self.values), self._ends()
         return lambda first, end: (
-            self.kind, (sizes.packed(first, end), values(int(ends[first]), int(ends[end]))),
+            self.kind, (sizes.pack(first, end), values(int(ends[first]), int(ends[end]))),
         )  # fmt: skip
 
     def _ends(self) -> Any:
@@ -253,7 +253,7 @@ def unpacked_folded(several: Sequence[PackedFolded]) -> Folded:
         return FoldedTexts(unpacked_values(packed))
     if kind in ("ints", "texts"):
         sizes, values = zip(*packed, strict=True)
-        return FoldedSets(kind, unpacked(sizes), unpacked_values(values))
+        return FoldedSets(kind, unpack(sizes), unpacked_values(values))
     return _unpacked_numbers(kind, packed)
 
 
@@ -268,7 +268,7 @@ def _unpacked_numbers(kind: FoldedKind, several: Sequence[_PackedNumbers]) -> Fo
     # hot path: one array for a place of all blocks; there is a block for each key group.
     by_place = zip(*([packed for _, packed in parts] for parts in several), strict=True)
     if kind != "float":
-        return FoldedNumbers(kind, dict(zip(places, map(unpacked, by_place), strict=True)))
+        return FoldedNumbers(kind, dict(zip(places, map(unpack, by_place), strict=True)))
     [packed] = by_place
     floats = numpy().frombuffer(b"".join(data for _, _, data in packed), _FLOAT)
     return FoldedNumbers(kind, {0: floats})

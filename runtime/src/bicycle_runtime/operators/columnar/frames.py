@@ -56,10 +56,10 @@ class SourceFrame:
         pairs = zip(found.items, default.each(), strict=True)
         return Vector(self.count, [other if item is MISSING else item for item, other in pairs])
 
-    def picked(self, mask: Mask) -> SourceFrame:
+    def take(self, mask: Mask) -> SourceFrame:
         """Return some of them."""
-        known = {name: vector.picked(mask) for name, vector in self._known.items()}
-        return SourceFrame(self._records.picked(mask), self._kinds, known)
+        known = {name: vector.take(mask) for name, vector in self._known.items()}
+        return SourceFrame(self._records.take(mask), self._kinds, known)
 
     def _looked_up(self, name: str) -> Vector:
         found = self._known.get(name)
@@ -112,9 +112,9 @@ class MappedFrame:
         """Return a field of each; all have the same ones."""
         return self.columns.get(name, default)
 
-    def picked(self, mask: Mask) -> MappedFrame:
+    def take(self, mask: Mask) -> MappedFrame:
         """Return some of them."""
-        columns = {name: vector.picked(mask) for name, vector in self.columns.items()}
+        columns = {name: vector.take(mask) for name, vector in self.columns.items()}
         return MappedFrame(mask.count, self.form, columns)
 
 

@@ -53,7 +53,7 @@ class Columns(Protocol):
     def field_or(self, name: Any, default: Vector) -> Vector:
         """Return a field of each; what ``default`` has where there is none."""
 
-    def picked(self, mask: Mask) -> Columns:
+    def take(self, mask: Mask) -> Columns:
         """Return some of them."""
 
 
@@ -240,9 +240,7 @@ def _choose(arguments: tuple[Any, ...], columns: Columns) -> Vector:
     if not mask.count:
         return evaluate(second, columns)
     others = mask.others()
-    return _merge(
-        mask, evaluate(first, columns.picked(mask)), evaluate(second, columns.picked(others))
-    )
+    return _merge(mask, evaluate(first, columns.take(mask)), evaluate(second, columns.take(others)))
 
 
 def _merge(mask: Mask, first: Vector, second: Vector) -> Vector:

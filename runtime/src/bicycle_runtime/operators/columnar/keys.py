@@ -16,7 +16,7 @@ from bicycle_runtime.operators.columnar.arrays import (
     PackedInts,
     arrow,
     numpy,
-    unpacked,
+    unpack,
 )
 from bicycle_runtime.operators.columnar.vectors import TextVector, TupleVector, Vector
 from bicycle_runtime.records.keys import encode_key, key_group
@@ -50,7 +50,7 @@ class Keys:
             part.type for part in other.parts
         ]
 
-    def picked(self, places: Any) -> Keys:
+    def take(self, places: Any) -> Keys:
         """Return the keys that stand at some places."""
         taken = arrow().array(places)
         return Keys(tuple(part.take(taken) for part in self.parts), self.is_tuple)
@@ -60,7 +60,7 @@ class Keys:
         pairs = zip(self.parts, others.parts, strict=True)
         return Keys(tuple(arrow().concat_arrays(pair) for pair in pairs), self.is_tuple)
 
-    def listed(self) -> list[Any]:
+    def to_list(self) -> list[Any]:
         """Return the keys as objects."""
         columns = [part.to_numpy(zero_copy_only=False).tolist() for part in self.parts]
         return list(zip(*columns, strict=True)) if self.is_tuple else columns[0]
@@ -176,7 +176,7 @@ class KeyCodes:
             tuple(one.known.take(arrow().array(place)) for one, place in taken),
             self.keys.is_tuple,
         )
-        listed, groups = new.listed(), self._group_count
+        listed, groups = new.to_list(), self._group_count
         found = [key_group(encode_key(key), group_count=groups) for key in listed]
         self.groups = np.concatenate((self.groups, np.array(found, np.int64)))
         self.keys = self.keys.followed_by(new)
@@ -200,12 +200,12 @@ def values_packer(values: Any) -> Callable[[int, int], PackedValues]:
     np = numpy()
     if arrow().types.is_integer(values.type):
         ints = NarrowInts(values.to_numpy())
-        return lambda first, end: (ints.packed(first, end), None)
+        return lambda first, end: (ints.pack(first, end), None)
     _, offsets, text = values.buffers()
     ends = np.frombuffer(offsets, np.int64)[values.offset : values.offset + len(values) + 1]
     lengths = NarrowInts(np.diff(ends))
     utf8 = memoryview(text) if text is not None else b""
-    return lambda first, end: (lengths.packed(first, end), bytes(utf8[ends[first] : ends[end]]))
+    return lambda first, end: (lengths.pack(first, end), bytes(utf8[ends[first] : ends[end]]))
 
 
 def are_alike(several: Iterable[PackedKeys]) -> bool:
@@ -223,7 +223,7 @@ def unpacked_keys(several: Sequence[PackedKeys]) -> Keys:
 def unpacked_values(several: Sequence[PackedValues]) -> Any:
     """Return in one array what ``values_packer`` packed; all of it alike."""
     pa, np = arrow(), numpy()
-    ints = unpacked(ints for ints, _ in several)
+    ints = unpack(ints for ints, _ in several)
     texts = [text for _, text in several if text is not None]
     if not texts:
         return pa.array(ints)
@@ -253,7 +253,7 @@ def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
     order = group_of.argsort(kind="stable")
     places = np.empty(found, np.int64)
     places[order] = np.arange(found)
-    return keys.picked(firsts[order]), group_of[order], places[codes]
+    return keys.take(firsts[order]), group_of[order], places[codes]
 
 
 def ranks_of(values: Any) -> tuple[Any, Any]:

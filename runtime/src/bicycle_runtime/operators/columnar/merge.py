@@ -13,7 +13,7 @@ from bicycle_runtime.operators.columnar.arrays import (
     as_numbers,
     numpy,
     steps,
-    unpacked,
+    unpack,
 )
 from bicycle_runtime.operators.columnar.choice import FieldColumn, accumulators_of
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
@@ -43,7 +43,7 @@ class ColumnWindow:
     def keys(self) -> list[Any]:
         """Return the keys."""
         # hot path: 50 ns a key; strings that are there by now lie far from each other, and cost 90.
-        return self.names.picked(self.codes).listed()
+        return self.names.take(self.codes).to_list()
 
     def columns(self) -> list[list[Any]]:
         """Return what each aggregate comes to, by key."""
@@ -86,17 +86,17 @@ class ColumnMerge:
     def take_sessions(self) -> Iterator[Session]:
         """Yield all sessions, and forget them; those of several tasks may touch."""
         for blocks, contents in self._unpack():
-            lengths = unpacked(block.lengths for _, block in blocks)
+            lengths = unpack(block.lengths for _, block in blocks)
             owners = numpy().repeat(numpy().arange(len(lengths)), lengths)
             keys = unpacked_keys([block.keys for _, block in blocks])
             spans = (
-                unpacked(block.starts for _, block in blocks).tolist(),
-                unpacked(block.ends for _, block in blocks if block.ends is not None).tolist(),
+                unpack(block.starts for _, block in blocks).tolist(),
+                unpack(block.ends for _, block in blocks if block.ends is not None).tolist(),
             )
             yield from map(
                 Session,
                 _groups(blocks)[owners].tolist(),
-                keys.picked(owners).listed(),
+                keys.take(owners).to_list(),
                 *spans,
                 accumulators_of(self.columns, contents),
             )
@@ -127,8 +127,8 @@ class ColumnMerge:
         np = numpy()
         keys = unpacked_keys([block.keys for _, block in blocks])
         names, group_of_name, codes = ordered(keys, _groups(blocks))
-        codes = np.repeat(codes, unpacked(block.lengths for _, block in blocks))
-        starts = unpacked(block.starts for _, block in blocks)
+        codes = np.repeat(codes, unpack(block.lengths for _, block in blocks))
+        starts = unpack(block.starts for _, block in blocks)
         windows, _ = as_numbers(starts, self._step_ms)
         runs = Runs(windows * len(names) + codes)
         starts, codes = runs.of(starts), runs.of(codes)

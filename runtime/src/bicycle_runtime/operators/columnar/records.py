@@ -19,7 +19,7 @@ import msgspec
 from bicycle_runtime.contract import SourceReader
 from bicycle_runtime.operators.columnar.vectors import Mask, TupleVector, Vector, joined_vectors
 from bicycle_runtime.records.exactness import PLAIN
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 
 __all__ = [
     "MISSING",
@@ -107,7 +107,7 @@ class FieldRecords(LazyRecords):
         vector = Vector(len(items), items, kinds=None if kind is None else frozenset({kind}))
         return separated_vector(vector) if self.is_shared else vector
 
-    def picked(self, mask: Mask) -> FieldRecords:
+    def take(self, mask: Mask) -> FieldRecords:
         """Return some of them."""
         rows = list(compress(self.rows, mask.listed))
 
@@ -119,7 +119,7 @@ class FieldRecords(LazyRecords):
             is_shared=self.is_shared,
         )  # fmt: skip
 
-    def copied(self) -> FieldRecords | None:
+    def copy(self) -> FieldRecords | None:
         """Return the same for somebody who may change them; None where they are there already."""
         return FieldRecords(
             self.rows, self._make, getter=self.getter, names=self.names,
@@ -154,10 +154,10 @@ class DictRecords(FieldRecords):
             records, lambda: records, getter=lambda name: methodcaller("get", name, MISSING)
         )
 
-    def picked(self, mask: Mask) -> DictRecords:
+    def take(self, mask: Mask) -> DictRecords:
         return DictRecords(list(compress(self.rows, mask.listed)))
 
-    def copied(self) -> None:
+    def copy(self) -> None:
         return None
 
 
@@ -274,7 +274,7 @@ class ColumnRecords(LazyRecords):
         parts = zip(*(columns() for _, columns in self.parts), strict=True)
         return list(map(joined_vectors, parts))
 
-    def copied(self) -> ColumnRecords:
+    def copy(self) -> ColumnRecords:
         """Return the same for somebody who may change them."""
         parts = ((n, partial(_separated_columns, columns)) for n, columns in self.parts)
         return ColumnRecords(self.form, *parts)
@@ -294,7 +294,7 @@ def separated_vector(vector: Vector) -> Vector:
         return TupleVector(vector.count, list(map(separated_vector, vector.parts)))
     if vector.kinds <= PLAIN:
         return vector
-    return Vector(vector.count, list(map(separated, vector.each())), kinds=vector.kinds)
+    return Vector(vector.count, list(map(separate, vector.each())), kinds=vector.kinds)
 
 
 class _WrittenRows(ColumnRecords):

@@ -116,7 +116,7 @@ class Vector:
         """Return what gives the values one after another."""
         return repeat(self.value, self.count) if self.is_constant else self.items
 
-    def picked(self, mask: Mask) -> Vector:
+    def take(self, mask: Mask) -> Vector:
         """Return the values of some of the records."""
         if self.is_constant:
             return Vector(mask.count, self._items, kinds=self._kinds, is_constant=True)
@@ -162,7 +162,7 @@ class TextVector(Vector):
     def each(self) -> Any:
         return self.items
 
-    def picked(self, mask: Mask) -> Vector:
+    def take(self, mask: Mask) -> Vector:
         return TextVector(self.column.filter(arrow().array(mask.array)))
 
 
@@ -190,8 +190,8 @@ class TupleVector(Vector):
         # hot path: zip() gives the same tuple again when nobody kept it.
         return zip(*(part.each() for part in self.parts), strict=True)
 
-    def picked(self, mask: Mask) -> Vector:
-        return TupleVector(mask.count, [part.picked(mask) for part in self.parts])
+    def take(self, mask: Mask) -> Vector:
+        return TupleVector(mask.count, [part.take(mask) for part in self.parts])
 
 
 def joined_vectors(several: Sequence[Vector]) -> Vector:

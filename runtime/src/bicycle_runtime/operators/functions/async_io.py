@@ -95,7 +95,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
 
     def apply(self, batch: Batch) -> Batch:
         starts = range(0, len(batch.values), self._size)
-        values = batch.listed()
+        values = batch.to_list()
         parts = [values[start : start + self._size] for start in starts]
         calls = Calls(self.methods(), parts, None, _NoRecord())
         settle = partial(self._settle_part, parts)

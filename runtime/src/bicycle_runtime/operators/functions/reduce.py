@@ -19,7 +19,7 @@ from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.state.frozen import is_frozen_type
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 
 __all__ = ["ReduceOperator"]
 
@@ -130,7 +130,7 @@ def _on_copies(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Let a reduce function change a copy: the accumulator is a result that was given already."""
 
     def reduce(accumulator: Any, value: Any) -> Any:
-        return call(separated(accumulator), value)
+        return call(separate(accumulator), value)
 
     return reduce
 

@@ -19,7 +19,7 @@ from operator import itemgetter
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.operators.batch import Batch, Origin, OriginLineage, emitted
+from bicycle_runtime.operators.batch import Batch, Origin, OriginLineage, new_batch
 from bicycle_runtime.operators.errors import NO_EVENT_TIME
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
 from bicycle_runtime.operators.user_calls.batches import call_on
@@ -76,7 +76,7 @@ class _Records:
         self.sources.append((ordinal, origin))
         return len(self.sources) - 1
 
-    def picked(self, places: Sequence[int]) -> _Records:
+    def take(self, places: Sequence[int]) -> _Records:
         """Return the records at some places, at least one."""
         # hot path: 16 ns a value; nor does garbage collection look at tuples of numbers and texts.
         pick = itemgetter(*places) if len(places) > 1 else lambda column: (column[places[0]],)
@@ -153,7 +153,7 @@ class TimeOrder:
         records, places, count = self._due(advance.watermark)
         for start in range(0, count, _RECORDS_PER_CHUNK):
             chunk = places[start : min(start + _RECORDS_PER_CHUNK, count)]
-            yield self._call(records.picked(chunk), advance)
+            yield self._call(records.take(chunk), advance)
             self._context.begin_batch()
         self._context.batch = None
         last = self._operator.fire(advance, due_ms=advance.watermark, follows_time=True)
@@ -170,7 +170,7 @@ class TimeOrder:
         places = records.in_order()
         count = bisect_right(places, watermark, key=records.times.__getitem__)
         others = places[count:]
-        self._keep(records.picked(others) if others else _Records(), left)
+        self._keep(records.take(others) if others else _Records(), left)
         return records, places, count
 
     def _keep(self, records: _Records, left: _Chunks) -> None:
@@ -281,7 +281,7 @@ class TimeOrder:
                 outputs += batch.values
                 output_times += batch.times() or ()
             done = position
-        return emitted(outputs, output_times)
+        return new_batch(outputs, output_times)
 
 
 def _split(chunk: _Chunk, watermark: int) -> tuple[_Chunk, _Chunk]:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, emitted
+from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, new_batch
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
 from bicycle_runtime.operators.user_calls.batches import go_through
@@ -111,7 +111,7 @@ class TimerRound:
         if not known:
             return Batch(self._values, ExchangeLineage(None))
         first = min(known)
-        return emitted(self._values, [first if time is None else time for time in self._times])
+        return new_batch(self._values, [first if time is None else time for time in self._times])
 
     def _fire_all(self, fires_each: FiresEach, timers: Sequence[Timer]) -> None:
         """Fire timers of event time in one call; none is set meanwhile."""

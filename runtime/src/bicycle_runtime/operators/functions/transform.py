@@ -258,7 +258,7 @@ class PartitionOperator(Operator):
             value for value, one in zip(batch.values, chosen, strict=True) if one is not DROPPED
         ]
         output = kept(batch, chosen, has_drops=True)
-        return Batch(values, output.lineage, output.listed())
+        return Batch(values, output.lineage, output.to_list())
 
     def _subtask(self, value: Any) -> int:
         key = self._select(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from bicycle_runtime.operators.user_calls.user_functions import is_async, resolve
 from bicycle_sdk.record_types import accumulator_type
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 from bicycle_sdk.windows import (
     AggregateFunction,
     ApproximateDistinct,
@@ -82,7 +82,7 @@ class Folding:
             return itemgetter(position)
         get_result = _waiting(function.get_result)
         if _is_users(function) and self._is_read_again:
-            return lambda found: separated(get_result(found[position]))
+            return lambda found: separate(get_result(found[position]))
         return lambda found: get_result(found[position])
 
     def fresh(self) -> Accumulators:
@@ -93,7 +93,7 @@ class Folding:
         """Return the accumulators of the records of both; ``a`` may be changed, ``b`` is not."""
         return tuple([merge(x, y) for merge, x, y in zip(self._merges, a, b, strict=True)])
 
-    def detached(self, accumulators: Accumulators) -> Accumulators:
+    def copy(self, accumulators: Accumulators) -> Accumulators:
         """Return equal accumulators that may be changed while the given ones stay as they are."""
         return tuple([detach(x) for detach, x in zip(self._detaches, accumulators, strict=True)])
 
@@ -129,7 +129,7 @@ class Folding:
         """Return a record so many times: each is another object where functions may change it."""
         if not self.may_change_records:
             return [value] * count
-        return [value, *(separated(value) for _ in range(count - 1))]
+        return [value, *(separate(value) for _ in range(count - 1))]
 
     async def added_to_all(
         self, several: Sequence[Accumulators], values: Sequence[Any]
@@ -160,17 +160,17 @@ def _is_users(function: Any) -> bool:
 def _on_copies(add: Callable[..., Any]) -> Callable[..., Any]:
     """Let a function change a copy of its accumulator: a call that fails leaves nothing behind."""
     if not is_async(add):
-        return lambda accumulator, value: add(separated(accumulator), value)
+        return lambda accumulator, value: add(separate(accumulator), value)
 
     async def later(accumulator: Any, value: Any) -> Any:
-        return await add(separated(accumulator), value)
+        return await add(separate(accumulator), value)
 
     return later
 
 
 def _detach(function: Any) -> Callable[[Any], Any]:
     if _is_users(function):
-        return separated
+        return separate
     create, merge = function.create_accumulator, function.merge
     return lambda accumulator: merge(create(), accumulator)
 

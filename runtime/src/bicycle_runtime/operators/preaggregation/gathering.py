@@ -49,7 +49,7 @@ class Contents(ABC):
 
     def takes(self, rows: Rows, index: int, ordinal: int) -> bool:
         """Put one of the rows that were just prepared into an ordinal; tell whether it is there."""
-        self.add(rows.picked([index]), [ordinal])
+        self.add(rows.take([index]), [ordinal])
         return True
 
     @abstractmethod
@@ -248,7 +248,7 @@ class FoldedContents(Contents):
         for selection, values in zip(self._selections, prepared, strict=True):
             selection.values = [values[index]]
         failed = self._policy.failed
-        self.add(rows.picked([index]), [ordinal])
+        self.add(rows.take([index]), [ordinal])
         for selection, values in zip(self._selections, prepared, strict=True):
             selection.values = values
         return self._policy.failed == failed

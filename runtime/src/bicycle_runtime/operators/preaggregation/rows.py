@@ -28,7 +28,7 @@ class Rows:
     groups: Sequence[int]
     namespaces: Sequence[int] = ()
 
-    def picked(self, indexes: Sequence[int]) -> Rows:
+    def take(self, indexes: Sequence[int]) -> Rows:
         """Return some of the rows."""
         batch, groups = self.batch, self.groups
         values = [batch.values[index] for index in indexes]
@@ -42,7 +42,7 @@ class Rows:
 
     def without_drops(self, results: Sequence[Any]) -> Rows:
         """Return the rows whose result is not DROPPED."""
-        return self.picked([i for i, result in enumerate(results) if result is not DROPPED])
+        return self.take([i for i, result in enumerate(results) if result is not DROPPED])
 
 
 def rows_of(

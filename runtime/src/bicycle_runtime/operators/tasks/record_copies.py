@@ -20,7 +20,7 @@ from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StageP
 from bicycle_runtime.records.codecs import RecordCodec
 from bicycle_runtime.records.exactness import PLAIN
 from bicycle_sdk.state.frozen import is_frozen_type
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 
 __all__ = ["Copy", "copied_edges", "copied_inputs", "copier", "is_separating"]
 
@@ -82,15 +82,15 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
 
     def copy(batch: Batch) -> Batch:
         lying = batch.values
-        if isinstance(lying, ColumnRecords | FieldRecords) and (own := lying.copied()) is not None:
+        if isinstance(lying, ColumnRecords | FieldRecords) and (own := lying.copy()) is not None:
             return Batch(own, batch.lineage, batch.groups, batch.ordinal, batch.keys)
-        values = batch.listed()
+        values = batch.to_list()
         if _are_frozen(values):
             return batch
         data = codec.encode_typed(values)
         # What is pickled at once would still have parts in common, and so would what cannot be
         # encoded; what holds a lock or a connection can only be shared.
-        copies = list(map(separated, values)) if data is None else codec.decode("typed", data)
+        copies = list(map(separate, values)) if data is None else codec.decode("typed", data)
         return Batch(copies, batch.lineage, batch.groups, batch.ordinal, batch.keys)
 
     return copy

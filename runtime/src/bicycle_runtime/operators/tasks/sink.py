@@ -53,7 +53,7 @@ class SinkOperator(Operator):
             self._takes_rows = isinstance(writer, RowWriter) and writer.takes_rows
         values: Any = _columns_of(batch.values) if self._takes_rows else None
         if values is None:
-            values = batch.listed()
+            values = batch.to_list()
         if self._preparing is not None:
             values = self._prepare(self._preparing, values, batch)
         self._writer.write(values)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.layouts.state import RangeState
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage, emitted
+from bicycle_runtime.operators.batch import Batch, ExchangeLineage, new_batch
 from bicycle_runtime.operators.functions.declarations import texts_in
 from bicycle_runtime.operators.functions.operator import (
     Advance,
@@ -203,7 +203,7 @@ class WindowOperator(Operator, Stateful, Timed):
     def fired(self, windows: Sequence[Fired]) -> Batch:
         """Return what windows give, as a batch."""
         values, times = self.firing.results(windows)
-        return emitted(values, times)
+        return new_batch(values, times)
 
     def _key_in(self, value: Any) -> Any:
         return value.key if type(value) is Fired else self.key_of(value)

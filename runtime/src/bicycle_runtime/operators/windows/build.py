@@ -92,9 +92,9 @@ class FoldingOperator(WindowOperator):
                 self._gather(Rows(raw, keys, block.times, [group] * len(keys)))
 
     def _gather(self, rows: Rows) -> None:
-        rows = self._placement.placed(rows)
+        rows = self._placement.place(rows)
         if rows.keys:
-            rows = self._windows.admitted(rows)
+            rows = self._windows.admit(rows)
         closed = self.complete_before - self.plan.lateness_ms
         rows, late = divide(rows, self._placement.least_open(closed))
         if late.keys:

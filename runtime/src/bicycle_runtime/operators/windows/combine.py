@@ -76,7 +76,7 @@ class CombineOperator(Operator, Timed):
         rows = rows_of(batch, self._key_of, self.policy, operator=window)
         if rows.keys:
             self._last_ms = rows.times[-1]
-        rows = self._placement.placed(rows)
+        rows = self._placement.place(rows)
         rows, late = divide(rows, self._placement.least_open(self._closed))
         if rows.keys:
             self._placement.accumulators.add(rows)

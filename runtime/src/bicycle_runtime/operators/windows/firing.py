@@ -27,7 +27,7 @@ from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.functions import full_name
 from bicycle_sdk.state import StateDescriptor, TimeDomain
 from bicycle_sdk.state.frozen import is_frozen_type
-from bicycle_sdk.state.separation import separated
+from bicycle_sdk.state.separation import separate
 from bicycle_sdk.windows import Window, WindowContext, WindowPlan, WindowResult
 
 if TYPE_CHECKING:
@@ -268,7 +268,7 @@ class Firing:
     def _elements(self, row: tuple[list[int], list[Any]]) -> list[Any]:
         """Return the records of a window in order, for a function that may change them."""
         elements = _by_time(row) if self._sorts else list(row[1])
-        return list(map(separated, elements)) if self._copies else elements
+        return list(map(separate, elements)) if self._copies else elements
 
     def _collect(self, fired: Fired) -> None:
         time = fired.window.end - 1

@@ -59,7 +59,7 @@ class KeptWindows(ABC):
     def clear(self) -> None:
         """Forget what an epoch brought."""
 
-    def admitted(self, rows: Rows) -> Rows:
+    def admit(self, rows: Rows) -> Rows:
         """Return the rows that no window which has fired would hold; all of them, as a rule."""
         return rows
 

@@ -37,7 +37,7 @@ class Placement(ABC):
     accumulators: WindowAccumulators | SessionAccumulators
 
     @abstractmethod
-    def placed(self, rows: Rows) -> Rows:
+    def place(self, rows: Rows) -> Rows:
         """Return the rows with their namespaces, without those that no window holds."""
 
     @abstractmethod
@@ -61,12 +61,12 @@ class SlicePlacement(Placement):
         self.slices = WindowSlices(windows)
         self.accumulators: WindowAccumulators = WindowAccumulators(contents)
 
-    def placed(self, rows: Rows) -> Rows:
+    def place(self, rows: Rows) -> Rows:
         rows.namespaces = starts = self.slices.starts(rows.times)
         outside = set(self.slices.outside(starts))
         if not outside:
             return rows
-        return rows.picked([i for i in range(len(starts)) if i not in outside])
+        return rows.take([i for i in range(len(starts)) if i not in outside])
 
     def least_open(self, closed: int) -> int:
         return self.slices.least_open(closed)
@@ -91,7 +91,7 @@ class SessionPlacement(Placement):
         self._windows, self._policy = windows, policy
         self.accumulators: SessionAccumulators = SessionAccumulators(contents)
 
-    def placed(self, rows: Rows) -> Rows:
+    def place(self, rows: Rows) -> Rows:
         return session_ends(rows, self._windows, self._policy)
 
     def least_open(self, closed: int) -> int:
@@ -123,10 +123,10 @@ def divide(rows: Rows, least: int) -> tuple[Rows, Rows]:
     namespaces: Sequence[int] = rows.namespaces
     # hot path: min() costs 15 ns a record and saves a comparison of each.
     if not namespaces or min(namespaces) >= least:
-        return rows, rows.picked([])
+        return rows, rows.take([])
     return (
-        rows.picked([i for i, namespace in enumerate(namespaces) if namespace >= least]),
-        rows.picked([i for i, namespace in enumerate(namespaces) if namespace < least]),
+        rows.take([i for i, namespace in enumerate(namespaces) if namespace >= least]),
+        rows.take([i for i, namespace in enumerate(namespaces) if namespace < least]),
     )
 
 

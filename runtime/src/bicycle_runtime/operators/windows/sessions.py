@@ -68,7 +68,7 @@ class KeptSessions(KeptWindows):
 
     def take_late(self, rows: Rows) -> None:
         for index, end in enumerate(rows.namespaces):
-            self._doubtful.append((end, rows.picked([index])))
+            self._doubtful.append((end, rows.take([index])))
 
     def take_partials(self, group: int, block: Partials) -> None:
         for (starts, ends), keys, contents in block.parts:
@@ -207,7 +207,7 @@ class CutSessions(KeptSessions):
 
     # --- records in --------------------------------------------------------------------------
 
-    def admitted(self, rows: Rows) -> Rows:
+    def admit(self, rows: Rows) -> Rows:
         """Return the rows that come before no cut; the others are late: their window has fired."""
         if min(rows.times) >= self.window.complete_before:
             return rows
@@ -222,9 +222,9 @@ class CutSessions(KeptSessions):
             return rows
         namespaces = rows.namespaces
         windows = [Window(rows.times[index], namespaces[index]) for index in late]
-        self.window.count_late(rows.picked(late), windows)
+        self.window.count_late(rows.take(late), windows)
         gone = set(late)
-        return rows.picked([index for index in range(len(namespaces)) if index not in gone])
+        return rows.take([index for index in range(len(namespaces)) if index not in gone])
 
     def _join(self, new: Session) -> None:
         parts = self._parts(new.group, new.key)

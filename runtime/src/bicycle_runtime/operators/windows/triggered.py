@@ -137,7 +137,7 @@ class TriggeredOperator(WindowOperator):
         found, windows = self._panes_of(rows, index)
         if not found:
             if windows:
-                self.count_late(rows.picked([index]), windows[-1:])
+                self.count_late(rows.take([index]), windows[-1:])
             return
         if not self.keeps_records and not self._folds(found, rows, index):
             return
@@ -216,7 +216,7 @@ class TriggeredOperator(WindowOperator):
             if joined.content is None:
                 # Merging may change it, and the record for which it is done may be left out.
                 is_kept = self.policy.undoes and len(panes) > 1 and pane.content is not None
-                joined.content = self.folding.detached(pane.content) if is_kept else pane.content
+                joined.content = self.folding.copy(pane.content) if is_kept else pane.content
             elif pane.content is not None:
                 joined.content = self.folding.merged(joined.content, pane.content)
         return joined

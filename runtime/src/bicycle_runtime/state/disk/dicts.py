@@ -340,7 +340,7 @@ class DiskDict(dict[Any, Any]):
         for key, value in self._entries():
             yield key, self._hand_out(key, self._value_of(value), is_use=True)
 
-    def gathered(self) -> dict[Any, Any]:
+    def gather(self) -> dict[Any, Any]:
         """Return a plain dict of all entries in any order, from memory where all are there."""
         if self.is_emptied or not self._has_all():
             return self.copy()

@@ -36,7 +36,7 @@ from bicycle_runtime.layouts.state import (
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE, StateFileError
 from bicycle_runtime.state.memory.space import StateTable, Store
-from bicycle_runtime.state.rocksdb.bases import bring, index_of, mounted, upload, watched
+from bicycle_runtime.state.rocksdb.bases import bring, index_of, mount, upload, watch
 from bicycle_runtime.state.rocksdb.claimed_folders import (
     ClaimedFolder,
     claim_folder,
@@ -355,7 +355,7 @@ def restore(
     indexes = {ref.path: index_of(files, ref) for ref in bases}
     seed = _seed(bases, indexes, groups)
     known: dict[str, SstRef] = {}
-    with watched(files.operator, sum(ref.total_bytes for ref in bases)) as progress:
+    with watch(files.operator, sum(ref.total_bytes for ref in bases)) as progress:
         if seed is not None:
             index = indexes[seed.path]
             bring(files, index, place, progress=progress, is_linked=False)
@@ -365,7 +365,7 @@ def restore(
             space.keep_only(groups_in(seed, groups))
         for number, ref in enumerate(ref for ref in bases if ref is not seed):
             index = indexes[ref.path]
-            with mounted(files, index, path=ref.path, progress=progress) as other:
+            with mount(files, index, path=ref.path, progress=progress) as other:
                 if seed is None and number == 0:
                     space.set_marks(other.marks())
                 try:

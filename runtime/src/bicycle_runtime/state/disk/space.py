@@ -156,7 +156,7 @@ class DiskSpace(StateSpace):
         return DiskDueTimes(self.cache, domain)
 
     def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:
-        self.cache.keep_index(DueIndex(entries.prefix, entries.decoded, moments, rules))
+        self.cache.keep_index(DueIndex(entries.prefix, entries.decode, moments, rules))
         return True
 
     def key_count(self, table: StateTable) -> int:  # noqa: ARG002  # it has a part of them

@@ -369,7 +369,7 @@ class DiskWindowEntries(WindowEntries):
             return {}
         values = self._dict(namespace, group)
         if keys is None:
-            return values.gathered()
+            return values.gather()
         return {key: values[key] for key in keys if key in values}
 
     def find(self, namespace: int, group: int, key: Any) -> Any:

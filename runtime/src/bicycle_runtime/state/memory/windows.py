@@ -158,7 +158,7 @@ class WindowEntries:
         values = self.group(namespace, change_set.group)
         if change_set.is_full:
             values.clear()
-        values.update(self.decoded(change_set))
+        values.update(self.decode(change_set))
         for key in _KEYS.decode_list(bytes(change_set.deleted)):
             values.pop(key, None)
         self._sealed.add((namespace, change_set.group))
@@ -166,7 +166,7 @@ class WindowEntries:
             self._forget(namespace, change_set.group)
             self._sealed.discard((namespace, change_set.group))
 
-    def decoded(self, change_set: ChangeSet) -> Iterator[tuple[Any, Any]]:
+    def decode(self, change_set: ChangeSet) -> Iterator[tuple[Any, Any]]:
         """Return the keys and values of a sealed change set."""
         loaded = self._codec.decode_list(change_set.values, change_set.keys)
         if self._load is not None:

@@ -47,7 +47,7 @@ from bicycle_runtime.state.settings import StateSettings
 if TYPE_CHECKING:
     from bicycle_runtime.state.sealed.files import SealedFiles
 
-__all__ = ["Progress", "bring", "change_sets_of", "index_of", "mounted", "upload", "watched"]
+__all__ = ["Progress", "bring", "change_sets_of", "index_of", "mount", "upload", "watch"]
 
 Progress = Callable[[int], None]  # Told how many bytes more have come; from any thread.
 
@@ -222,7 +222,7 @@ def _link(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None
 
 
 @contextmanager
-def mounted(
+def mount(
     files: SealedFiles, index: BaseIndex, *, path: str, progress: Progress | None = None
 ) -> Iterator[RocksSpace]:
     """Open a base for reading, in a folder that is gone afterwards.
@@ -257,7 +257,7 @@ def change_sets_of(
     Raises:
         StateFileError: a file is missing or damaged.
     """
-    with mounted(files, index_of(files, ref), path=ref.path) as space:
+    with mount(files, index_of(files, ref), path=ref.path) as space:
         for group in (EVERYWHERE, *groups):
             try:
                 change_sets = [space.change_set(group, name) for name in space.names(group)]
@@ -267,7 +267,7 @@ def change_sets_of(
 
 
 @contextmanager
-def watched(operator: str, total: int) -> Iterator[Progress]:
+def watch(operator: str, total: int) -> Iterator[Progress]:
     """Give what tells the log how far the files of bases have come, now and then and at the end.
 
     Args:

@@ -20,7 +20,7 @@ __all__ = [
     "INDEX_START",
     "behind",
     "behind_key",
-    "framed",
+    "frame",
     "group_of",
     "group_start",
     "index_key",
@@ -106,7 +106,7 @@ def behind(start: bytes) -> bytes:
     return kept[:-1] + bytes([kept[-1] + 1])
 
 
-def framed(key: Any, raw_key: Any, raw_value: Any) -> bytes:
+def frame(key: Any, raw_key: Any, raw_value: Any) -> bytes:
     """Return what is stored for an entry: its value, and its key unless the key tells it."""
     if type(key) is str:
         return _TEXT + bytes(raw_value)

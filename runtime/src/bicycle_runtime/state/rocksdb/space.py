@@ -20,7 +20,7 @@ from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK, ROWS, Index
 from bicycle_runtime.state.rocksdb.key_layout import (
     INDEX_START,
     behind,
-    framed,
+    frame,
     group_start,
     index_key,
     index_start,
@@ -383,7 +383,7 @@ def _put(batch: rocksdict.WriteBatch, change_set: ChangeSet) -> None:
     for key, raw_key, raw_value in zip(
         keys, raw_list(change_set.keys), raw_list(change_set.values), strict=True
     ):
-        put(start + key_bytes(key), framed(key, raw_key, raw_value))
+        put(start + key_bytes(key), frame(key, raw_key, raw_value))
     gone = _KEYS.decode_list(bytes(change_set.deleted))
     for key in gone:
         batch.delete(start + key_bytes(key))

@@ -37,7 +37,7 @@ from bicycle_runtime.layouts.state import (
     StateRef,
 )
 from bicycle_runtime.state.errors import StateFileError
-from bicycle_runtime.state.sealed.changes import framed, unframed
+from bicycle_runtime.state.sealed.changes import frame, unframe
 from bicycle_runtime.state.sealed.refs import fold_start, with_base, with_mark
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ _DECODER = msgspec.msgpack.Decoder(BaseIndex)
 
 def encode_index(index: BaseIndex) -> bytes:
     """Return an index as an object: magic, format version, checksum, content."""
-    return framed(BASE_INDEX_FILE_MAGIC, BASE_INDEX_FILE_VERSION, _ENCODER.encode(index))
+    return frame(BASE_INDEX_FILE_MAGIC, BASE_INDEX_FILE_VERSION, _ENCODER.encode(index))
 
 
 def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
@@ -66,7 +66,7 @@ def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
     Raises:
         StateFileError: cut, changed, of another format version, or with paths that lead elsewhere.
     """
-    body = unframed(
+    body = unframe(
         data, BASE_INDEX_FILE_MAGIC, BASE_INDEX_FILE_VERSION,
         path=path, operator=operator, foreign="it is no index of a base",
     )  # fmt: skip
@@ -201,7 +201,7 @@ class Bases:
             fault_point("base_begun")
             self._work = _Work(folder, make)
 
-    def settled(
+    def settle(
         self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
     ) -> RangeState:
         """Return a sealed state with the base taken that is made; or with one announced.

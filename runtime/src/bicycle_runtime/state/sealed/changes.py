@@ -33,11 +33,11 @@ __all__ = [
     "divided_change_sets",
     "emptied_change_set",
     "encode_change_sets",
-    "framed",
+    "frame",
     "full_change_sets",
     "make_change_set",
     "merge_change_sets",
-    "unframed",
+    "unframe",
 ]
 
 
@@ -109,7 +109,7 @@ def emptied_change_set(group: int, name: str) -> ChangeSet:
 
 def encode_change_sets(change_sets: Sequence[ChangeSet]) -> bytes:
     """Return a whole state file: magic, format version, checksum, change sets."""
-    return framed(STATE_FILE_MAGIC, STATE_FILE_VERSION, _ENCODER.encode(change_sets))
+    return frame(STATE_FILE_MAGIC, STATE_FILE_VERSION, _ENCODER.encode(change_sets))
 
 
 def decode_change_sets(
@@ -120,7 +120,7 @@ def decode_change_sets(
     Raises:
         StateFileError: cut, changed, or of another format version.
     """
-    body = unframed(
+    body = unframe(
         data, STATE_FILE_MAGIC, STATE_FILE_VERSION,
         path=path, operator=operator, foreign="it is not a state file",
     )  # fmt: skip
@@ -196,12 +196,12 @@ def _keys_in(keys: msgspec.Raw) -> list[Any]:
 _HEAD_BYTES = 10
 
 
-def framed(magic: bytes, version: int, body: bytes) -> bytes:
+def frame(magic: bytes, version: int, body: bytes) -> bytes:
     """Return an object: 4 bytes of magic, u16 version and u32 CRC-32 (little-endian), content."""
     return b"".join((magic, version.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body))
 
 
-def unframed(
+def unframe(
     data: bytes, magic: bytes, version: int, *, path: str, operator: str, foreign: str
 ) -> memoryview:
     """Return the content of an object.

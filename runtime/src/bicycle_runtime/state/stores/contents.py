@@ -142,9 +142,9 @@ class KeptContents(Contents):
 
 def _mount(files: SealedFiles, ref: StateRef) -> AbstractContextManager[RocksSpace]:
     # A library of 11 MB, which jobs with state in memory do not need.
-    from bicycle_runtime.state.rocksdb.bases import index_of, mounted
+    from bicycle_runtime.state.rocksdb.bases import index_of, mount
 
-    return mounted(files, index_of(files, ref), path=ref.path)
+    return mount(files, index_of(files, ref), path=ref.path)
 
 
 def _wanted_rows(

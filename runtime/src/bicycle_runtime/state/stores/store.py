@@ -91,7 +91,7 @@ class StateStore(Generic[Table]):
             changes = self.table.changes()
         if changes:
             self._key_count = None
-            state = self.bases.settled(
+            state = self.bases.settle(
                 state, epoch=epoch, attempt=attempt, is_interval_over=is_interval_over
             )
             is_announced = state.making is not None and state.making.epoch == epoch
