@@ -160,7 +160,7 @@ def answer_code(error: BicycleError) -> int:
     return _ANSWERS.get(number, 422)
 
 
-def unforeseen(path: str, error: Exception) -> BicycleError:
+def broken_error(path: str, error: Exception) -> BicycleError:
     """Return what a request met that nobody foresaw as an error: a full disk, or a bug.
 
     Args:

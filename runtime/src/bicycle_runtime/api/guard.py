@@ -28,8 +28,8 @@ from bicycle_runtime.api.errors import (
     ForeignOriginError,
     HostUnknownError,
     answer_code,
+    broken_error,
     plain_answer,
-    unforeseen,
 )
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.api.routing import answer_json
@@ -301,7 +301,7 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
 
 def broken_answer(path: str, error: Exception) -> Response:
     """Return the answer to a request that met what nobody foresaw; the log has its traceback."""
-    return error_answer(unforeseen(path, error))
+    return error_answer(broken_error(path, error))
 
 
 def error_answer(error: BicycleError) -> Response:

@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status
@@ -25,6 +26,7 @@ from bicycle_runtime.jobs.journal import EpochLine, recent_lines
 from bicycle_runtime.jobs.plugins.graph_view import GraphView, graph_view
 from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus
+from bicycle_runtime.jobs.supervision.restarts import place_of
 from bicycle_runtime.recovery.errors import CHECKPOINT_MISSING
 from bicycle_runtime.recovery.savepoints import job_facts
 from bicycle_runtime.service.errors import GRAPH_UNKNOWN
@@ -381,3 +383,4 @@ def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
             row["location"] = facts.get("location") or facts.get("made")
             row["root_cause"] = facts.get("exception_message") or facts.get("reason")
             row["fix"] = error["fix"]
+            row["place"] = row["place"] or place_of(error_from_json(error)) or facts.get("position")

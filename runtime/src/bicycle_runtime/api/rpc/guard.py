@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from bicycle_runtime.api.errors import answer_code, plain_answer, unforeseen
+from bicycle_runtime.api.errors import answer_code, broken_error, plain_answer
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.scope import Scope
@@ -161,7 +161,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
             if context.done() or isinstance(error, grpc.aio.AbortError):
                 raise error
             log_event(_LOG, "request_broke", level=logging.ERROR, error=error, path=method)
-            error = unforeseen(method, error)
+            error = broken_error(method, error)
         if method in self._writes:
             who = asking()
             note_refused(
