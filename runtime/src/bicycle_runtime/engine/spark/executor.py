@@ -105,6 +105,7 @@ class SparkExecutor:
         self._starting: StartingJava | None = None
         self._java: JavaProcess | None = None
         self._context: Any = None
+        self._environment: dict[str, str] = {}  # what PySpark gives all workers
         self._image: Any = None
         self._plan: StagePlan | None = None
         self._run_id = ""
@@ -168,6 +169,8 @@ class SparkExecutor:
             HANDSHAKE_FAILED: plugin, driver and a host of the cluster do not fit together.
         """
         self.warm()
+        from bicycle_runtime.engine.spark.task_results import broadcast_to_jobs  # see ``_connect``
+
         is_first = self._image is None
         self._parallelisms = image.plan.level_parallelism
         with self._spark_errors(self._epoch):
@@ -178,7 +181,7 @@ class SparkExecutor:
             self._place_levels(image)
             if self._image is not None:
                 self._image.destroy()
-            self._image = self._context.broadcast(pickle_by_value(image))
+            self._image = broadcast_to_jobs(self._context, pickle_by_value(image))
             self._run_id, self._plan = image.run_id, image.plan
             parallelism = self._parallelisms[0]
             self._seed = self._context.parallelize(range(parallelism), parallelism)
@@ -230,14 +233,17 @@ class SparkExecutor:
 
     def _send_environment(self) -> None:
         """Let workers have the plugin's environment; those of another one are other processes."""
+        from bicycle_runtime.engine.spark.task_results import hold_environment  # see ``_connect``
+
         packed = self._shipment.environment
         facts = self._needs.facts
         self._needs = WorkerNeeds(facts=facts)
-        self._context.environment.pop(_ENVIRONMENT_VARIABLE, None)
+        environment = dict(self._environment)
         if packed is not None:
             self._context.addFile(str(packed.path))
-            self._context.environment[_ENVIRONMENT_VARIABLE] = packed.digest
+            environment[_ENVIRONMENT_VARIABLE] = packed.digest
             self._needs = WorkerNeeds(archive=packed.path.name, digest=packed.digest, facts=facts)
+        hold_environment(self._context, environment)
         self._sent = self._shipment
 
     def _join_cluster(self, image: JobImage) -> None:
@@ -375,7 +381,8 @@ class SparkExecutor:
             context.pythonExec = self._worker_python()
             # It would print a traceback when Java is killed.
             setattr(context._accumulatorServer, "handle_error", _ignore_broken_request)  # noqa: B010 - types forbid a plain assignment
-            look_up_classes(context._jvm)
+            look_up_classes(context)
+            self._environment = dict(context.environment)
             self._results = TaskResults(context)
             return context
         except Exception as error:

@@ -1,6 +1,6 @@
-"""Results of Spark tasks: how the last tasks of a job hand the driver what it asks for.
+"""Results of Spark tasks, and what jobs need of Java: how an epoch asks Spark for little.
 
-They go by an accumulator, and the job is one that counts. ``RDD.collect`` reads the byte code of
+Results go by an accumulator, and the job is one that counts. ``RDD.collect`` reads the byte code of
 Spark's own closures three times a job and opens a socket for the answer: 7 of 17 ms of processor
 time of a job that does nothing.
 """
@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+from py4j.java_collections import ListConverter, MapConverter
 from pyspark.accumulators import AccumulatorParam
 
-__all__ = ["ResultBox", "TaskResults", "look_up_classes"]
+__all__ = [
+    "ResultBox", "TaskResults", "broadcast_to_jobs", "hold_environment", "look_up_classes",
+]  # fmt: skip
 
 _Left: TypeAlias = "list[tuple[int, list[bytes]]]"
 
@@ -88,16 +91,49 @@ class TaskResults:
         return [each for results in found for each in results]
 
 
-def look_up_classes(jvm: Any) -> None:
+def look_up_classes(context: Any) -> None:
     """Look the classes up by which jobs are made, so that no job does.
 
     Java looks for a name in each package that Spark imports, which takes 1 ms.
 
     Args:
-        jvm: The view of Java's classes of one context.
+        context: Of Spark.
     """
+    jvm = context._jvm
     for name in _CLASSES:
         setattr(jvm, name, getattr(jvm, name))
     for name, method in _STATIC_METHODS:
         found = getattr(jvm, name)
         setattr(found, method, getattr(found, method))
+    threshold = jvm.PythonUtils.getBroadcastThreshold(context._jsc)
+    jvm.PythonUtils.getBroadcastThreshold = lambda _: threshold
+
+
+def hold_environment(context: Any, environment: dict[str, str]) -> None:
+    """Let workers have these environment variables; Java holds them for all jobs.
+
+    Else PySpark would make a map of them, and a list of files, for each stage of a job: ten of the
+    forty messages of a job with an exchange.
+
+    Args:
+        context: Of Spark.
+        environment: The variables.
+    """
+    client = context._gateway._gateway_client
+    context.environment = MapConverter().convert(environment, client)
+    context._python_includes = ListConverter().convert(list(context._python_includes), client)
+
+
+def broadcast_to_jobs(context: Any, value: bytes) -> Any:
+    """Return the broadcast of a value that many jobs use: it knows its number.
+
+    PySpark would ask Java for it in each stage of a job.
+
+    Args:
+        context: Of Spark.
+        value: The value.
+    """
+    broadcast = context.broadcast(value)
+    number = broadcast._jbroadcast.id()
+    broadcast._jbroadcast.id = lambda: number
+    return broadcast
