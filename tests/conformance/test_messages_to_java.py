@@ -6,7 +6,7 @@ from bicycle_runtime.testing import Runner, script_source
 from tests.conformance.conftest import KeptSpark
 
 # Of an epoch with one exchange. It only shrinks.
-MESSAGES_MAX = 26
+MESSAGES_MAX = 21
 # Of these py4j says that Java may forget an object; another thread sends them, at any time.
 FORGET = "m\n"
 

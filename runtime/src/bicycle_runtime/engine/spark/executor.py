@@ -110,6 +110,7 @@ class SparkExecutor:
         self._plan: StagePlan | None = None
         self._run_id = ""
         self._seed: Any = None
+        self._memory_mb = 0
         self._results: Any = None
         self._parallelisms: tuple[int, ...] = ()
         self._epoch = 0
@@ -185,6 +186,7 @@ class SparkExecutor:
             self._run_id, self._plan = image.run_id, image.plan
             parallelism = self._parallelisms[0]
             self._seed = self._context.parallelize(range(parallelism), parallelism)
+            self._memory_mb = self._seed._memory_limit()
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         self._epoch = orders[0].epoch
@@ -292,6 +294,7 @@ class SparkExecutor:
         return self._watch.working() if self._watch else contextlib.nullcontext()
 
     def _run_levels(self, orders: list[EpochOrder]) -> list[bytes]:
+        from bicycle_runtime.engine.spark.task_results import divide  # see ``_connect``
         from bicycle_runtime.engine.spark.worker import (  # all operators: see ``boot``
             LevelTask,
             encode_order,
@@ -301,7 +304,7 @@ class SparkExecutor:
         rdd = self._seed if anchors is None else anchors.seed(self._seed)
         for level, order in enumerate(orders):
             if level:
-                rdd = rdd.partitionBy(self._parallelisms[level], _same)
+                rdd = divide(rdd, self._parallelisms[level], _same, self._memory_mb)
                 rdd = rdd if anchors is None else anchors.hold(level, rdd)
             data = encode_order(order)
             box = self._results.box() if level == last else None

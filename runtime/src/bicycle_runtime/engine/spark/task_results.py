@@ -7,13 +7,16 @@ time of a job that does nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from py4j.java_collections import ListConverter, MapConverter
 from pyspark.accumulators import AccumulatorParam
+from pyspark.traceback_utils import SCCallSiteSync
 
 __all__ = [
-    "ResultBox", "TaskResults", "broadcast_to_jobs", "hold_environment", "look_up_classes",
+    "ResultBox", "TaskResults", "broadcast_to_jobs", "divide", "hold_environment",
+    "look_up_classes",
 ]  # fmt: skip
 
 _Left: TypeAlias = "list[tuple[int, list[bytes]]]"
@@ -105,6 +108,8 @@ def look_up_classes(context: Any) -> None:
     for name, method in _STATIC_METHODS:
         found = getattr(jvm, name)
         setattr(found, method, getattr(found, method))
+    # Nobody looks at the lines of code that Spark would be told for each stage.
+    SCCallSiteSync._spark_stack_depth += 1
     threshold = jvm.PythonUtils.getBroadcastThreshold(context._jsc)
     jvm.PythonUtils.getBroadcastThreshold = lambda _: threshold
 
@@ -122,6 +127,21 @@ def hold_environment(context: Any, environment: dict[str, str]) -> None:
     client = context._gateway._gateway_client
     context.environment = MapConverter().convert(environment, client)
     context._python_includes = ListConverter().convert(list(context._python_includes), client)
+
+
+def divide(blocks: Any, count: int, target_of: Callable[[int], int], memory_mb: int) -> Any:
+    """Return the blocks of a stage divided over the tasks of the next one.
+
+    Args:
+        blocks: The RDD of pairs of targets and blocks.
+        count: How many tasks there are.
+        target_of: Which one gets a target's blocks.
+        memory_mb: How much a worker may hold meanwhile; PySpark would ask Java for it each time.
+    """
+    blocks._memory_limit = lambda: memory_mb
+    behind = blocks.partitionBy(count, target_of)
+    behind._is_barrier = lambda: False  # Java would be asked here, too.
+    return behind
 
 
 def broadcast_to_jobs(context: Any, value: bytes) -> Any:
