@@ -265,14 +265,14 @@ class DiskMapEntries(MapEntries):
     def first(self, key: Hashable) -> Any:
         """Return the first map key of a key, in key order; the SDK's ``MISSING`` for none."""
         ordered = self._known_places(key)
-        if ordered is None or not self._is_frozen or self.expiry is not None:
+        if ordered is None or not self._is_plain:
             return next((part for part, _ in self.scan(key)), NO_BOUND)
         return self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Return the entries that ``scan`` gives, all at once."""
         ordered = self._known_places(key)
-        if ordered is None or not self._is_frozen or self.expiry is not None:
+        if ordered is None or not self._is_plain:
             return list(self.scan(key, start, end))
         peek = self.stored.peek
         return [(part, peek((key, part))) for part in self._within(ordered, start, end)]
@@ -280,7 +280,7 @@ class DiskMapEntries(MapEntries):
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
         """Remove the entries that ``between`` gives, and return them."""
         ordered = self._known_places(key)
-        if ordered is None or not self._is_frozen or self.expiry is not None:
+        if ordered is None or not self._is_plain:
             found = self.between(key, start, end)
             for part, _ in found:
                 self.delete(key, part)
