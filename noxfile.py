@@ -39,6 +39,7 @@ NEEDS_EXTRA = (
     "bicycle_runtime.formats.avro",
     "bicycle_runtime.formats.protobuf",
     "bicycle_runtime.connectors.streams.redis",
+    "bicycle_runtime.streams.pulsar",
     "bicycle_runtime.streams.redis",
     "bicycle_runtime.streams.websocket",
     "bicycle_runtime.testing.connectors",

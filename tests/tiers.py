@@ -36,6 +36,7 @@ EXTENDED_PLACES = (
     "kafka",
     "lakes",
     "postgres",
+    "pulsar",
     "redis",
     "s3",
     "simulation",

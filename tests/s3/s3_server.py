@@ -10,7 +10,6 @@ and ends when its input does.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import random
@@ -18,16 +17,14 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.cli.parameters import home
 from bicycle_runtime.dev.java_programs import require_java
-from bicycle_runtime.dev.kafka_jars import FetchFailure, Jar, fetchers
 from bicycle_runtime.dev.ports import choose_port
-from bicycle_runtime.dev.waiting import hold_lock
+from tests.server_jars import server_jars
 from tests.waiting import until
 
 KEY, SECRET = "ada-key", "ada-secret-that-nobody-may-see"
@@ -42,53 +39,6 @@ sys.stdin.read()
 if is_alive(pid, started):
     os.kill(pid, signal.SIGKILL)
 """
-
-
-def listed_jars() -> list[Jar]:
-    rows = [line.split() for line in _LIST.read_text().splitlines() if not line.startswith("#")]
-    jars = []
-    for sha256, size, coordinates in rows:
-        group, artifact, version = coordinates.split(":")
-        jars.append(
-            Jar(
-                group=group,
-                artifact=artifact,
-                version=version,
-                sha256=sha256,
-                size_bytes=int(size),
-            )
-        )
-    return jars
-
-
-def server_jars(cache_dir: Path) -> list[Path]:
-    """Return the jars, fetched when they are not in the cache yet."""
-    jars, shelf = listed_jars(), cache_dir / "s3proxy"
-    paths = [shelf / jar.file_name for jar in jars]
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    with hold_lock(cache_dir / "s3proxy.lock", timeout_s=900):
-        if not all(path.is_file() for path in paths):
-            shelf.mkdir(exist_ok=True)
-            _fetch(jars, shelf)
-    return paths
-
-
-def _fetch(jars: list[Jar], shelf: Path) -> None:
-    problems = []
-    for name, fetch in fetchers():
-        with tempfile.TemporaryDirectory(dir=shelf) as folder:
-            try:
-                fetch(jars, Path(folder))
-            except FetchFailure as error:
-                problems.append(f"{name}: {error}")
-                continue
-            for jar in jars:
-                path = Path(folder) / jar.file_name
-                digest = hashlib.sha256(path.read_bytes()).hexdigest()
-                assert digest == jar.sha256, (jar.coordinates, digest)
-                path.replace(shelf / jar.file_name)
-            return
-    raise AssertionError(f"the jars of S3Proxy cannot be had: {problems}")
 
 
 @dataclass(slots=True)
@@ -123,7 +73,7 @@ class S3Server:
             "jclouds.provider=filesystem-nio2\n"
             f"jclouds.filesystem.basedir={self.buckets}\n"
         )
-        path = ":".join(map(str, server_jars(self.cache_dir)))
+        path = ":".join(map(str, server_jars(_LIST, self.cache_dir / "s3proxy")))
         with (self.root / "log").open("ab") as log:
             self.process = subprocess.Popen(
                 [

@@ -55,6 +55,8 @@ STAND_ALONE = frozenset(
         "service.watching.process_ends",
         "serving.rpc",
         "streams.file.consuming",
+        "streams.pulsar.consuming",
+        "streams.pulsar.sending",
         "streams.redis.sending",
         "webui.pages.state",
     }

@@ -60,6 +60,7 @@ class Jar:
     version: str
     sha256: str
     size_bytes: int
+    extension: str = "jar"
 
     @property
     def coordinates(self) -> str:
@@ -69,7 +70,7 @@ class Jar:
     @property
     def file_name(self) -> str:
         """The name in the cache, which is the one that Maven and Ivy give it, too."""
-        return f"{self.artifact}-{self.version}.jar"
+        return f"{self.artifact}-{self.version}.{self.extension}"
 
 
 def fetchers() -> list[tuple[str, Callable[[Sequence[Jar], Path], None]]]:
@@ -113,7 +114,8 @@ def _maven_project(jars: Sequence[Jar]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{escape(jar.group)}</groupId>"
         f"<artifactId>{escape(jar.artifact)}</artifactId>"
-        f"<version>{escape(jar.version)}</version>{exclusions}</dependency>\n"
+        f"<version>{escape(jar.version)}</version><type>{escape(jar.extension)}</type>"
+        f"{exclusions}</dependency>\n"
         for jar in jars
     )
     return (
@@ -143,7 +145,9 @@ def _ivy_module(jars: Sequence[Jar]) -> str:
     """Return a module that depends on each jar (``master``), and on nothing that a jar needs."""
     dependencies = "".join(
         f'<dependency org="{escape(jar.group)}" name="{escape(jar.artifact)}" '
-        f'rev="{escape(jar.version)}" conf="default->master" transitive="false"/>\n'
+        f'rev="{escape(jar.version)}" conf="default->master" transitive="false">'
+        f'<artifact name="{escape(jar.artifact)}" type="{escape(jar.extension)}" '
+        f'ext="{escape(jar.extension)}"/></dependency>\n'
         for jar in jars
     )
     return (

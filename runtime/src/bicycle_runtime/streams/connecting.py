@@ -22,6 +22,8 @@ ENTRY_POINTS = "bicycle.streams"
 _BACKENDS = {
     "file": "bicycle_runtime.streams.file.streamer:FileStreamer",
     "kafka": "bicycle_runtime.streams.kafka.streamer:KafkaStreamer",
+    "pulsar": "bicycle_runtime.streams.pulsar.streamer:PulsarStreamer",
+    "pulsar+ssl": "bicycle_runtime.streams.pulsar.streamer:PulsarStreamer",
     "redis": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "rediss": "bicycle_runtime.streams.redis.streamer:RedisStreamer",
     "socket": "bicycle_runtime.streams.sockets:SocketStreamer",
@@ -30,7 +32,7 @@ _BACKENDS = {
     "wss": "bicycle_runtime.streams.websocket:WebSocketStreamer",
 }
 # Library -> the extra of the runtime that brings it.
-_EXTRAS = {"redis": "redis", "websockets": "websocket"}
+_EXTRAS = {"pulsar": "pulsar", "redis": "redis", "websockets": "websocket"}
 
 
 def connect(

@@ -134,7 +134,7 @@ class Consumer(ABC):
             backend=self.address,
             action=action,
             reason="its messages are gone once they are read",
-            hint="use a backend that keeps messages: file, kafka, redis",
+            hint="use a backend that keeps messages: file, kafka, pulsar, redis",
         )
 
     async def next(self) -> Message:

@@ -198,6 +198,8 @@ class Streamer(ABC):
             reason = "it tells neither duplicates apart nor has transactions"
             if durability == "at-least-once":
                 reason = "nobody tells what has arrived"
+            elif durability == "at-most-once":
+                reason = "its client sends again what has no receipt"
             raise self._cannot(f"send {durability}", reason)
         if shard_count < 1 or (shard_count > 1 and not self.capabilities.has_shards):
             raise self._cannot(f"send to {shard_count} shards", "its streams have one")

@@ -35,7 +35,7 @@ PROTOCOL_REQUIRED = StreamUrlError.row(
     "BIC-2603",
     "{address!r} names neither a protocol nor a node",
     cause="An address without protocol has no node, either.",
-    fix="begin with the protocol: stdio://, file://, kafka://, redis://, ws://, socket://",
+    fix="begin with the protocol: stdio://, file://, kafka://, pulsar://, redis://, ws://, socket://",
 )
 ZERO_NODE = StreamUrlError.row(
     "BIC-2604",
@@ -294,5 +294,5 @@ STREAM_TLS_UNUSABLE = StreamConnectError.row(
     cause="A certificate or key cannot be read, they do not belong together, a server has none, or "
     "the protocol of the address has no TLS.",
     fix="give PEM files that this user may read: ca_file, cert_file, and key_file without a "
-    "passphrase; and an address with TLS: wss:// or rediss://",
+    "passphrase; and an address with TLS: wss://, rediss:// or pulsar+ssl://",
 )

@@ -1,0 +1,158 @@
+"""The sender of the Pulsar backend: one producer of the client for each shard.
+
+The client says what was taken by calling back on a thread of its own, and ends the process when
+such a call raises: callbacks note what they are told, and wake the event loop with the last one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pulsar
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.messages import Receipt
+from bicycle_runtime.streams.options import Durability
+from bicycle_runtime.streams.pulsar.cluster import Cluster, reason_of
+from bicycle_runtime.streams.pulsar.errors import NOT_DELIVERED
+from bicycle_runtime.streams.pulsar.positions import sequence_of
+from bicycle_runtime.streams.queued_sending import Pending, QueuedSender
+
+__all__ = ["PulsarSender"]
+
+_BATCH_MAX = 10_000
+_LINGER_MS = 1
+_COMPRESSIONS = {
+    "none": pulsar.CompressionType.NONE,
+    "lz4": pulsar.CompressionType.LZ4,
+    "zlib": pulsar.CompressionType.ZLib,
+    "zstd": pulsar.CompressionType.ZSTD,
+    "snappy": pulsar.CompressionType.SNAPPY,
+}
+
+
+class PulsarSender(QueuedSender):
+    """Sends to topics, and makes what is missing where it may.
+
+    Args:
+        cluster: The cluster.
+        durability: ``exactly-once``: brokers drop what the client sends again.
+        shard_count: Over how many shards messages without one go, in turns.
+    """
+
+    def __init__(self, cluster: Cluster, durability: Durability, shard_count: int) -> None:
+        super().__init__(
+            cluster.address, cluster.options, batch_max=_BATCH_MAX, shard_count=shard_count
+        )
+        self._cluster = cluster
+        self._is_exact = durability == "exactly-once"
+        self._producers: dict[tuple[StreamKey, int], Any] = {}
+        self._now_ms = SystemClock().now_ms
+
+    async def _write(self, batch: list[Pending]) -> None:
+        answers = _Answers(len(batch))
+        for pending in batch:
+            place = (pending.key, pending.shard_id)
+            if place not in self._producers:
+                try:
+                    self._producers[place] = await asyncio.to_thread(self._make, *place)
+                except StreamError as error:  # Others have their topics.
+                    self.refuse(pending, error)
+                    answers.skip()
+                    continue
+            if pending.timestamp_ms is None:
+                pending.timestamp_ms = self._now_ms()
+            self._hand_over(self._producers[place], pending, answers)
+        await answers.all_there()
+        for pending, result, message_id in answers.found:
+            self._settle(pending, result, message_id)
+
+    def _hand_over(self, producer: Any, pending: Pending, answers: _Answers) -> None:
+        producer.send_async(
+            pending.payload,
+            lambda result, message_id: answers.take(pending, result, message_id),
+            event_timestamp=pending.timestamp_ms,
+        )
+
+    def _settle(self, pending: Pending, result: Any, message_id: Any) -> None:
+        key, time_ms = pending.key, pending.timestamp_ms
+        assert time_ms is not None, "it has one when it is handed over"
+        if result != pulsar.Result.Ok:
+            reason = getattr(result, "name", str(result))
+            self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
+            return
+        try:
+            sequence = sequence_of(message_id)
+        except ValueError as error:
+            reason = f"it lies at {error}, for which there is no sequence"
+            self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
+            return
+        pending.receipt = Receipt(key, pending.shard_id, sequence, time_ms)
+
+    def _make(self, key: StreamKey, shard_id: int) -> Any:
+        """Return a producer of a shard; on a thread."""
+        if self._is_exact:
+            self._cluster.require_deduplication(key)
+        topic = self._cluster.partitions(key, max(self._shard_count, shard_id + 1))[shard_id]
+        options = self._cluster.options
+        try:
+            return self._cluster.client.create_producer(
+                topic,
+                batching_enabled=True,
+                batching_max_publish_delay_ms=_LINGER_MS,
+                compression_type=_COMPRESSIONS[options.compression],
+                max_pending_messages=_BATCH_MAX,
+                send_timeout_millis=options.delivery_timeout_ms,
+            )
+        except pulsar.PulsarException as error:
+            raise NOT_DELIVERED(address=self.address, key=key, reason=reason_of(error)) from None
+
+    async def close(self) -> None:
+        if self._is_closed:
+            return
+        try:
+            await super().close()
+        finally:
+            producers, self._producers = self._producers, {}
+            await asyncio.to_thread(_close_all, list(producers.values()))
+
+
+def _close_all(producers: list[Any]) -> None:
+    for producer in producers:
+        try:
+            producer.close()
+        except pulsar.PulsarException:
+            continue  # The server is gone; what it has taken was told.
+
+
+class _Answers:
+    """What the client says of a batch of messages, on its own thread."""
+
+    def __init__(self, count: int) -> None:
+        self.found: list[tuple[Pending, Any, Any]] = []
+        self._missing = count
+        self._skipped = 0
+        self._loop = asyncio.get_running_loop()
+        self._are_there = asyncio.Event()
+
+    def take(self, pending: Pending, result: Any, message_id: Any) -> None:
+        """Note an answer; called by the client, on one thread for each connection."""
+        self.found.append((pending, result, message_id))
+        if len(self.found) == self._missing:
+            self._wake()
+
+    def skip(self) -> None:
+        """Wait for one answer less; before anybody waits."""
+        self._missing -= 1
+
+    async def all_there(self) -> None:
+        """Wait until there is an answer for each message."""
+        if len(self.found) < self._missing:
+            await self._are_there.wait()
+
+    def _wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._are_there.set)

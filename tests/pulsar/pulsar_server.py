@@ -1,0 +1,240 @@
+"""A real standalone Pulsar of its own: metadata, bookie and broker in one process of Java.
+
+Its jars come from where Kafka's come from, and are checked against the list beside this file.
+Clients reach the broker through a proxy, whose address the broker tells them, so that a test can
+break all connections. It keeps messages that nobody subscribed to, and drops duplicates.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import urllib.request
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+
+from bicycle_runtime.base.java import log4j_settings
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.cli.parameters import home
+from bicycle_runtime.dev.java_programs import require_java
+from bicycle_runtime.dev.ports import choose_port
+from tests.server_jars import server_jars
+from tests.waiting import until
+
+HOST = "127.0.0.1"
+_LIST = Path(__file__).with_name("pulsar_jars.txt")
+_START_S = 180.0
+_BLOCK = 1 << 16
+_OPENED = (
+    "java.base/java.io", "java.base/java.lang", "java.base/java.nio", "java.base/java.util.zip",
+    "java.base/jdk.internal.misc", "java.base/jdk.internal.platform", "java.base/sun.net",
+    "java.management/sun.management",
+)  # fmt: skip
+_SETTINGS = {
+    "acknowledgmentAtBatchIndexLevelEnabled": "true",
+    "advertisedAddress": HOST,
+    "bindAddress": HOST,
+    "brokerDeduplicationEnabled": "true",
+    "clusterName": "standalone",
+    "defaultRetentionSizeInMB": "-1",
+    "defaultRetentionTimeInMinutes": "-1",
+    "internalListenerName": "proxy",
+    "journalSyncData": "false",
+    "loadBalancerEnabled": "false",
+    "managedLedgerDefaultAckQuorum": "1",
+    "managedLedgerDefaultEnsembleSize": "1",
+    "managedLedgerDefaultWriteQuorum": "1",
+    "numHttpServerThreads": "4",
+    "numIOThreads": "2",
+    "systemTopicEnabled": "false",
+    "topicLevelPoliciesEnabled": "false",
+    "webSocketServiceEnabled": "false",
+}
+# Waits for the end of the tests, however they end, and kills the server that they left behind.
+_GUARD = """
+import os, signal, sys
+from bicycle_runtime.base.processes import is_alive
+pid, started = map(int, sys.argv[1:])
+sys.stdin.read()
+if is_alive(pid, started):
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
+class Proxy(ThreadingTCPServer):
+    """Passes connections on to a port, until they are broken."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+
+    def __init__(self, port: int, target: int) -> None:
+        super().__init__((HOST, port), _Passing)
+        self.target = target
+        self._pairs: set[tuple[socket.socket, socket.socket]] = set()
+        self._lock = threading.Lock()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def pass_on(self, near: socket.socket) -> None:
+        """Copy what comes on either side to the other one."""
+        try:
+            far = socket.create_connection((HOST, self.target))
+        except OSError:
+            return  # The server does not run, and the client sees it closed.
+        pair = (near, far)
+        with self._lock:
+            self._pairs.add(pair)
+        others = {near: far, far: near}
+        try:
+            while True:
+                for side in select.select(pair, [], [])[0]:
+                    data = side.recv(_BLOCK)
+                    if not data:
+                        return
+                    others[side].sendall(data)
+        except (OSError, ValueError):
+            return  # It was broken.
+        finally:
+            with self._lock:
+                self._pairs.discard(pair)
+            far.close()
+
+    def break_connections(self) -> None:
+        with self._lock:
+            pairs = list(self._pairs)
+        for side in (side for pair in pairs for side in pair):
+            try:
+                side.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # The other side was faster.
+
+
+class _Passing(BaseRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, Proxy)
+        self.server.pass_on(self.request)
+
+
+class PulsarServer:
+    """A server that can be killed, emptied and started again on the same ports."""
+
+    def __init__(self, certificates: Path) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="bicycle-pulsar-"))
+        self._jars = server_jars(_LIST, home().cache_dir / "pulsar-3.0.0")
+        ports = [choose_port(HOST, random.Random()) for _ in range(5)]
+        self._broker_port, self._admin_port, self._bookie_port, self.port, tls_port = ports
+        self.tls_uri = f"pulsar+ssl://localhost:{tls_port}"
+        self._settings = {
+            **_SETTINGS,
+            "advertisedListeners": f"proxy:pulsar://{HOST}:{self.port},proxy:{self.tls_uri}",
+            "brokerServicePort": str(self._broker_port),
+            "brokerServicePortTls": str(tls_port),
+            "tlsCertificateFilePath": str(certificates / "service.pem"),
+            "tlsKeyFilePath": str(certificates / "service.key"),
+            "webServicePort": str(self._admin_port),
+        }
+        self._process: subprocess.Popen[bytes] | None = None
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._proxy = Proxy(self.port, self._broker_port)
+        self.start()
+
+    @property
+    def uri(self) -> str:
+        return f"pulsar://{HOST}:{self.port}"
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://{HOST}:{self._admin_port}"
+
+    def start(self) -> None:
+        """Start it, and wait until topics can be looked up; harmless when it runs."""
+        if self._process is not None:
+            return
+        conf = self._folder / "standalone.conf"
+        conf.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        log4j = self._folder / "log4j2.properties"
+        log4j.write_text(log4j_settings(self._folder / "server.log", level="warn"))
+        with (self._folder / "out").open("ab") as out:
+            self._process = subprocess.Popen(self._command(conf, log4j), stdout=out, stderr=out)
+        words = [sys.executable, "-c", _GUARD, str(self._process.pid)]
+        self._guard = subprocess.Popen(
+            [*words, str(start_ticks(self._process.pid))],
+            stdin=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            start_new_session=True,
+        )
+        until(lambda: self._has_ended() or self._answers(), self._told, patience_s=_START_S)
+        assert not self._has_ended(), self._told()
+
+    def _command(self, conf: Path, log4j: Path) -> list[str]:
+        folder = self._folder
+        return [
+            *(str(require_java()), "-Xmx256m", "-XX:MaxDirectMemorySize=256m"),
+            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Dlog4j.configurationFile={log4j}",
+            *("-Dio.netty.tryReflectionSetAccessible=true",),
+            *(f"--add-opens={module}=ALL-UNNAMED" for module in _OPENED),
+            *("-cp", ":".join(map(str, self._jars)), "org.apache.pulsar.PulsarStandaloneStarter"),
+            *("--config", str(conf), "--no-functions-worker", "--no-stream-storage"),
+            *("--bookkeeper-dir", str(folder / "bookie"), "--metadata-dir", str(folder / "meta")),
+            *("--bookkeeper-port", str(self._bookie_port), "--num-bookies", "1"),
+        ]
+
+    def _told(self) -> str:
+        paths = [self._folder / name for name in ("out", "server.log")]
+        return "\n".join(path.read_text()[-4_000:] for path in paths if path.exists())
+
+    def _has_ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    def _answers(self) -> bool:
+        try:
+            return "public/default" in self.ask("GET", "namespaces/public")
+        except OSError:
+            return False
+
+    def ask(self, method: str, path: str, data: object = None) -> object:
+        """Ask its administration."""
+        request = urllib.request.Request(
+            f"{self.admin_url}/admin/v2/{path}",
+            data=None if data is None else json.dumps(data).encode(),
+            headers={"Content-Type": "application/json"},
+            method=method,
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def kill(self) -> None:
+        """End it at once, as a crash does."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+            self._process = None
+        if self._guard is not None:
+            self._guard.communicate()
+            self._guard = None
+
+    def empty(self) -> None:
+        """Remove all that it ever kept; it must not run."""
+        assert self._process is None
+        for name in ("bookie", "meta"):
+            shutil.rmtree(self._folder / name)
+
+    def break_connections(self) -> None:
+        """Close the connections of all clients."""
+        self._proxy.break_connections()
+
+    def remove(self) -> None:
+        self.kill()
+        self._proxy.shutdown()
+        self._proxy.server_close()
+        shutil.rmtree(self._folder)

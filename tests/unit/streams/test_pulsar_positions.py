@@ -1,0 +1,31 @@
+import pulsar
+import pytest
+
+from bicycle_runtime.streams.pulsar.positions import id_of, sequence_of
+
+
+@pytest.mark.parametrize(
+    "place", [(0, 0, 0), (7, 0, 999), (7, 49_999, 4_095), ((1 << 31) - 1, (1 << 20) - 1, 0)]
+)
+def test_a_sequence_names_the_entry_of_its_message(place):
+    ledger, entry, batch = place
+    sequence = sequence_of(pulsar.MessageId(-1, ledger, entry, batch))
+
+    found = id_of(sequence)
+
+    assert (found.ledger_id(), found.entry_id(), found.batch_index()) == (ledger, entry, -1)
+    assert sequence & 4_095 == batch
+    assert sequence < 1 << 63
+
+
+def test_sequences_grow_as_places_do():
+    places = [(1, 0, -1), (1, 0, 1), (1, 1, 0), (1, 49_999, 3), (2, 0, 0), (40, 0, 0)]
+    sequences = [sequence_of(pulsar.MessageId(-1, *place)) for place in places]
+
+    assert sequences == sorted(set(sequences))
+
+
+@pytest.mark.parametrize("place", [(1 << 31, 0, 0), (0, 1 << 20, 0), (0, 0, 1 << 12)])
+def test_a_place_that_no_sequence_stands_for_is_refused(place):
+    with pytest.raises(ValueError, match=str(max(place))):
+        sequence_of(pulsar.MessageId(-1, *place))
