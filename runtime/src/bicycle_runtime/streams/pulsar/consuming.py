@@ -169,7 +169,7 @@ class PulsarConsumer(Consumer):
 
     def _ack(self, message: Message) -> None:
         if not self._keeps:
-            raise self._unsupported("acknowledge messages after it left its group by a move")
+            raise self._unsupported_error("acknowledge messages after it left its group by a move")
         stream = (message.stream_key, message.shard_id)
         self._done.setdefault(stream, []).append(message.sequence)
 
