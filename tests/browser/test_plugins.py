@@ -7,7 +7,7 @@ import pytest
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.service.plugins.store import environment_of, uploaded_plugins
+from bicycle_runtime.service.plugins.uploaded_plugins import environment_of, uploaded_plugins
 from tests.browser.conftest import keep_picture, serving
 from tests.browser.fleets import fleet_in
 from tests.browser.test_pages import AXE, LOOKS

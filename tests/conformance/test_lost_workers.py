@@ -15,7 +15,7 @@ from bicycle_runtime.engine.errors import WORKER_ENDED
 from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.engine.spark.worker import OwnError
 from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.testing import Harness, script_source
 from tests.raising import raises
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
+from bicycle_runtime.operators.columnar.function_reading import read
 from bicycle_runtime.operators.columnar.kernel import evaluate, has_expression
-from bicycle_runtime.operators.columnar.reading import read
 from bicycle_runtime.operators.columnar.records import (
     DictRecords,
 )

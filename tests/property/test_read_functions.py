@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bicycle_runtime.operators.columnar.frames import SourceFrame, mapped
-from bicycle_runtime.operators.columnar.reading import Reading, read
+from bicycle_runtime.operators.columnar.function_reading import Reading, read
+from bicycle_runtime.operators.columnar.record_shapes import Shape, mapped_shape
 from bicycle_runtime.operators.columnar.records import DictRecords
-from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape
 from bicycle_runtime.operators.columnar.vectors import Refused
 from tests.examples import examples
 

@@ -58,7 +58,7 @@ PLANTS = [
     ),
     ("bicycle_runtime/engine/new_module.py", "", ENGINE),
     (
-        "bicycle_runtime/state/sealed/files.py",
+        "bicycle_runtime/state/sealed/sealed_files.py",
         "import bicycle_runtime.state.rocksdb.bases",
         STATE,
     ),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.registry import create_source
-from bicycle_runtime.connectors.rows import with_event_times
+from bicycle_runtime.connectors.typed_rows import with_event_times
 from bicycle_runtime.contract import Budget, ConnectorSpec, SourceBatch
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness

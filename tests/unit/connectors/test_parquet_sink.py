@@ -16,7 +16,7 @@ from bicycle_runtime.connectors.errors import (
     STAGED_FILE_DAMAGED,
     TABLE_DIFFERS,
 )
-from bicycle_runtime.connectors.tables import reading
+from bicycle_runtime.connectors.tables import held_rows
 from bicycle_runtime.contract import WriterTask
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import dead_letter
@@ -143,7 +143,7 @@ def group_rows(path):
 
 
 def test_large_row_groups_lie_in_a_part_as_they_were_staged(table, out, monkeypatch):
-    monkeypatch.setattr(reading, "_LARGE_GROUP_ROWS", 4)
+    monkeypatch.setattr(held_rows, "_LARGE_GROUP_ROWS", 4)
     run = table()
     for start in (0, 5, 10):
         run.run_epoch([events(range(start, start + 5))])
@@ -158,7 +158,7 @@ def test_large_row_groups_lie_in_a_part_as_they_were_staged(table, out, monkeypa
 
 @pytest.mark.parametrize("change", ["small groups", "other compression", "other columns"])
 def test_row_groups_that_do_not_fit_are_written_again(table, out, monkeypatch, change):
-    monkeypatch.setattr(reading, "_LARGE_GROUP_ROWS", 6 if change == "small groups" else 4)
+    monkeypatch.setattr(held_rows, "_LARGE_GROUP_ROWS", 6 if change == "small groups" else 4)
     columns = {"user": "str", "n": "int"}
     run = table(columns=columns)
     run.run_epoch([events(range(5))])

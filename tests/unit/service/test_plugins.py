@@ -28,7 +28,7 @@ from bicycle_runtime.service.plugins.errors import (
     UPLOAD_GONE,
     WHEEL_REFUSED,
 )
-from bicycle_runtime.service.plugins.store import (
+from bicycle_runtime.service.plugins.uploaded_plugins import (
     Plugins,
     environment_of,
     install_plugin,

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from bicycle_runtime.api import shapes
 from bicycle_runtime.cli import remote
 from bicycle_runtime.cli.root import main
-from bicycle_runtime.service.plugins.store import environment_of
+from bicycle_runtime.service.plugins.uploaded_plugins import environment_of
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from tests.unit.service.test_plugins import demo
 from tests.unit.serving.served import Served

@@ -16,8 +16,8 @@ from starlette.types import ASGIApp
 from bicycle_runtime.api.errors import METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
 from bicycle_runtime.api.guard import Guard, broken_answer, error_answer
 from bicycle_runtime.api.openapi import document
+from bicycle_runtime.api.route import endpoint
 from bicycle_runtime.api.routes import ROUTES, served_paths
-from bicycle_runtime.api.routing import endpoint
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import Limits

@@ -32,7 +32,7 @@ from bicycle_runtime.api.errors import (
     plain_answer,
 )
 from bicycle_runtime.api.refusals import note_refused
-from bicycle_runtime.api.routing import answer_json
+from bicycle_runtime.api.route import answer_json
 from bicycle_runtime.api.uploads import FORM, body_bytes_max, takes_form
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.service import Service

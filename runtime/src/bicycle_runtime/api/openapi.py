@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 import bicycle_runtime
+from bicycle_runtime.api.route import EVENT_STREAM, QUERY_BOUNDS, TEXT, Route
 from bicycle_runtime.api.routes import ROUTES, served_paths
-from bicycle_runtime.api.routing import EVENT_STREAM, QUERY_BOUNDS, TEXT, Route
 from bicycle_runtime.api.shapes import ErrorAnswer
 
 __all__ = ["document", "paths_of"]

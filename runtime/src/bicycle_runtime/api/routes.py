@@ -10,7 +10,7 @@ from typing import Any
 
 from bicycle_runtime.api import queries, shapes, state_shapes
 from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, quotas, service, state
-from bicycle_runtime.api.routing import TEXT, Route
+from bicycle_runtime.api.route import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
 from bicycle_runtime.jobs.control.topology import Topology

@@ -22,7 +22,7 @@ from bicycle_runtime.cli.rendering import (
 )
 
 if TYPE_CHECKING:
-    from bicycle_runtime.jobs.checkpoints.reports import EpochReport
+    from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport
 
 __all__ = ["checkpoints_command", "details", "place_options"]
 
@@ -94,8 +94,8 @@ def checkpoints_command(
     directory is only read: this works while the job runs, takes no lock and needs no plugin.
     """
     # Slow to import, and not needed to show the help.
+    from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
     from bicycle_runtime.jobs.checkpoints.lookup import find_checkpoint
-    from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
     from bicycle_runtime.jobs.savepoints.commands import list_savepoints
 
     storage = find_checkpoint(home(), job=job, checkpoint_dir=checkpoint_dir)

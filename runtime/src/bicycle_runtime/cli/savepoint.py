@@ -160,7 +160,7 @@ def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage_urls import open_storage
-    from bicycle_runtime.jobs.checkpoints.reports import EpochReport
+    from bicycle_runtime.jobs.checkpoints.epoch_reports import EpochReport
     from bicycle_runtime.jobs.savepoints.commands import savepoint_report
     from bicycle_runtime.layouts.savepoint import Savepoint
 

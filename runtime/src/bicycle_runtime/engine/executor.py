@@ -6,7 +6,7 @@ from typing import Protocol
 
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 
 __all__ = ["Executor", "KeptExecutor"]
 

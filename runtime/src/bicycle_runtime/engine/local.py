@@ -13,8 +13,8 @@ from collections.abc import Callable
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
-from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report, reports_in
-from bicycle_runtime.operators.tasks.worker import Worker
+from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
+from bicycle_runtime.operators.tasks.worker_cache import Worker
 
 __all__ = ["LocalExecutor"]
 

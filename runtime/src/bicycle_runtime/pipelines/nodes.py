@@ -17,6 +17,7 @@ from bicycle_runtime.pipelines.checking import Checks
 from bicycle_runtime.pipelines.documents import Document, KeyPath, job_name
 from bicycle_runtime.pipelines.edges import Input, check_edges
 from bicycle_runtime.pipelines.expression_checks import NodeExpressions, compiled_expressions
+from bicycle_runtime.pipelines.key_rules import check_node, check_times
 from bicycle_runtime.pipelines.model import Ops, Pipeline, Settings, Test
 from bicycle_runtime.pipelines.operator_keys import (
     ALIASES,
@@ -26,7 +27,6 @@ from bicycle_runtime.pipelines.operator_keys import (
     Time,
     Window,
 )
-from bicycle_runtime.pipelines.rules import check_node, check_times
 from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe

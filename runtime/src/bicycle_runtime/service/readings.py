@@ -17,7 +17,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.storage_urls import open_storage
-from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.control.topology import JobNode, Topology, job_node, topology_of
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.jobs.control.topology import Topology
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry
     from bicycle_runtime.jobs.status import JobStatus
-    from bicycle_runtime.service.plugins.store import InstallFacts
+    from bicycle_runtime.service.plugins.uploaded_plugins import InstallFacts
     from bicycle_runtime.service.plugins.wheels import UploadedPlugin
     from bicycle_runtime.service.service import Service
     from bicycle_runtime.service.store.history import AuditEntry, Event, Operation

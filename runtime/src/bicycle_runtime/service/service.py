@@ -28,10 +28,10 @@ from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_RUNNING
 from bicycle_runtime.service.metrics.figures import ServiceFigures
 from bicycle_runtime.service.metrics.metrics import MetricsText
 from bicycle_runtime.service.operations.admission import Slots
+from bicycle_runtime.service.operations.operation_kind import Surroundings
 from bicycle_runtime.service.operations.operations import Operations
 from bicycle_runtime.service.operations.pipeline_files import clear_pipelines
-from bicycle_runtime.service.operations.rules import Surroundings
-from bicycle_runtime.service.plugins.store import Plugins, clear_leftovers, clear_uploads
+from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, clear_leftovers, clear_uploads
 from bicycle_runtime.service.readings import Readings
 from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.service.store.database import Database

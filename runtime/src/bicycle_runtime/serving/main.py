@@ -32,7 +32,7 @@ from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.serving.doors import Doors, missing_of
-from bicycle_runtime.serving.server import serve
+from bicycle_runtime.serving.http_server import serve
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.errors import BicycleError
 

@@ -37,7 +37,7 @@ from bicycle_runtime.service.users.roles import NOBODY, Identity, require_all_ow
 from bicycle_runtime.service.users.tokens import tokens_of
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen
 from bicycle_runtime.serving.doors import Doors, missing_of
-from bicycle_runtime.serving.server import common_name
+from bicycle_runtime.serving.http_server import common_name
 from bicycle_runtime.serving.subscribers.clients import Client
 from bicycle_runtime.serving.subscribers.errors import (
     CLIENTS_TOO_MANY,

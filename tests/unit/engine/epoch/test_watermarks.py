@@ -16,7 +16,7 @@ from bicycle_runtime.operators.shard_times import (
     watermark_of,
 )
 from bicycle_runtime.operators.spec import WatermarkSpec
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.testing import script_source
 from bicycle_sdk import ProcessFunction, StreamEnvironment, WatermarkStrategy

@@ -13,7 +13,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import prepare_job
 from bicycle_runtime.engine.planning.stages import with_parallelisms
 from bicycle_runtime.engine.replay.rereading import rereaders
-from bicycle_runtime.engine.replay.shadow import ShadowLoop
+from bicycle_runtime.engine.replay.shadow_loop import ShadowLoop
 from bicycle_runtime.layouts.paths import SHADOW
 from bicycle_runtime.recovery.adoption import fork, hand_over
 from bicycle_runtime.recovery.copying import folder_of

@@ -9,7 +9,7 @@ import pytest
 from bicycle_runtime.engine.errors import REPLAY_GRAPH_CHANGED, SHADOW_ASTRAY, SHADOW_OUTRUN
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.engine.replay.rereading import rereaders
-from bicycle_runtime.engine.replay.shadow import ShadowLoop
+from bicycle_runtime.engine.replay.shadow_loop import ShadowLoop
 from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection, diff_operator
 from bicycle_runtime.jobs.checkpoints.sealed_states import SealedEpoch
 from bicycle_runtime.operators.errors import FunctionFailedError

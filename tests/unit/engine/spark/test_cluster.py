@@ -14,9 +14,9 @@ from bicycle_runtime.engine.errors import (
     NO_EXECUTOR,
 )
 from bicycle_runtime.engine.hosts.handshake import own_facts
-from bicycle_runtime.engine.spark import cluster
-from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
+from bicycle_runtime.engine.spark import spark_cluster
 from bicycle_runtime.engine.spark.settings import spark_settings
+from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.worker_needs import WorkerNeeds
 from tests.raising import raises
 
@@ -120,7 +120,7 @@ def test_without_any_executor_the_wait_ends_with_an_error():
 
 
 def test_work_without_executors_is_cancelled(monkeypatch):
-    monkeypatch.setattr(cluster, "_WATCH_S", 0.001)
+    monkeypatch.setattr(spark_cluster, "_WATCH_S", 0.001)
     spark = FakeSpark()
     with ExecutorWatch(spark, view(spark), timeout_s=0) as watch:
         assert not spark.cancelled.wait(0.05)  # Nothing runs, so nothing is missed.
@@ -130,7 +130,7 @@ def test_work_without_executors_is_cancelled(monkeypatch):
 
 
 def test_work_goes_on_while_one_executor_is_there(monkeypatch):
-    monkeypatch.setattr(cluster, "_WATCH_S", 0.001)
+    monkeypatch.setattr(spark_cluster, "_WATCH_S", 0.001)
     spark = FakeSpark(["0"], {"0": "a:1"})
     with ExecutorWatch(spark, view(spark), timeout_s=0) as watch, watch.working():
         assert not spark.cancelled.wait(0.1)

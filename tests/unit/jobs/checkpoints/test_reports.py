@@ -1,6 +1,6 @@
 """What a checkpoint directory says of its epochs is what the job said of them."""
 
-from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.testing import Harness, script_source
 from bicycle_sdk import KeyedProcessFunction
 

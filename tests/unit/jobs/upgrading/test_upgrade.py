@@ -18,7 +18,7 @@ from bicycle_runtime.jobs.upgrading.upgrade import (
     upgrade_job,
 )
 from bicycle_runtime.service.plugins.errors import PLUGIN_IN_USE
-from bicycle_runtime.service.plugins.store import require_unused
+from bicycle_runtime.service.plugins.uploaded_plugins import require_unused
 from tests.raising import raises
 from tests.unit.jobs.upgrading.versions import Site
 from tests.waiting import until

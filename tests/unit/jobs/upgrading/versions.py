@@ -30,7 +30,7 @@ from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.submission import run_in_turn
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
-from bicycle_runtime.service.plugins.store import Plugins, environment_of, install_plugin
+from bicycle_runtime.service.plugins.uploaded_plugins import Plugins, environment_of, install_plugin
 from tests.cluster.wheels import write_wheel
 from tests.unit.jobs.running.light_jobs import LightExecutor
 from tests.waiting import until

@@ -6,8 +6,8 @@ from operator import attrgetter, itemgetter
 import pytest
 
 from bicycle_runtime.operators.columnar.frames import SourceFrame
+from bicycle_runtime.operators.columnar.function_reading import Reading, read
 from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.reading import Reading, read
 from bicycle_runtime.operators.columnar.records import DictRecords
 from bicycle_sdk.expressions import col
 

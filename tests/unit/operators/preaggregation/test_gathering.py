@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.preaggregation.accumulators import WindowAccumulators
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.preaggregation.gathering import FoldedContents
-from bicycle_runtime.operators.preaggregation.rows import Rows
 from bicycle_sdk.windows import (
     Average,
     Count,

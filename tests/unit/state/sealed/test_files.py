@@ -19,8 +19,8 @@ from bicycle_runtime.state.sealed.changes import (
     make_change_set,
     merge_change_sets,
 )
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import TIER_FILES, fold_start, merge_start, with_commit
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.store import StateStore
 
 CODEC = AnyCodec()

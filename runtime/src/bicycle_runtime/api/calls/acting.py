@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
-from bicycle_runtime.api.routing import Call, Handler, answer_json
+from bicycle_runtime.api.route import Call, Handler, answer_json
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.store.history import Operation

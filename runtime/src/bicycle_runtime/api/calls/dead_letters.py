@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
-from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.jobs.control.dead_letters import dead_letter, dead_letters
 from bicycle_runtime.service.users.roles import Role, require_role
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from starlette.responses import Response
 
-from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.event_streams import event_stream, log_stream
+from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.api.shapes import JobMetrics
-from bicycle_runtime.api.streams import event_stream, log_stream
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.savepoints.commands import (
     savepoint_of,

@@ -11,10 +11,10 @@ from starlette.responses import Response
 
 from bicycle_runtime.api.calls.acting import accepted
 from bicycle_runtime.api.errors import BODY_UNREADABLE
-from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.api.uploads import UPLOAD_FILES, read_form
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.service.plugins.store import InstallFacts
+from bicycle_runtime.service.plugins.uploaded_plugins import InstallFacts
 
 if TYPE_CHECKING:
     from bicycle_runtime.service.store.history import Operation

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from starlette.responses import Response
 
-from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.service.users.owners import Quota
 
 __all__ = ["quota", "set_quota"]

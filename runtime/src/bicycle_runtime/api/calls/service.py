@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.responses import Response
 
 import bicycle_runtime
-from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.route import Call, answer_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.watching.workers import worker_rows
 

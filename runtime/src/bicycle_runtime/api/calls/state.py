@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from bicycle_runtime.api.routing import Call, answer_json
+from bicycle_runtime.api.route import Call, answer_json
 
 __all__ = ["changes", "entries", "operators"]
 

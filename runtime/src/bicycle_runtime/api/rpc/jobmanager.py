@@ -12,11 +12,11 @@ from google.protobuf.message import Message
 
 from bicycle_runtime.api.calls.jobs import job_metrics
 from bicycle_runtime.api.errors import QUERY_UNREADABLE
-from bicycle_runtime.api.routing import with_whole_numbers
+from bicycle_runtime.api.event_streams import News, news_of, until_closing
+from bicycle_runtime.api.route import with_whole_numbers
 from bicycle_runtime.api.rpc.generated import jobmanager_pb2 as shapes
 from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerServicer
 from bicycle_runtime.api.rpc.guard import Context, asking
-from bicycle_runtime.api.streams import News, news_of, until_closing
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.service.metrics.metrics import MetricSample, job_samples
 from bicycle_runtime.service.service import Service

@@ -21,7 +21,7 @@ from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
 from bicycle_runtime.connectors.files.decoding import long_line_batch
 from bicycle_runtime.connectors.lines import LineBlock
-from bicycle_runtime.connectors.rows import in_field_order
+from bicycle_runtime.connectors.typed_rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
 from bicycle_runtime.formats.record_fields import is_named_tuple

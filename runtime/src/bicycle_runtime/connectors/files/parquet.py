@@ -13,7 +13,7 @@ from typing import Any
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
 from bicycle_runtime.connectors.files.reader import locate_file
-from bicycle_runtime.connectors.rows import columns_for, records_of, with_event_times
+from bicycle_runtime.connectors.typed_rows import columns_for, records_of, with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.operators.columnar.vectors import Mask, TextVector, Vector

@@ -37,8 +37,8 @@ from bicycle_runtime.connectors.files.ownership import OutputClaim, new_run, run
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.connectors.staging import BLOCK_BYTES, staged_blocks
 from bicycle_runtime.connectors.tables.held import Completion, HeldFile
+from bicycle_runtime.connectors.tables.held_rows import FolderRows, HeldReader, in_groups
 from bicycle_runtime.connectors.tables.partitions import PARTITION, Partitioning
-from bicycle_runtime.connectors.tables.reading import FolderRows, HeldReader, in_groups
 from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
 from bicycle_runtime.connectors.tables.writer import GROUP_ROWS, parquet_writer
 from bicycle_runtime.contract import (

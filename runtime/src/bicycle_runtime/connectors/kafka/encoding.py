@@ -22,10 +22,10 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.contract import EventTimes
 from bicycle_runtime.operators.columnar.frames import MappedFrame
+from bicycle_runtime.operators.columnar.function_reading import Reading, read
 from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.reading import Reading, read
+from bicycle_runtime.operators.columnar.record_shapes import shape_of_form
 from bicycle_runtime.operators.columnar.records import ColumnRecords
-from bicycle_runtime.operators.columnar.shapes import shape_of_form
 from bicycle_runtime.operators.columnar.vectors import Refused
 
 __all__ = [

@@ -49,7 +49,7 @@ from bicycle_runtime.connectors.lakes.table import (
     in_microseconds,
 )
 from bicycle_runtime.connectors.settings import read_options, secret_option, typed_path
-from bicycle_runtime.connectors.tables.reading import in_groups
+from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.secrets import Secret
 

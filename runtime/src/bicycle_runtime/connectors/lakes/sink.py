@@ -36,7 +36,7 @@ from bicycle_runtime.connectors.lakes.table import (
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.tables.held import Completion
-from bicycle_runtime.connectors.tables.reading import HeldReader
+from bicycle_runtime.connectors.tables.held_rows import HeldReader
 from bicycle_runtime.connectors.tables.sink import HeldTableSink, TableOptions
 from bicycle_runtime.connectors.tables.writer import TableWriterFactory
 from bicycle_runtime.contract import (

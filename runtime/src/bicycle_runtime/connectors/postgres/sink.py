@@ -23,8 +23,8 @@ from bicycle_runtime.connectors.errors import (
     POSTGRES_TABLE_UNSUITABLE,
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
+from bicycle_runtime.connectors.postgres.copy_rows import ColumnLimits, CopyWriterFactory
 from bicycle_runtime.connectors.postgres.options import PostgresSinkOptions
-from bicycle_runtime.connectors.postgres.rows import ColumnLimits, CopyWriterFactory
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import (
     UnsuitableError,

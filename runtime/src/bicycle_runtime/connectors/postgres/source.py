@@ -23,8 +23,8 @@ from bicycle_runtime.connectors.errors import POSTGRES_SOURCE_UNSUITABLE
 from bicycle_runtime.connectors.postgres.options import PostgresSourceOptions
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import table_name
-from bicycle_runtime.connectors.rows import columns_for, records_of
 from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.typed_rows import columns_for, records_of
 from bicycle_runtime.contract import (
     Budget,
     ConnectorSpec,

@@ -10,7 +10,7 @@ import psycopg
 import pyarrow
 from psycopg import sql
 
-from bicycle_runtime.connectors.postgres.rows import ColumnLimits
+from bicycle_runtime.connectors.postgres.copy_rows import ColumnLimits
 
 __all__ = ["UnsuitableError", "create_table", "limits_of", "table_name"]
 

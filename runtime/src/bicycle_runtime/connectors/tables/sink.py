@@ -23,8 +23,8 @@ from bicycle_runtime.connectors.tables.held import (
     Limits,
     plan_from_json,
 )
+from bicycle_runtime.connectors.tables.held_rows import carry_out_join
 from bicycle_runtime.connectors.tables.partitions import Partitioning
-from bicycle_runtime.connectors.tables.reading import carry_out_join
 from bicycle_runtime.connectors.tables.writer import Compression, TableWriterFactory
 from bicycle_runtime.contract import (
     ConnectorSpec,

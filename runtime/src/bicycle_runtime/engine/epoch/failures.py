@@ -14,7 +14,7 @@ from bicycle_runtime.contract import Source
 from bicycle_runtime.engine.errors import EpochFailedError, EpochMixedError
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.operators.tasks.orders import EpochOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["raise_first_failure", "run_unmixed"]

@@ -14,7 +14,7 @@ from bicycle_runtime.engine.resuming.operator_ids import operator_ids_of
 from bicycle_runtime.layouts.manifest import OperatorState, PlanRecord, TimeRecord
 from bicycle_runtime.layouts.state import OperatorStateMetadata, RangeState
 from bicycle_runtime.operators.tasks.orders import LetterOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.values.schema_registry import require_alike
 

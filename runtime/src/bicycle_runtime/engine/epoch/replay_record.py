@@ -26,7 +26,7 @@ from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.layouts.paths import BEGUN_EPOCH
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder, TimeOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [

@@ -28,7 +28,7 @@ from bicycle_runtime.operators.shard_times import (
 )
 from bicycle_runtime.operators.spec import StagePlan, WatermarkSpec
 from bicycle_runtime.operators.tasks.orders import TimeOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 
 __all__ = ["SourceView", "Timeline"]

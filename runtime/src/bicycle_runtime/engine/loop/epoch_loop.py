@@ -59,7 +59,7 @@ from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restore
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.errors import StateFileError

@@ -41,7 +41,7 @@ from bicycle_runtime.layouts.state import OperatorStateMetadata
 from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.program import Program
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk.errors import BicycleError

@@ -16,7 +16,7 @@ from typing import Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.hosts.placement import place_tasks
-from bicycle_runtime.engine.spark.cluster import host_counts, place_on_hosts
+from bicycle_runtime.engine.spark.spark_cluster import host_counts, place_on_hosts
 from bicycle_runtime.operators.spec import StagePlan, StateScope
 
 __all__ = ["Anchors", "levels_with_state"]

@@ -30,7 +30,6 @@ from bicycle_runtime.engine.errors import (
 )
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
-from bicycle_runtime.engine.spark.cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.java import (
     JavaProcess,
     StartingJava,
@@ -41,12 +40,13 @@ from bicycle_runtime.engine.spark.java import (
 )
 from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
+from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE, WorkerNeeds
 from bicycle_runtime.layouts.paths import JOB_FILE
 from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport, decode_report, reports_in
+from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.errors import BicycleError
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bicycle_runtime.engine.hosts.handshake import PROBE, HostAnswer, probe_arguments, read_answer
-from bicycle_runtime.engine.spark.cluster import place_on_hosts
+from bicycle_runtime.engine.spark.spark_cluster import place_on_hosts
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE
 
 __all__ = ["ask_hosts"]

@@ -29,7 +29,7 @@ from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.routing import ShuffleBlock
-from bicycle_runtime.operators.tasks.worker import Worker
+from bicycle_runtime.operators.tasks.worker_cache import Worker
 from bicycle_runtime.operators.user_calls.user_functions import cancel_calls
 from bicycle_sdk.errors import BicycleError
 

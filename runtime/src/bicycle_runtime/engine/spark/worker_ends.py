@@ -15,8 +15,8 @@ import msgspec
 
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
-from bicycle_runtime.engine.spark.cluster import place_on_hosts
 from bicycle_runtime.engine.spark.positions_folder import positions_folder
+from bicycle_runtime.engine.spark.spark_cluster import place_on_hosts
 from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours

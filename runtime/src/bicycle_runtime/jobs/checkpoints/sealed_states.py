@@ -19,8 +19,8 @@ from bicycle_runtime.operators.spec import StateScope
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.savepoints import job_facts
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import groups_in
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.contents import Contents
 from bicycle_runtime.state.stores.sealed_entries import (
     SealedEntry,

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from bicycle_runtime.base.ids import attempt_id
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.engine.replay.rereading import rereaders
-from bicycle_runtime.engine.replay.shadow import ShadowLoop
+from bicycle_runtime.engine.replay.shadow_loop import ShadowLoop
 from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job

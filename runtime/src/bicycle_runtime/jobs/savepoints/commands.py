@@ -17,7 +17,7 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.base.storage_urls import open_storage
-from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import ORIGIN_RUNNING, JobNotRunningError, JobRunningError

@@ -26,7 +26,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.storage_urls import open_storage
-from bicycle_runtime.jobs.checkpoints.reports import report_checkpoints
+from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from bicycle_runtime.operators.columnar.folded import Folded, FoldedNumbers, FoldedSets
-from bicycle_runtime.operators.columnar.reading import Reading, read
-from bicycle_runtime.operators.columnar.shapes import Shape, mapped_shape, shape_of
+from bicycle_runtime.operators.columnar.function_reading import Reading, read
+from bicycle_runtime.operators.columnar.record_shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec
 from bicycle_sdk.expressions import Expression

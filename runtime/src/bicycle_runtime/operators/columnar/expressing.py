@@ -9,8 +9,8 @@ from typing import Any, Protocol
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS
 from bicycle_runtime.operators.columnar.frames import SourceFrame
+from bicycle_runtime.operators.columnar.function_reading import read
 from bicycle_runtime.operators.columnar.kernel import evaluate
-from bicycle_runtime.operators.columnar.reading import read
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.operators.columnar.vectors import Refused
 from bicycle_runtime.operators.functions.operator import Operator

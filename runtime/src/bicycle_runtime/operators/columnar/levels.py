@@ -19,7 +19,7 @@ from bicycle_runtime.operators.columnar.choice import (
     window_reason,
 )
 from bicycle_runtime.operators.columnar.kernel import has_expression
-from bicycle_runtime.operators.columnar.shapes import RESULT_SHAPE, Shape
+from bicycle_runtime.operators.columnar.record_shapes import RESULT_SHAPE, Shape
 from bicycle_runtime.operators.spec import ChainSpec, Link, OperatorSpec, StagePlan
 from bicycle_sdk.graph import OperatorKind
 

@@ -38,8 +38,8 @@ from bicycle_runtime.state.errors import NAMED_STATE_UNMERGEABLE, STATE_UNMERGEA
 from bicycle_runtime.state.memory.attributes import describe_attributes
 from bicycle_runtime.state.memory.composite import CompositeTable, NamedTable
 from bicycle_runtime.state.memory.tables import FunctionTable
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import with_lists
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.stores.store import StateStore
 from bicycle_runtime.state.undo import UndoLog

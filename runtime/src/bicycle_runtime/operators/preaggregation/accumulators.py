@@ -7,7 +7,7 @@ from itertools import count
 from operator import getitem
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 
 if TYPE_CHECKING:
     from bicycle_runtime.operators.preaggregation.gathering import Contents

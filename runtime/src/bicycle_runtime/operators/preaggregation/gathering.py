@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from bicycle_runtime.operators.preaggregation.aggregates import Accumulators, Folding
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, is_async

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.user_calls.batches import each
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import is_async

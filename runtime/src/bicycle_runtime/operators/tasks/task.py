@@ -46,7 +46,6 @@ from bicycle_runtime.operators.shard_times import joined_times, lagging, waterma
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, JobImage, RouteSpec
 from bicycle_runtime.operators.tasks.letters import feed_letters
 from bicycle_runtime.operators.tasks.orders import EpochOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
 from bicycle_runtime.operators.tasks.routing import (
     FeedbackRouter,
     ShuffleBlock,
@@ -55,6 +54,7 @@ from bicycle_runtime.operators.tasks.routing import (
 )
 from bicycle_runtime.operators.tasks.shared_blobs import ReceivedBlobs
 from bicycle_runtime.operators.tasks.sink import SinkOperator
+from bicycle_runtime.operators.tasks.task_reports import TaskReport, report_block
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.blobs import (

@@ -19,7 +19,7 @@ from bicycle_runtime.operators.functions.operator import (
     Timed,
 )
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.firing import Fired, Firing

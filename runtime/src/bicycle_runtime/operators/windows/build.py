@@ -10,8 +10,8 @@ from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.columnar.fold import ColumnPartials
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows, rows_of
 from bicycle_runtime.operators.preaggregation.gathering import FoldedContents, KeptContents
-from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials, open_block
 from bicycle_runtime.operators.windows.kept_slices import KeptSlices

@@ -16,8 +16,8 @@ from bicycle_runtime.operators.columnar.vectors import Vector
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows, rows_of
 from bicycle_runtime.operators.preaggregation.gathering import FoldedContents
-from bicycle_runtime.operators.preaggregation.rows import Rows, rows_of
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.policy import RecordPolicy
 from bicycle_runtime.operators.windows.blocks import Block, RawRecords, seal_block

@@ -12,7 +12,7 @@ from bicycle_runtime.operators.columnar.choice import field_columns, fires_from_
 from bicycle_runtime.operators.columnar.merge import ColumnMerge, ColumnWindow
 from bicycle_runtime.operators.columnar.records import joined
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.kept_windows import KeptWindows

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from bicycle_runtime.operators.batch import Batch
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_sdk.state import TimeDomain
 from bicycle_sdk.windows import WindowPlan

@@ -18,7 +18,7 @@ from bicycle_runtime.operators.columnar.choice import field_columns
 from bicycle_runtime.operators.columnar.merge import ColumnMerge
 from bicycle_runtime.operators.preaggregation.accumulators import Session
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
-from bicycle_runtime.operators.preaggregation.rows import Rows
+from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
 from bicycle_runtime.operators.windows.firing import Fired, Unkept

@@ -37,15 +37,15 @@ from bicycle_runtime.jobs.upgrading.upgrade import (
     upgrade_job,
 )
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
+from bicycle_runtime.service.operations.operation_kind import Kind, NoFacts, Result, Surroundings
 from bicycle_runtime.service.operations.pipeline_files import PipelineFile, keep_pipeline
-from bicycle_runtime.service.operations.rules import Kind, NoFacts, Result, Surroundings
 from bicycle_runtime.service.operations.savepoints import (
     SAVEPOINT_KINDS,
     SavepointFacts,
     name_savepoint,
     take_savepoint,
 )
-from bicycle_runtime.service.plugins.store import (
+from bicycle_runtime.service.plugins.uploaded_plugins import (
     InstallFacts,
     environment_of,
     find_uploaded,

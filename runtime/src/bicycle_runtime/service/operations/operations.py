@@ -40,7 +40,7 @@ from bicycle_runtime.service.errors import (
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
 from bicycle_runtime.service.operations.kinds import KINDS
-from bicycle_runtime.service.operations.rules import Surroundings
+from bicycle_runtime.service.operations.operation_kind import Surroundings
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import Operation, note_audit, note_event, one_of
 from bicycle_runtime.service.users.owners import Owners

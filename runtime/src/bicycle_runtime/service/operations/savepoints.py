@@ -19,7 +19,7 @@ from bicycle_runtime.jobs.savepoints.commands import (
 from bicycle_runtime.jobs.savepoints.paths import require_savepoint_name
 from bicycle_runtime.recovery.errors import SavepointMissingError
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
-from bicycle_runtime.service.operations.rules import Kind, Result, Surroundings
+from bicycle_runtime.service.operations.operation_kind import Kind, Result, Surroundings
 
 __all__ = [
     "SAVEPOINT_KINDS",

@@ -46,9 +46,9 @@ from bicycle_runtime.state.rocksdb.claimed_folders import (
 from bicycle_runtime.state.rocksdb.indexes import INDEX_MARK
 from bicycle_runtime.state.rocksdb.space import RocksSpace, SpaceError, UnreadableError
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import epoch_of, groups_in
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [

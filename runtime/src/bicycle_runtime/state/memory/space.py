@@ -20,7 +20,7 @@ from bicycle_runtime.state.memory.due import DueTimes
 from bicycle_runtime.state.memory.tracked import TrackedDict
 from bicycle_runtime.state.memory.windows import Moments, Records, WindowEntries, WindowTables
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make
-from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.values.codecs import ValueCodec
 from bicycle_sdk.state.access import make_entries
 from bicycle_sdk.state.descriptors import StateDescriptor, TimeDomain

@@ -45,7 +45,7 @@ from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.settings import StateSettings
 
 if TYPE_CHECKING:
-    from bicycle_runtime.state.sealed.files import SealedFiles
+    from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 
 __all__ = ["Progress", "bring", "change_sets_of", "index_of", "mount", "upload", "watch"]
 

@@ -41,7 +41,7 @@ from bicycle_runtime.state.sealed.changes import frame, unframe
 from bicycle_runtime.state.sealed.refs import fold_start, with_base, with_mark
 
 if TYPE_CHECKING:
-    from bicycle_runtime.state.sealed.files import SealedFiles
+    from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 
 __all__ = ["BaseFolder", "Bases", "Make", "decode_index"]
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from bicycle_runtime.layouts.state import EVERYWHERE, ChangeSet, StateRef
 from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.sealed.changes import decode_change_sets, emptied_change_set
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.refs import groups_in
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 
 if TYPE_CHECKING:
     from bicycle_runtime.state.rocksdb.space import RocksSpace

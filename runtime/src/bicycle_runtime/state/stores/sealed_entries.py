@@ -21,7 +21,7 @@ from bicycle_runtime.records.errors import KeyEncodingError
 from bicycle_runtime.records.keys import encode_key
 from bicycle_runtime.records.opaque import decode_unloaded
 from bicycle_runtime.state.sealed.changes import emptied_change_set
-from bicycle_runtime.state.sealed.files import SealedFiles
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.codecs import without_version
 

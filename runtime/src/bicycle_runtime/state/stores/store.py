@@ -21,9 +21,9 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.memory.space import MemorySpace, StateSpace, StateTable
 from bicycle_runtime.state.sealed.bases import BaseFolder, Bases, Make
 from bicycle_runtime.state.sealed.changes import full_change_sets, merge_change_sets
-from bicycle_runtime.state.sealed.files import SealedFiles
 from bicycle_runtime.state.sealed.loading import LOADING
 from bicycle_runtime.state.sealed.refs import epoch_of
+from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 from bicycle_runtime.state.stores.contents import parts_of
 from bicycle_runtime.state.values.schema_registry import SchemaRegistry
 

@@ -16,7 +16,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from bicycle_runtime.api.routing import EVENT_STREAM
+from bicycle_runtime.api.route import EVENT_STREAM
 from bicycle_runtime.service.watching.fleet import Change
 
 if TYPE_CHECKING:

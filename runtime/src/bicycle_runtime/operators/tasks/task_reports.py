@@ -28,7 +28,7 @@ class TaskReport(msgspec.Struct, kw_only=True):
     ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
     operators wait; ``state_metadata`` has that of states that functions asked for and that were not
     known before, by operator; ``loaded`` is the size of each range that was loaded again, by
-    operator, in the process ``worker``; ``keys`` is a sample of the keys of each ``key_by``,
+    operator, in the process ``worker_cache``; ``keys`` is a sample of the keys of each ``key_by``,
     ``state_keys`` counts those with state, by operator. With a ``failure`` (an error as JSON data)
     the rest counts for nothing.
     """

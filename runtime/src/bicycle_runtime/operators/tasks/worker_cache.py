@@ -11,9 +11,9 @@ from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.closing import close_all
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program, build_program
-from bicycle_runtime.operators.tasks.reports import TaskReport, report_block
 from bicycle_runtime.operators.tasks.routing import ShuffleBlock
 from bicycle_runtime.operators.tasks.task import run_task
+from bicycle_runtime.operators.tasks.task_reports import TaskReport, report_block
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_runtime.records.codecs import refuse_pickles
 from bicycle_runtime.state.stores.backends import remove_unowned

@@ -49,7 +49,7 @@ from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadat
 from bicycle_runtime.operators.shard_times import joined_times
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import TimeOrder
-from bicycle_runtime.operators.tasks.reports import TaskReport
+from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.adoption import is_same_work
 from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.ledger import EpochLedger
