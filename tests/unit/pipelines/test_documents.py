@@ -1,10 +1,13 @@
 """Where keys and values stand, and that both notations give the same data."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bicycle_runtime.pipelines.documents import read_document, toml_places
+from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
 from bicycle_runtime.pipelines.values import duration_ms
+from tests.raising import raises
 
 TOML = '''\
 a = 1
@@ -59,6 +62,15 @@ def test_durations_have_units_and_seconds_without():
     found = [duration_ms(text) for text in ("500ms", "10s", "2m", "1h", "42", "1.5s", 3, "2d")]
 
     assert found == [500, 10_000, 120_000, 3_600_000, 42_000, 1_500, 3_000, 172_800_000]
+
+
+@pytest.mark.parametrize("notation", ["toml", "yaml"])
+def test_values_that_are_nested_too_deep_are_refused(notation):
+    value = "[" * 3_000 + "]" * 3_000
+    text = f"a = {value}" if notation == "toml" else f"a: {value}"
+
+    with raises(PIPELINE_UNREADABLE, match="f:1: its values are nested too deep"):
+        read_document(text, file="f", notation=notation)
 
 
 _WORDS = st.text("abc_-1", min_size=1, max_size=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -87,7 +88,7 @@ def new_command(*, file: str, as_json: bool) -> None:
     if as_json:
         answer_json({"file": file})
     else:
-        show_text(f"made {file}\nnext: bicycle pipeline test {file}")
+        show_text(f"made {file}\nnext: bicycle pipeline test {shlex.quote(str(file))}")
 
 
 @pipeline_command.command("test", epilog=examples("bicycle pipeline test clicks.toml"))

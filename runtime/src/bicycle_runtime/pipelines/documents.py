@@ -102,7 +102,10 @@ def read_document(text: str, *, file: str, notation: Notation) -> Document:
     Raises:
         PIPELINE_UNREADABLE: it is not what the notation allows.
     """
-    return _read_toml(text, file) if notation == "toml" else _read_yaml(text, file)
+    try:
+        return _read_toml(text, file) if notation == "toml" else _read_yaml(text, file)
+    except RecursionError as error:
+        raise _unreadable(file, 1, "its values are nested too deep") from error
 
 
 def _read_toml(text: str, file: str) -> Document:

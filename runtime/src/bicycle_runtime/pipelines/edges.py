@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.pipelines.checking import Checks, likely
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.model import Edge
@@ -100,11 +101,8 @@ def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_wh
         needed = "two inputs: two edges" if low == 2 else "an input: an edge"
         checks.note(node.path, f"{node.id!r} needs {needed} to it")
     elif count > high:
-        limit = "no input" if high == 0 else f"{high} input{'s' if high > 1 else ''}"
-        checks.note(
-            node.path,
-            f"{node.id!r} has {count} inputs and takes {limit}; a union joins several",
-        )
+        limit = f"{amount(high, 'input')}; a union joins several" if high else "none"
+        checks.note(node.path, f"{node.id!r} has {amount(count, 'input')} and takes {limit}")
     if node.operator == "sink" and is_read:
         checks.note(node.path, f"the sink {node.id!r} gives no records, and an edge begins there")
     if node.operator != "sink" and not is_read and is_whole:
