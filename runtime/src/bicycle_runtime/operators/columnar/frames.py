@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bicycle_runtime.operators.columnar.kernel import evaluate
+from bicycle_runtime.operators.columnar.kernel import Columns, evaluate, noted
 from bicycle_runtime.operators.columnar.records import (
     MISSING,
     ColumnRecords,
@@ -121,7 +121,7 @@ class MappedFrame:
 Frame = SourceFrame | MappedFrame
 
 
-def mapped(expression: Expression, frame: Frame) -> MappedFrame:
+def mapped(expression: Expression, frame: Columns) -> MappedFrame:
     """Return the records that a map makes of others.
 
     Raises:
@@ -133,6 +133,7 @@ def mapped(expression: Expression, frame: Frame) -> MappedFrame:
                 raise Refused
             return mapped(expression.arguments[1], frame)
         case "checked":
+            frame = noted(frame)
             evaluate(expression.arguments[0], frame)
             return mapped(expression.arguments[1], frame)
         case "record":

@@ -22,7 +22,15 @@ from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 
-__all__ = ["Columns", "ComputedColumns", "HasExpression", "evaluate", "has_expression", "mask_of"]
+__all__ = [
+    "Columns",
+    "ComputedColumns",
+    "HasExpression",
+    "evaluate",
+    "has_expression",
+    "mask_of",
+    "noted",
+]
 
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
@@ -32,6 +40,8 @@ _EXACT_MAX = 1 << 53  # ints up to here are floats
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _NUMBERS = frozenset({"i", "f"})
 _DIGITS_MAX = 15
+# What is there already: to pick it again would be no gain.
+_LOOKED_UP = frozenset({"field", "itself", "literal", "free"})
 _SCALED_MAX = float(1 << 40)  # so that scaling is wrong by less than 0.0001
 _TIE_NEAR = 1e-3
 
@@ -92,12 +102,69 @@ class ComputedColumns(Protocol):
         """
 
 
+class NotedColumns:
+    """Columns that note what is computed of them, so that what stands twice is computed once.
+
+    Args:
+        columns: The columns.
+        above: Those of which these are some, None for none.
+        mask: Which of them.
+    """
+
+    __slots__ = ("__weakref__", "_above", "_columns", "_known", "_mask", "count")
+
+    def __init__(
+        self, columns: Columns, above: NotedColumns | None = None, mask: Mask | None = None
+    ) -> None:
+        self._columns, self._above, self._mask = columns, above, mask
+        self._known: dict[int, Vector] = {}  # by the identity of an expression
+        self.count = columns.count
+
+    def field(self, name: Any) -> Vector:
+        """Return a field of each."""
+        return self._columns.field(name)
+
+    def field_or(self, name: Any, default: Vector) -> Vector:
+        """Return a field of each; what ``default`` has where there is none."""
+        return self._columns.field_or(name, default)
+
+    def picked(self, mask: Mask) -> NotedColumns:
+        """Return some of them."""
+        return NotedColumns(self._columns.picked(mask), self, mask)
+
+    def value_of(self, expression: Expression) -> Vector:
+        """Return the value of an expression for each record."""
+        found = self._find(expression)
+        if found is None:
+            found = self._known[id(expression)] = _evaluate(expression, self)
+        return found
+
+    def _find(self, expression: Expression) -> Vector | None:
+        found = self._known.get(id(expression))
+        if found is None and self._above is not None and self._mask is not None:
+            whole = self._above._find(expression)
+            if whole is not None:
+                found = self._known[id(expression)] = whole.picked(self._mask)
+        return found
+
+
+def noted(columns: Columns) -> NotedColumns:
+    """Return columns that note what is computed of them."""
+    return columns if isinstance(columns, NotedColumns) else NotedColumns(columns)
+
+
 def evaluate(expression: Expression, columns: Columns) -> Vector:
     """Return the value of an expression for each record.
 
     Raises:
         Refused: it must be asked record by record.
     """
+    if isinstance(columns, NotedColumns) and expression.operation not in _LOOKED_UP:
+        return columns.value_of(expression)
+    return _evaluate(expression, columns)
+
+
+def _evaluate(expression: Expression, columns: Columns) -> Vector:
     special = _SPECIAL.get(expression.operation)
     if special is not None:
         return special(expression.arguments, columns)
@@ -195,8 +262,9 @@ def _given_value(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _with_checks(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    """Return a value where another one can be computed, too."""
+    """Return a value where another one can be computed, too; parts of both are computed once."""
     other, value = arguments
+    columns = noted(columns)
     evaluate(other, columns)
     return evaluate(value, columns)
 
