@@ -37,7 +37,9 @@ def shout(calls):
 
 @pytest.mark.parametrize("low", [0, 4, 10])
 def test_a_part_of_both_is_computed_once_for_each_record(shout, calls, low):
-    value = choice(col("n") >= lit(low), shout + lit("!"), choice(col("n") > lit(1), shout, lit("")))
+    value = choice(
+        col("n") >= lit(low), shout + lit("!"), choice(col("n") > lit(1), shout, lit(""))
+    )
     checked = Expression("checked", shout, value)
 
     found = evaluate(checked, frame()).items

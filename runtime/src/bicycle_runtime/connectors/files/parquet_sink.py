@@ -154,7 +154,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             self._move(first, f"{begin}-0000-{self._run}.parquet")
             return
         with HeldReader(storage, plan.files) as reader:
-            if not reader.has_folders:
+            if not first.has_folders:
                 count = sum(file.record_count for file in plan.files)
                 name = f"{begin}-0000-{self._run}.parquet"
                 if count <= plan.file_rows and self._copy(name, reader):

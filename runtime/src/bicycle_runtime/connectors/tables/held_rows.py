@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -57,16 +58,21 @@ class HeldReader:
         self._storage = storage
         self._files = files
         self._stack = ExitStack()
-        self._open: list[tuple[HeldFile, parquet.ParquetFile]] = []
         self._sources: list[Any] = []
 
     def __enter__(self) -> Self:
         for file in self._files:
             source = self._stack.enter_context(_locate(self._storage, file))
             self._sources.append(source)
-            found = parquet.ParquetFile(source, page_checksum_verification=True)
-            self._open.append((file, self._stack.enter_context(found)))
         return self
+
+    @cached_property
+    def _open(self) -> list[tuple[HeldFile, parquet.ParquetFile]]:
+        opened = []
+        for file, source in zip(self._files, self._sources, strict=True):
+            found = parquet.ParquetFile(source, page_checksum_verification=True)
+            opened.append((file, self._stack.enter_context(found)))
+        return opened
 
     def __exit__(
         self,
@@ -117,16 +123,15 @@ class HeldReader:
         They may where they have no folders, are large, alike and compressed like this, and where
         checksums proved their bytes: a file that a join made is proved when it is decoded.
         """
-        files = [file.metadata for _, file in self._open]
-        group_count = sum(found.num_row_groups for found in files)
-        is_large = sum(found.num_rows for found in files) >= group_count * _LARGE_GROUP_ROWS
-        is_proved = all(held.crc32 is not None for held, _ in self._open)
-        if self.has_folders or not (is_large and is_proved):
+        if any(file.has_folders or file.crc32 is None for file in self._files):
             return None
         footers = []
         for source in self._sources:
             with _open_again(source) as stream:
                 footers.append(footer_of(stream))
+        row_count = sum(file.record_count for file in self._files)
+        if row_count < sum(len(each.groups) for each in footers) * _LARGE_GROUP_ROWS:
+            return None
         wanted = {CODECS[compression]}
         is_alike = all(each.is_like(footers[0]) and each.codecs <= wanted for each in footers)
         return footers if is_alike else None

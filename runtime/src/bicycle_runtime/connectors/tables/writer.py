@@ -35,8 +35,9 @@ Compression = Literal["snappy", "zstd", "gzip", "none"]
 _COUNTED_MAX = 64  # So many folders of a staged file are counted; others are small.
 GROUP_ROWS = 122_880
 _GROUP_BYTES = 32 << 20
-_SAMPLE_ROWS = 4_096
-_DISTINCT_SHARE_MAX = 0.95
+_SAMPLE_PIECES, _PIECE_ROWS = 16, 128
+_RATIO = 0.6180339887498949  # the golden one
+_DISTINCT_SHARE_MAX = 0.99
 SMALL_GROUP_ROWS = 16_384  # Of rows of many folders, so that few are read for one of them.
 
 
@@ -80,8 +81,12 @@ def _find_dictionary_columns(rows: pyarrow.Table) -> list[str] | bool:
     """
     if any(field.type.num_fields for field in rows.schema):
         return True
-    step = max(rows.num_rows // _SAMPLE_ROWS, 1)
-    sample = rows.take(pyarrow.array(range(0, rows.num_rows, step), pyarrow.int64()))
+    sample = rows
+    if rows.num_rows > _SAMPLE_PIECES * _PIECE_ROWS:
+        # Places that follow no period of the rows; slices, since picking rows takes 20 ns for each.
+        room = rows.num_rows - _PIECE_ROWS
+        starts = (int(number * _RATIO % 1 * room) for number in range(_SAMPLE_PIECES))
+        sample = pyarrow.concat_tables([rows.slice(start, _PIECE_ROWS) for start in starts])
     distinct_max = _DISTINCT_SHARE_MAX * sample.num_rows
     return [
         name

@@ -41,7 +41,7 @@ _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _NUMBERS = frozenset({"i", "f"})
 _DIGITS_MAX = 15
 # What is there already: to pick it again would be no gain.
-_LOOKED_UP = frozenset({"field", "itself", "literal", "free"})
+_AT_HAND = frozenset({"field", "itself", "literal", "free"})
 _SCALED_MAX = float(1 << 40)  # so that scaling is wrong by less than 0.0001
 _TIE_NEAR = 1e-3
 
@@ -128,9 +128,9 @@ class NotedColumns:
         """Return a field of each; what ``default`` has where there is none."""
         return self._columns.field_or(name, default)
 
-    def picked(self, mask: Mask) -> NotedColumns:
+    def take(self, mask: Mask) -> NotedColumns:
         """Return some of them."""
-        return NotedColumns(self._columns.picked(mask), self, mask)
+        return NotedColumns(self._columns.take(mask), self, mask)
 
     def value_of(self, expression: Expression) -> Vector:
         """Return the value of an expression for each record."""
@@ -144,7 +144,7 @@ class NotedColumns:
         if found is None and self._above is not None and self._mask is not None:
             whole = self._above._find(expression)
             if whole is not None:
-                found = self._known[id(expression)] = whole.picked(self._mask)
+                found = self._known[id(expression)] = whole.take(self._mask)
         return found
 
 
@@ -159,7 +159,7 @@ def evaluate(expression: Expression, columns: Columns) -> Vector:
     Raises:
         Refused: it must be asked record by record.
     """
-    if isinstance(columns, NotedColumns) and expression.operation not in _LOOKED_UP:
+    if isinstance(columns, NotedColumns) and expression.operation not in _AT_HAND:
         return columns.value_of(expression)
     return _evaluate(expression, columns)
 
