@@ -133,7 +133,7 @@ def _spread(times: list[float]) -> list[str]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--events", type=int, default=300_000, help="events of a run")
+    parser.add_argument("--events", type=int, default=1_000_000, help="events of a run")
 
 
 if __name__ == "__main__":

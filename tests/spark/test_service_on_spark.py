@@ -1,5 +1,6 @@
 """A real Spark job from the service's first request to its last."""
 
+import os
 import signal
 
 import pytest
@@ -34,6 +35,11 @@ def test_a_job_is_started_rescaled_and_drained_through_the_api_and_outlives_the_
         served.start()
         until(lambda: served.get("/api/v1/jobs/words")["summary"]["records"] == 2, "both lines")
         vertices = served.get("/api/v1/jobs/words/graph")["vertices"]
+        [worker] = served.get("/api/v1/cluster/workers")["items"]
+        nice = {
+            each["role"]: os.getpriority(os.PRIO_PROCESS, each["pid"])
+            for each in worker["processes"]
+        }
         rescaled = served.post("/api/v1/jobs/words/rescale", {"parallelism": 2})
         drained = served.post("/api/v1/jobs/words/drain")
         again = served.post("/api/v1/jobs", body, idempotency_key="once")
@@ -45,6 +51,9 @@ def test_a_job_is_started_rescaled_and_drained_through_the_api_and_outlives_the_
     assert (started["state"], started["result"]["state"]) == ("done", "RUNNING")
     assert taken[0] == 409
     assert {each["operator_type"] for each in vertices} >= {"Source", "Sink"}
+    assert nice.keys() == {"supervisor", "driver", "java", "python"}
+    assert min(nice.values()) >= 5  # All of them stand back behind the service.
+    assert (worker["slots"], worker["slots_used"]) == (1, 1)
     assert rescaled["state"] == "done", rescaled
     assert (drained["state"], drained["result"]["state"]) == ("done", "FINISHED"), drained
     assert again["id"] == started["id"]

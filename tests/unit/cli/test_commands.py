@@ -89,7 +89,7 @@ def test_jobs_are_listed_newest_first_and_by_state(shell):
     shell.put_job("new", started_ms=2, state=JobState.FAILED)
 
     assert [job["id"] for job in shell.answer("list")] == ["new", "old"]
-    assert [job["id"] for job in shell.answer("list", "--state", "failed")] == ["new"]
+    assert [job["id"] for job in shell.answer("list", "-s", "failed")] == ["new"]
     lines = shell.run("list").stdout.splitlines()
     assert lines[0].split()[:2] == ["JOB", "STATE"]
     assert lines[1].split()[:2] == ["new", "FAILED"]

@@ -48,6 +48,7 @@ _STATES = [state.value.lower() for state in JobState]
     ),
 )
 @click.option(
+    "-s",
     "--state",
     "states",
     multiple=True,

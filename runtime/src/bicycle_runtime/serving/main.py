@@ -36,7 +36,7 @@ from bicycle_runtime.serving.http_server import serve
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["main", "run_service"]
+__all__ = ["keep_pauses_short", "main", "run_service"]
 
 _DOORS = Doors()
 _GARBAGE_LIMITS = (10_000, 20, 100)
@@ -118,7 +118,7 @@ async def _rpc(
         yield address
 
 
-def _keep_pauses_short() -> None:
+def keep_pauses_short() -> None:
     """Let nothing stop the threads of this process for long: a full machine makes it longer yet.
 
     A full collection would look at every module, and at each job twice a minute: some 50 ms.
@@ -131,7 +131,7 @@ def _keep_pauses_short() -> None:
 
 def main(arguments: list[str]) -> int:
     """Be the process."""
-    _keep_pauses_short()
+    keep_pauses_short()
     home, host, port, *more = arguments
     doors = Doors(**json.loads(more[0])) if more else Doors()
     configure(sys.stderr)
