@@ -87,7 +87,8 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
         ("/savepoints", shapes.SavepointList), ("/samples", shapes.SamplesAnswer),
     ):  # fmt: skip
         msgspec.convert(served.get(f"/api/v1/jobs/job{path}"), shape)
-    operators = served.get("/api/v1/jobs/job")["status"]["operators"]
+    detail = served.get("/api/v1/jobs/job")
+    operators = detail["status"]["operators"]
     for operator in operators:
         found = served.get(f"/api/v1/jobs/job/samples/{operator}?tier=5m")
         msgspec.convert(found, shapes.OperatorSamples)
@@ -118,6 +119,10 @@ def test_a_job_is_looked_at_saved_and_suspended_as_its_answers_say(served, light
     assert (code, removed["state"]) == (202, "done")
     assert gone == [404, 422, 404, 422], gone
     assert (bool(operators), unknown[0]) == (True, 400)
+    [sink_bytes] = [each["bytes_out"] for each in operators.values() if each["bytes_out"]]
+    assert detail["metrics"]["bytes_out"] == sink_bytes > 0
+    waited = {v["is_source"]: v["backpressure"] for v in graph["vertices"]}
+    assert (0.0 <= waited[True] <= 1.0, waited[False]) == (True, None)
     assert [v["records_in"] for v in graph["vertices"] if v["is_sink"]] == [3]
     assert {e["source"] for e in graph["edges"]} <= {v["id"] for v in graph["vertices"]}
     assert len(epochs["items"]) == 1

@@ -148,10 +148,14 @@ class JobList(_Shape, frozen=True, kw_only=True):
 
 
 class JobMetrics(_Shape, frozen=True, kw_only=True):
-    """Records of this run, added up over sources and over operators without a follower."""
+    """Records of this run, added up over sources and over operators without a follower.
+
+    ``bytes_out`` is what all sinks have staged, null where none of them counts bytes.
+    """
 
     records_in: int
     records_out: int
+    bytes_out: int | None
 
 
 class JobDetail(_Shape, frozen=True, kw_only=True):

@@ -197,6 +197,9 @@ async def events(call: Call) -> Response:
 def job_metrics(status: JobStatus) -> JobMetrics:
     """Return the records of a job, added up over its ends."""
     ends = [each for each in status.operators.values() if not each.records_out]
+    sizes = [each.bytes_out for each in status.operators.values() if each.bytes_out is not None]
     return JobMetrics(
-        records_in=status.record_count, records_out=sum(each.records_in for each in ends)
+        records_in=status.record_count,
+        records_out=sum(each.records_in for each in ends),
+        bytes_out=sum(sizes) if sizes else None,
     )

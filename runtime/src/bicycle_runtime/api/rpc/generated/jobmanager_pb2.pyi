@@ -246,12 +246,14 @@ class JobSummary(_message.Message):
     def __init__(self, job_id: _Optional[str] = ..., name: _Optional[str] = ..., plugin: _Optional[str] = ..., plugin_version: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., start_time: _Optional[int] = ..., end_time: _Optional[int] = ..., updated_ms: _Optional[int] = ..., tasks_total: _Optional[int] = ..., tasks_running: _Optional[int] = ..., epoch: _Optional[int] = ..., records: _Optional[int] = ..., records_total: _Optional[int] = ..., records_per_second: _Optional[float] = ..., lag_records: _Optional[int] = ..., lag_bytes: _Optional[int] = ..., lag_ms: _Optional[int] = ..., errors: _Optional[int] = ..., late: _Optional[int] = ..., restarts: _Optional[int] = ..., state_bytes: _Optional[int] = ..., watermark_ms: _Optional[int] = ..., is_frozen: _Optional[bool] = ..., attention: _Optional[_Iterable[str]] = ..., attention_rank: _Optional[int] = ..., owner: _Optional[str] = ...) -> None: ...
 
 class JobMetrics(_message.Message):
-    __slots__ = ("records_in", "records_out")
+    __slots__ = ("records_in", "records_out", "bytes_out")
     RECORDS_IN_FIELD_NUMBER: _ClassVar[int]
     RECORDS_OUT_FIELD_NUMBER: _ClassVar[int]
+    BYTES_OUT_FIELD_NUMBER: _ClassVar[int]
     records_in: int
     records_out: int
-    def __init__(self, records_in: _Optional[int] = ..., records_out: _Optional[int] = ...) -> None: ...
+    bytes_out: int
+    def __init__(self, records_in: _Optional[int] = ..., records_out: _Optional[int] = ..., bytes_out: _Optional[int] = ...) -> None: ...
 
 class JobDetail(_message.Message):
     __slots__ = ("summary", "metrics", "status")
