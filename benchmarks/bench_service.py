@@ -238,19 +238,32 @@ def _play_an_hour(home: Home, count: int, *, ticks: int) -> None:
                 service.metrics.text(now_ms=now_ms)
             list_page(service.fleet.view, JobQuery(limit=50))
             sizes.append(_resident_mb(own[0]))
-            if tick == 2 * _WARM_TICKS:
+            if tick == _WARM_TICKS:
                 in_use = _in_use_mb(own[0])
         first, last = sizes[_WARM_TICKS : 2 * _WARM_TICKS], sizes[-_WARM_TICKS:]
         resident = statistics.median(last) - statistics.median(first)
         print(f"{_in_use_mb(own[0]) - in_use:.2f} {resident:.2f}")
 
 
+class _Allocated(ctypes.Structure):
+    """What ``mallinfo2`` of the C library tells; ``fordblks`` are free bytes that it keeps."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
 def _in_use_mb(pid: int) -> float:
-    """Return what is resident without what the allocator keeps for later, where it tells."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    return _resident_mb(pid)
+    """Return what is resident without what the allocator keeps for later, where it tells that."""
+    told = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if told is None:
+        return _resident_mb(pid)
+    told.restype = _Allocated
+    return _resident_mb(pid) - told().fordblks / 1e6
 
 
 def _install_plugins(folder: Path) -> None:
