@@ -74,8 +74,9 @@ def main() -> None:
     rows = []
     jobs = (("stateless", "", 0, 5.0), ("keyed", _KEYED, state_mib, 30.0))
     for (name, steps, mib, limit), strategy in itertools.product(jobs, _STRATEGIES):
-        gaps = sorted(_gap_s(steps, mib, strategy) for _ in range(options.repeats))
         title = f"{name}, {strategy}"
+        print(f"  {title} …", file=sys.stderr, flush=True)
+        gaps = sorted(_gap_s(steps, mib, strategy) for _ in range(options.repeats))
         rows.append([title, f"{mib:,}", *(f"{each:.1f}" for each in gaps)])
         report.targets.append(
             Target(name=f"gap, {title}", value=gaps[len(gaps) // 2], unit="s", high=limit)
