@@ -126,6 +126,7 @@ def test_timers_fire_in_order_whatever_happens(tmp_path_factory, epochs):
     play = Play(tmp_path_factory.mktemp("timers"))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(timers, "_CHUNK", 3)
+        patched.setattr(timers, "_FEW", 2)
         for steps, end in epochs:
             for step in steps:
                 play.step(*step)
@@ -160,6 +161,24 @@ def filled(worker, count, *, epoch=1, sealed=BLANK):
 
 def held(queue):
     return dict.__len__(queue.stored) + queue.stored.warm_count(), len(queue._time_queue)
+
+
+def test_timers_that_are_due_are_taken_at_once_and_others_left(process):
+    """Those that are sealed and those of the epoch, of which one was deleted and set again."""
+    worker = process(cache_entries=100)
+    worker.at(filled(worker, 300))
+    queue = worker.timers.event
+    for time_ms in (250, 7, 999):
+        queue.set("late", time_ms)
+    queue.delete("late", 7)
+    queue.set("late", 7)
+    queue.delete("3", 3)
+
+    due = [(timer.time_ms, timer.key) for timer in queue.take_due(250)]
+
+    expected = [(number, f"{number % 100}") for number in range(251) if number != 3]
+    assert due == sorted([*expected, (7, "late"), (250, "late")])
+    assert [timer.time_ms for timer in queue.take_due(1_000)] == [*range(251, 300), 999]
 
 
 def test_of_timers_that_are_sealed_only_the_bound_stays_in_memory(process):

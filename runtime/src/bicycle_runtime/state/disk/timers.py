@@ -15,6 +15,7 @@ so that a sweep reads only what is due.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -98,7 +99,8 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
             return
         if entry_key not in self.touched:
             self.touched[entry_key] = True
-        self.earliest_ms = min(self.earliest_ms, time_ms)
+        if time_ms < self.earliest_ms:  # noqa: PLR1730  # hot path: a third of the time of min()
+            self.earliest_ms = time_ms
         self._time_queue.add(timer_order(key, time_ms), entry_key)
 
     def delete(self, key: Hashable, time_ms: int) -> None:
@@ -124,11 +126,8 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
     def take_due(self, time_ms: int) -> list[Timer]:
         """Take out and return all timers that are due at a time, in order."""
         found, due = [], []
-        waiting = self._time_queue
         # hot path: 900 ns a timer instead of 1,700 one by one.
-        while (entry := waiting.first()) is not None and entry[1][1] <= time_ms:
-            order, entry_key = entry
-            waiting.pop()
+        for order, entry_key in self._time_queue.take_before(encode_key(time_ms + 1)):
             if self._is_waiting(entry_key):
                 due.append(entry_key)
                 found.append(Timer(self.domain, entry_key[1], entry_key[0]))
@@ -207,6 +206,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
 
 Item = TypeVar("Item")
 _CHUNK = 512
+_FEW = 16  # From so many on, and one of so many of all, items that are due are sorted at once.
 
 
 class TimeQueue(Generic[Item]):
@@ -249,6 +249,22 @@ class TimeQueue(Generic[Item]):
         order = heappop(self._heap)[0]
         while self._heap and self._heap[0][0] == order:
             heappop(self._heap)
+
+    def take_before(self, end: bytes) -> list[tuple[bytes, Item]]:
+        """Take out all items that are sorted before a bound; each comes once, in order."""
+        while self._floor is not None and self._floor < end:
+            self._load(self._floor)
+        heap = self._heap
+        taken: list[tuple[bytes, int, Item]] = []
+        while heap and heap[0][0] < end:
+            if len(taken) > _FEW and len(taken) * _FEW > len(heap):
+                heap.sort()  # Which is a heap, too.
+                behind_last = bisect_left(heap, (end,))
+                taken += heap[:behind_last]
+                del heap[:behind_last]
+                break
+            taken.append(heappop(heap))
+        return list({order: (order, item) for order, _, item in taken}.values())
 
     def db_key(self, order: bytes) -> bytes:
         """Return where the entry of an item lies in the space."""
