@@ -230,6 +230,63 @@ def test_a_pipeline_without_a_window_makes_no_record(notation, sink, monkeypatch
     assert taken == 20 * (4 + ("time_field" in sink))  # Its fields, the steps, the time.
 
 
+ENRICH = """
+    [[steps]]
+    operator = "enrich"
+    path = "{path}"
+    key = "t"
+    lookup_key = "id"
+    fields = ["town", "n"]
+    how = "{how}"
+"""
+TOWNS = "id,town,n\na,Ulm,1\nb,Bonn,2\nb,Brest,3\nß,,4\n12,Emden,5\n"
+
+
+def enriched(rows, folder, *, how, **more):
+    towns = Path(folder) / "towns.csv"
+    towns.write_text(TOWNS)
+    return written(rows, steps=ENRICH.format(path=towns, how=how), **more)
+
+
+@settings(SETTINGS, max_examples=examples(20))
+@given(
+    rows=ROWS,
+    notation=st.sampled_from(["jsonl", "csv", "parquet"]),
+    how=st.sampled_from(["inner", "left"]),
+    known=st.sampled_from([TEXTS, st.sampled_from(["a", "b", "ß", "12"])]).flatmap(st.lists),
+)
+def test_records_are_completed_the_same_both_ways(rows, notation, how, known):
+    texts = dict(enumerate(known))
+    rows = [
+        {**row, "at": at_of(row, int), "n": float(n), "t": texts.get(n, "a")}
+        for n, row in enumerate(rows)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        columns, records = (
+            enriched(rows, folder, how=how, called=called, notation=notation)[0]
+            for called in (False, True)
+        )
+
+    assert columns == records
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("notation", ["jsonl", "csv", "parquet"])
+def test_records_are_completed_on_columns(tmp_path, notation, how, monkeypatch):
+    rows = [{"at": n, "n": n / 2, "t": "ab"[n % 2]} for n in range(20)]
+    if how == "inner":
+        rows += [{"at": 1, "n": 1.0, "t": "unknown"}] * 5
+    for kind in (FieldRecords, ColumnRecords):
+        monkeypatch.setattr(kind, "records", None)
+
+    found, _ = enriched(rows, tmp_path, how=how, called=False, notation=notation)
+
+    lines = [json.loads(line) for line in found.splitlines()]
+    assert [(line["t"], line["town"], line["n"]) for line in lines] == [
+        ("a", "Ulm", "1"), ("b", "Brest", "3")
+    ] * 10  # fmt: skip
+
+
 EMPTY_CELLS = """
     on_error = "skip"
 

@@ -3,6 +3,8 @@
 import pytest
 
 from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
+from bicycle_runtime.pipelines.lookup_files import CompletedFromFile
+from bicycle_runtime.pipelines.operator_keys import Enrich
 from bicycle_runtime.testing import Harness
 from tests.raising import raises
 from tests.unit.pipelines.pipeline_runs import built, graph, lines, run
@@ -342,16 +344,35 @@ def test_a_rate_is_kept():
     assert (details["per_second"], details["burst"]) == (1000.0, 5)
 
 
-def test_a_look_up_file_that_is_not_there_is_an_error_that_names_it():
+@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("is_typed", [False, True])
+def test_a_look_up_file_that_is_not_there_is_an_error_that_names_it(tmp_path, how, is_typed):
+    source = collection("in", [{"a": 1}])
+    if is_typed:
+        path = lines(tmp_path, {"a": 1})
+        source = "{id: in, operator: source, connector: {type: file, properties: "
+        source += f"{{path: '{path}', fields: {{a: int}}}}}}}}"
+    config = f"{{path: /nowhere/x.csv, key: a, fields: [b], how: {how}}}"
     text = graph_of(
-        collection("in", [{"a": 1}]),
-        "{id: e, operator: enrich, config: {path: /nowhere/x.csv, key: a}}",
+        source,
+        f"{{id: e, operator: enrich, on_error: skip, config: {config}}}",
         SINK,
         edges=[("in", "e"), ("e", "sink")],
     )
 
     with raises(LOOKUP_FILE_UNUSABLE, match="/nowhere/x.csv"):
         run(text, "yaml")
+
+
+def test_a_record_whose_key_has_no_text_fails_alone(tmp_path):
+    towns = lines(tmp_path, {"a": "x", "town": "Ulm"}, name="towns.jsonl")
+    items = [{"a": "x"}, {"a": object()}, {"a": "y"}]
+    complete = CompletedFromFile(Enrich(path=str(towns), key="a"))
+
+    first, failed, last = complete.answer_all(items)
+
+    assert (first, last) == ({"a": "x", "town": "Ulm"}, {"a": "y"})
+    assert isinstance(failed, TypeError)
 
 
 def test_records_that_fail_are_kept_aside_where_the_file_says_so():

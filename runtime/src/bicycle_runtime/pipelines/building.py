@@ -25,7 +25,11 @@ from bicycle_runtime.pipelines.checking import Checks, label_of
 from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
-from bicycle_runtime.pipelines.lookup_files import LookupInFile
+from bicycle_runtime.pipelines.lookup_files import (
+    CompletedFromFile,
+    CompletedOnColumns,
+    FoundInFile,
+)
 from bicycle_runtime.pipelines.lookup_tables import LookupInTable
 from bicycle_runtime.pipelines.named_functions import (
     FunctionMissingError,
@@ -315,7 +319,14 @@ class _Building:
         return chosen
 
     def _enrich(self, node: Node) -> Any:
-        return self._set(self._input(node).process(LookupInFile(node.spec)), node)
+        spec, stream = node.spec, self._input(node)
+        if spec.how == "inner":
+            stream = self._set(stream.filter(FoundInFile(spec)), node, suffix="-known")
+        names = self._pipeline.given.get(node.id)
+        complete = CompletedFromFile(spec)
+        if names is not None and spec.fields is not None:
+            complete = CompletedOnColumns(spec, names)
+        return self._set(stream.map(complete), node)
 
     def _http_call(self, node: Node) -> Any:
         spec, stream = node.spec, self._input(node)

@@ -120,8 +120,12 @@ class NodeExpressions(NamedTuple):
     kept: tuple[str, ...]
 
 
-def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, NodeExpressions]:
+def compiled_expressions(
+    checks: Checks, nodes: Sequence[Any]
+) -> tuple[dict[str, NodeExpressions], dict[str, tuple[str, ...]]]:
     """Return what computes the expressions of each node that has some, by its id.
+
+    Returned beside it: the fields of the records that come to a node, where they are known.
 
     Names of fields are checked, too, where it is known which fields records have.
 
@@ -139,6 +143,7 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Node
     fields: dict[str, Fields] = {}
     keys: dict[str, str | None] = {}
     found: dict[str, NodeExpressions] = {}
+    given: dict[str, tuple[str, ...]] = {}
     for node in nodes:
         inputs = [None if each.output == "late" else fields.get(each.node) for each in node.inputs]
         if node.operator == "join" and len(inputs) < _JOINED:
@@ -148,6 +153,8 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Node
         _check_names(checks, node, inputs)
         behind = fields_behind(node, inputs, key=key)
         first = inputs[0] if inputs else None
+        if first is not None and len(inputs) == 1:
+            given[node.id] = tuple(first)
         is_unsure = any(each.node in unsure for each in node.inputs)
         if compile_all is not None and _texts(node):
             compiled = None
@@ -162,7 +169,7 @@ def compiled_expressions(checks: Checks, nodes: Sequence[Any]) -> dict[str, Node
         fields[node.id] = behind
         if is_unsure:
             unsure.add(node.id)
-    return found
+    return found, given
 
 
 _JOINED = 2

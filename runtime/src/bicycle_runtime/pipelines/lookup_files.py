@@ -1,25 +1,41 @@
-"""Records that are completed from a file, which each subtask reads when it begins."""
+"""Records that are completed from a file, which each process holds in memory once."""
 
 from __future__ import annotations
 
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from bicycle_runtime.pipelines.builtin_functions import field_of
+from bicycle_runtime.operators.columnar.arrays import numpy
+from bicycle_runtime.operators.columnar.kernel import Columns, HasExpression, evaluate
+from bicycle_runtime.operators.columnar.vectors import Refused, Vector
+from bicycle_runtime.pipelines.builtin_functions import expression_of, field_of
 from bicycle_runtime.pipelines.errors import LOOKUP_FILE_UNUSABLE
 from bicycle_runtime.pipelines.operator_keys import Enrich
-from bicycle_sdk import AsyncFunction, Context
+from bicycle_sdk.expressions import Expression, col
 
-__all__ = ["LookupInFile"]
+__all__ = ["CompletedFromFile", "CompletedOnColumns", "FoundInFile"]
 
 _BYTES_MAX = 256 << 20
 _FORMATS = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
-class LookupInFile(AsyncFunction[Any, Any]):
-    """Adds the fields of the row with the same key; of rows with one key the last one counts.
+class _RowsByKey(dict[str, dict[str, Any]]):
+    """The rows of a file by the text of their key; of rows with one key the last one counts."""
+
+
+# By file, as it is now, and what is taken of it: functions of one process share what they hold.
+_HELD: weakref.WeakValueDictionary[Any, _RowsByKey] = weakref.WeakValueDictionary()
+
+
+class _WithFile(ABC):
+    """A function that looks records up in a file, which is read with the first records.
 
     Args:
         spec: The file, and which of its fields.
@@ -27,40 +43,148 @@ class LookupInFile(AsyncFunction[Any, Any]):
 
     def __init__(self, spec: Enrich) -> None:
         self.spec = spec
+        self._rows: _RowsByKey | None = None
 
-    def open(self, ctx: Context) -> None:  # noqa: ARG002 - the contract
-        """Read the file; called once in each subtask, before the first record.
+    def __reduce__(self) -> Any:
+        return type(self), (self.spec,)
+
+    def answer_all(self, values: Sequence[Any]) -> list[Any]:
+        """Return what it makes of each record, or the exception that this leads to.
 
         Raises:
             LOOKUP_FILE_UNUSABLE: it cannot be read, is too large, or lacks a field.
         """
-        path = Path(self.spec.path).expanduser()
-        key = self.spec.lookup_key or self.spec.key
+        self._load()
         try:
-            size = path.stat().st_size
-            if size > _BYTES_MAX:
-                raise ValueError(f"it has {size:,} bytes, and at most {_BYTES_MAX:,} are held")
-            rows = _rows(path, self.spec.format or _FORMATS.get(path.suffix, ""))
-            self._found = {_told_key(row[key]): self._take(row, key) for row in rows}
-        except (OSError, ValueError, msgspec.DecodeError) as error:
-            raise LOOKUP_FILE_UNUSABLE(path=str(path), reason=str(error)) from error
-        except KeyError as error:
-            reason = f"a row has no field {error.args[0]!r}"
-            raise LOOKUP_FILE_UNUSABLE(path=str(path), reason=reason) from error
+            return list(map(self, values))
+        except Exception:  # noqa: BLE001 - whichever it is, it is told for its record
+            return list(map(self._attempt, values))
 
-    def process(self, value: Any, ctx: Context) -> list[Any]:  # noqa: ARG002 - the contract
-        found = self._found.get(_told_key(field_of(value, self.spec.key)))
+    @abstractmethod
+    def __call__(self, value: Any) -> Any:
+        """Return what it makes of a record."""
+
+    def _attempt(self, value: Any) -> Any:
+        try:
+            return self(value)
+        except Exception as error:  # noqa: BLE001 - as above
+            return error
+
+    def _row_of(self, value: Any) -> dict[str, Any] | None:
+        return self._load().get(_key_text(field_of(value, self.spec.key)))
+
+    def _rows_on_columns(self, inputs: Sequence[Expression], columns: Columns) -> list[Any]:
+        """Return the row for each record, None where the file has none.
+
+        Raises:
+            LOOKUP_FILE_UNUSABLE: as above.
+            Refused: a key is no plain value.
+        """
+        keys = evaluate(inputs[0], columns)
+        if not keys.kinds <= _PLAIN:
+            raise Refused
+        texts = keys.each() if keys.kinds == {str} else map(_key_text, keys.each())
+        return list(map(self._load().get, texts))
+
+    def _load(self) -> _RowsByKey:
+        if self._rows is None:
+            self._rows = _held_rows(self.spec)
+        return self._rows
+
+    def _column(self, place: int) -> Expression:
+        return Expression("columns", self, place, expression_of(self.spec.key))
+
+
+class FoundInFile(_WithFile, HasExpression):
+    """Whether the file knows a record."""
+
+    def __call__(self, value: Any) -> bool:
+        return self._row_of(value) is not None
+
+    def expression(self) -> Expression:
+        return self._column(0)
+
+    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+        """Return it as a column; see ``ComputedColumns``."""
+        rows = self._rows_on_columns(inputs, columns)
+        found = numpy().array([row is not None for row in rows], numpy().bool_)
+        return [Vector(columns.count, None, found)]
+
+
+class CompletedFromFile(_WithFile):
+    """A record with the fields of its row; as it is where the file does not know it."""
+
+    def __call__(self, value: Any) -> Any:
+        row = self._row_of(value)
+        return value if row is None else {**value, **row}
+
+
+class CompletedOnColumns(CompletedFromFile, HasExpression):
+    """The same for records of known fields; those that the file does not know go one by one.
+
+    Args:
+        spec: The file, and which of its fields; they must be named.
+        names: The fields of the records.
+    """
+
+    def __init__(self, spec: Enrich, names: Sequence[str]) -> None:
+        super().__init__(spec)
+        self.names = tuple(names)
+        self._last: tuple[weakref.ref[Columns], list[Vector]] | None = None
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.spec, self.names)
+
+    def expression(self) -> Expression:
+        added = {name: self._column(place) for place, name in enumerate(self.spec.fields or ())}
+        values = {**{name: col(name) for name in self.names}, **added}
+        return Expression("record", tuple(values), *values.values())
+
+    def vectors(self, inputs: Sequence[Expression], columns: Columns) -> Sequence[Vector]:
+        """Return the added fields as columns; see ``ComputedColumns``."""
+        if self._last is None or self._last[0]() is not columns:
+            rows = self._rows_on_columns(inputs, columns)
+            if None in rows:
+                raise Refused
+            getters = map(itemgetter, self.spec.fields or ())
+            found = [Vector(columns.count, list(map(getter, rows))) for getter in getters]
+            self._last = weakref.ref(columns), found
+        return self._last[1]
+
+
+def _held_rows(spec: Enrich) -> _RowsByKey:
+    path = Path(spec.path).expanduser()
+    try:
+        stat = path.stat()
+        held = (str(path), stat.st_mtime_ns, stat.st_size, msgspec.json.encode(spec))
+        found = _HELD.get(held)
         if found is None:
-            return [value] if self.spec.how == "left" else []
-        return [{**value, **found}]
+            found = _HELD[held] = _read(path, stat.st_size, spec)
+    except (OSError, ValueError, msgspec.DecodeError) as error:
+        raise LOOKUP_FILE_UNUSABLE(path=str(path), reason=str(error)) from error
+    except KeyError as error:
+        reason = f"a row has no field {error.args[0]!r}"
+        raise LOOKUP_FILE_UNUSABLE(path=str(path), reason=reason) from error
+    return found
 
-    def _take(self, row: dict[str, Any], key: str) -> dict[str, Any]:
-        if self.spec.fields is not None:
-            return {name: row[name] for name in self.spec.fields}
-        return {name: value for name, value in row.items() if name != key}
+
+def _read(path: Path, size: int, spec: Enrich) -> _RowsByKey:
+    if size > _BYTES_MAX:
+        raise ValueError(f"it has {size:,} bytes, and at most {_BYTES_MAX:,} are held")
+    key = spec.lookup_key or spec.key
+    take = _taker(spec, key)
+    rows = _rows(path, spec.format or _FORMATS.get(path.suffix, ""))
+    return _RowsByKey((_key_text(row[key]), take(row)) for row in rows)
 
 
-def _told_key(value: Any) -> str:
+def _taker(spec: Enrich, key: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    names = spec.fields
+    if names is not None:
+        return lambda row: {name: row[name] for name in names}
+    return lambda row: {name: value for name, value in row.items() if name != key}
+
+
+def _key_text(value: Any) -> str:
     """Return a key as the text by which file and record agree: CSV has nothing but texts."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 

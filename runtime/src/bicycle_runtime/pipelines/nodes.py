@@ -67,7 +67,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPipeline:
-    """A pipeline without a problem; a node stands behind those that it takes records from."""
+    """A pipeline without a problem; a node stands behind those that it takes records from.
+
+    ``given`` has the fields of the records that come to a node, where they are known.
+    """
 
     name: str
     description: str
@@ -75,6 +78,7 @@ class CheckedPipeline:
     nodes: tuple[Node, ...]
     on_error: Any = None
     expressions: Mapping[str, NodeExpressions] = field(default_factory=dict)
+    given: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
 
@@ -100,7 +104,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         nodes = reading.nodes()
         if not any(checks.is_wrong((name,)) for name in _TELL_TIMES):
             check_times(checks, nodes)
-    expressions = compiled_expressions(checks, nodes)
+    expressions, given = compiled_expressions(checks, nodes)
     checks.raise_problems()
     assert whole is not None
     return CheckedPipeline(
@@ -110,6 +114,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         on_error=whole.on_error,
         nodes=tuple(nodes),
         expressions=expressions,
+        given=given,
         tests=tuple(whole.test),
         document=document,
     )

@@ -208,7 +208,7 @@ class Dedup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Completes records from a file that each subtask holds in memory."""
+    """Completes records from a file that each process holds in memory."""
 
     path: Annotated[Text, describe("The file: CSV with a header line, JSON lines or Parquet.")]
     key: Annotated[Text, describe("Field of the record.")]
