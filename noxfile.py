@@ -38,6 +38,7 @@ NEEDS_EXTRA = (
     "bicycle_runtime.expressions",
     "bicycle_runtime.formats.avro",
     "bicycle_runtime.formats.protobuf",
+    "bicycle_runtime.connectors.streams.pulsar",
     "bicycle_runtime.connectors.streams.redis",
     "bicycle_runtime.streams.pulsar",
     "bicycle_runtime.streams.redis",

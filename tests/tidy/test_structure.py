@@ -42,6 +42,7 @@ STAND_ALONE = frozenset(
         "connectors.files.zstd",
         "connectors.kafka.consuming",
         "connectors.tables.row_groups",
+        "connectors.streams.sent",
         "extraction.loading",
         "formats.errors",
         "jobs.running.restarting",

@@ -17,6 +17,7 @@ from bicycle_sdk.formats import type_given_by
 from bicycle_sdk.kafka import KafkaSourceBuilder
 from bicycle_sdk.sinks.addresses import (
     NOT_KEPT,
+    PULSAR,
     REDIS,
     Query,
     address_error,
@@ -26,6 +27,7 @@ from bicycle_sdk.sinks.addresses import (
     is_stream_file,
     payload_options,
     place_of_socket,
+    pulsar_options,
     redis_options,
     tls_options,
 )
@@ -47,7 +49,7 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     """Return the source that a URI names.
 
     Args:
-        uri: ``file:``, ``kafka:``, ``redis:``, ``ws:``, ``stdio:``, ``socket:`` or
+        uri: ``file:``, ``kafka:``, ``pulsar:``, ``redis:``, ``ws:``, ``stdio:``, ``socket:`` or
             ``generator:``, as listed in ``docs/reference/connectors.md``.
         record_type: Type of the records; None for what the source gives by itself.
 
@@ -77,7 +79,7 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
 
 
 def _streams(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    """Return the source of streams of Redis or of a file."""
+    """Return the source of streams of Pulsar, of Redis or of a file."""
     properties: dict[str, Any] = {"address": address_of(parts)}
     properties |= payload_options(query, record_type)
     properties |= given_options(start=query.text("start"), bounded=query.flag("bounded") or None)
@@ -85,6 +87,9 @@ def _streams(parts: SplitResult, query: Query, record_type: Any) -> SourceDescri
     if parts.scheme in REDIS:
         word = "redis"
         properties |= redis_options(query) | given_options(group=query.text("group"))
+    if parts.scheme in PULSAR:
+        word = "pulsar"
+        properties |= pulsar_options(query) | given_options(group=query.text("group"))
     given = type_given_by(properties.get("value_format", "string"))
     output_type = record_type if given is None else given
     return SourceDescriptor(connector_type=word, properties=properties, output_type=output_type)
@@ -193,6 +198,8 @@ _TYPED_FILES: Mapping[str, Callable[..., SourceDescriptor[Any]]] = {
 _SCHEMES: Mapping[str, Callable[[SplitResult, Query, Any], SourceDescriptor[Any]]] = {
     "file": _file,
     "kafka": _kafka,
+    "pulsar": _streams,
+    "pulsar+ssl": _streams,
     "redis": _streams,
     "rediss": _streams,
     "stdio": _receiving_source,

@@ -115,6 +115,16 @@ def test_lines_cannot_be_read_as_a_type():
     ("uri", "record_type", "word", "properties", "given"),
     [
         ("redis://h/a,b", None, "redis", {}, str),
+        ("pulsar://h/a,b?group=g", None, "pulsar", {"group": "g"}, str),
+        (
+            "pulsar+ssl://h/a?group=g&namespace=t/n&admin_url=https://h:8443&ca_file=c.pem",
+            Order, "pulsar",
+            {
+                "value_format": "json", "group": "g", "namespace": "t/n",
+                "admin_url": "https://h:8443", "ca_file": "c.pem",
+            },
+            Order,
+        ),
         ("rediss://h:1/a", bytes, "redis", {"value_format": "bytes"}, bytes),
         ("redis://h/a", Order, "redis", {"value_format": "json"}, Order),
         ("file://a.ss/a?format=csv", Order, "stream_file", {"value_format": "csv"}, Order),

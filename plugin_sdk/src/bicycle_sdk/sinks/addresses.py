@@ -18,6 +18,7 @@ from bicycle_sdk.secrets import Secret
 
 __all__ = [
     "NOT_KEPT",
+    "PULSAR",
     "REDIS",
     "Query",
     "address_error",
@@ -27,11 +28,13 @@ __all__ = [
     "is_stream_file",
     "payload_options",
     "place_of_socket",
+    "pulsar_options",
     "redis_options",
     "sink_from_uri",
     "tls_options",
 ]
 
+PULSAR = ("pulsar", "pulsar+ssl")
 REDIS = ("redis", "rediss")
 _BOOLS = {"true": True, "false": False}
 NOT_KEPT = {
@@ -76,6 +79,8 @@ def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
     if parts.scheme in REDIS:
         word, properties = "redis", redis_options(query)
         properties |= given_options(max_length=query.number("max_length"))
+    elif parts.scheme in PULSAR:
+        word, properties = "pulsar", pulsar_options(query)
     elif is_stream_file(parts):
         word, properties = "stream_file", {}
     elif parts.scheme in NOT_KEPT:
@@ -89,8 +94,8 @@ def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
     else:
         raise address_error(
             f"{uri!r} names no sink",
-            "write redis://host:6379/key, file://./events.ss/key, kafka://host:9092/topic, "
-            "ws://host:port/key, socket://host:port or stdio:///key",
+            "write redis://host:6379/key, pulsar://host:6650/key, file://./events.ss/key, "
+            "kafka://host:9092/topic, ws://host:port/key, socket://host:port or stdio:///key",
             call="to_uri",
         )
     properties = {"address": address_of(parts), **payload_options(query, None), **properties}
@@ -190,6 +195,17 @@ def redis_options(query: Query) -> dict[str, Any]:
         password=None if variable is None else Secret.env(variable).to_json(),
         db=query.number("db"),
         message_field=query.text("message_field"),
+        **tls_options(query),
+    )
+
+
+def pulsar_options(query: Query) -> dict[str, Any]:
+    """Return the options that say how a cluster of Pulsar is reached."""
+    variable = query.text("token_env")
+    return given_options(
+        namespace=query.text("namespace"),
+        admin_url=query.text("admin_url"),
+        token=None if variable is None else Secret.env(variable).to_json(),
         **tls_options(query),
     )
 

@@ -12,6 +12,7 @@ EXTRAS = {
     "http": "http",
     "iceberg": "iceberg",
     "postgres": "postgres",
+    "pulsar": "pulsar",
     "redis": "redis",
 }
 _ROOM = "bicycle_runtime.connectors"
@@ -30,6 +31,7 @@ def bicycle_sources() -> dict[str, str]:
         "socket": f"{_ROOM}.sockets.source:SocketSource",
         "kafka": f"{_ROOM}.kafka.source:KafkaSource",
         "postgres": f"{_ROOM}.postgres.source:PostgresSource",
+        "pulsar": f"{_ROOM}.streams.pulsar:PulsarStreamSource",
         "redis": f"{_ROOM}.streams.redis:RedisStreamSource",
         "stream_file": f"{_ROOM}.streams.files:StreamFileSource",
         "socket_stream": f"{_ROOM}.streams.received:SocketStreamSource",
@@ -54,6 +56,7 @@ def bicycle_sinks() -> dict[str, str]:
         "socket": f"{_ROOM}.sockets.sink:SocketSink",
         "collect": f"{_ROOM}.collect:CollectSink",
         "kafka": f"{_ROOM}.kafka.sink:KafkaSink",
+        "pulsar": f"{_ROOM}.streams.pulsar:PulsarStreamSink",
         "redis": f"{_ROOM}.streams.redis:RedisStreamSink",
         "stream_file": f"{_ROOM}.streams.files:StreamFileSink",
         "socket_stream": f"{_ROOM}.streams.sent:SocketStreamSink",

@@ -13,6 +13,8 @@ from bicycle_runtime.streams.options import TlsOptions
 
 __all__ = [
     "PublishedOptions",
+    "PulsarSinkOptions",
+    "PulsarSourceOptions",
     "ReceivedOptions",
     "RedisSinkOptions",
     "RedisSourceOptions",
@@ -28,6 +30,8 @@ __all__ = [
 ]
 
 _LISTEN = "Whether to be the server that others connect to."
+_NAMESPACE = "Tenant and namespace of the topics."
+_ADMIN_URL = "Where the cluster of Pulsar is administered, as http://host:8080."
 _HEADS = "Whether lines have heads as on pipes; a line is its payload otherwise."
 
 
@@ -97,6 +101,18 @@ class RedisSinkOptions(StreamSinkOptions, TlsOptions):
     max_length: int | None = option(
         None, low=1, doc="About how many messages a stream of Redis keeps; all of them if unset."
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarSourceOptions(StreamSourceOptions, TlsOptions):
+    """Which streams of Pulsar are read, and how the cluster is reached."""
+
+    group: str = option(
+        doc="The subscription that holds what is not read yet: without one, Pulsar deletes it.",
+    )
+    namespace: str = option("public/default", doc=_NAMESPACE)
+    admin_url: str | None = option(None, doc=_ADMIN_URL)
+    token: object = option(None, doc="A reference to the token with which we log in.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,6 +191,15 @@ class SocketStreamOptions(ReceivedOptions):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentOptions(PublishedOptions):
     """Which stream is sent to that nobody keeps."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarSinkOptions(SentOptions, TlsOptions):
+    """Which stream of Pulsar is sent to, and how the cluster is reached."""
+
+    namespace: str = option("public/default", doc=_NAMESPACE)
+    admin_url: str | None = option(None, doc=_ADMIN_URL)
+    token: object = option(None, doc="A reference to the token with which we log in.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pulsar
 
-__all__ = ["id_of", "sequence_of"]
+__all__ = ["entry_before", "id_of", "sequence_of"]
 
 _ENTRY_BITS, _BATCH_BITS = 20, 12
 _LEDGER_BITS = 31
@@ -34,3 +34,9 @@ def id_of(sequence: int) -> Any:
     """Return the place of the entry in which the message of a sequence lies."""
     entry = sequence >> _BATCH_BITS
     return pulsar.MessageId(-1, entry >> _ENTRY_BITS, entry & (1 << _ENTRY_BITS) - 1, -1)._msg_id
+
+
+def entry_before(sequence: int) -> Any:
+    """Return the place of the entry before the one in which the message of a sequence lies."""
+    entry = sequence >> _BATCH_BITS
+    return pulsar.MessageId(-1, entry >> _ENTRY_BITS, (entry & (1 << _ENTRY_BITS) - 1) - 1, -1)
