@@ -56,7 +56,6 @@ STAND_ALONE = frozenset(
         "service.watching.process_ends",
         "serving.rpc",
         "streams.file.consuming",
-        "streams.pulsar.consuming",
         "streams.pulsar.sending",
         "streams.redis.sending",
         "webui.pages.state",
