@@ -137,7 +137,7 @@ class PulsarInput:
 
     def _subscribe(self) -> None:
         """Have a subscription of each partition, from the earliest message on where it is new."""
-        cluster = self._opened()
+        cluster = self._open_cluster()
         for key in self.place.url.stream_keys:
             for number, topic in enumerate(cluster.partitions(key)):
                 if shard_name(key, number) not in self._kept:
@@ -166,7 +166,7 @@ class PulsarInput:
     def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
         key, number = stream_in(shard)
         with self._away():
-            cluster = self._opened()
+            cluster = self._open_cluster()
             topic = cluster.partitions(key, number + 1)[number]
             reader = cluster.client.create_reader(
                 topic, id_of(start), receiver_queue_size=_BATCH, start_message_id_inclusive=True
@@ -216,7 +216,7 @@ class PulsarInput:
         if cluster is not None and self._pid == os.getpid():
             cluster.close()
 
-    def _opened(self) -> Cluster:
+    def _open_cluster(self) -> Cluster:
         if self._cluster is None:
             self._cluster, self._pid = self.place.open(), os.getpid()
         return self._cluster
