@@ -30,7 +30,7 @@ from bicycle_runtime.streams.errors import (
 from bicycle_runtime.streams.messages import Message, SeqPos
 from bicycle_runtime.streams.options import Mode, Start, StreamerOptions
 
-__all__ = ["Consumer", "Subscription", "take_messages"]
+__all__ = ["AsyncMessages", "Consumer", "Subscription", "take_messages"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +76,24 @@ def take_messages(items: deque[Message | StreamError], count_max: int) -> list[M
     return found
 
 
-class Consumer(ABC):
+class AsyncMessages(ABC):
+    """What gives messages one after the other, and can be iterated over."""
+
+    @abstractmethod
+    async def next(self) -> Message:
+        """Wait for the next message and return it; StreamEndedError when there is none."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        try:
+            return await self.next()
+        except StreamEndedError:
+            raise StopAsyncIteration from None
+
+
+class Consumer(AsyncMessages):
     """Reads messages of one or more streams; made by ``Streamer.create_consumer``.
 
     Args:
@@ -180,15 +197,6 @@ class Consumer(ABC):
             except StreamEndedError:
                 return
             yield batch
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Message:
-        try:
-            return await self.next()
-        except StreamEndedError:
-            raise StopAsyncIteration from None
 
     async def seek(self, timestamp_ms: int) -> None:
         """Move to the earliest message whose time is ``timestamp_ms`` or later, in each shard.

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Self
 
-from bicycle_runtime.streams.consuming import Consumer
+from bicycle_runtime.streams.consuming import AsyncMessages, Consumer
 from bicycle_runtime.streams.errors import StreamEndedError
 from bicycle_runtime.streams.messages import Message
 
 __all__ = ["MergedConsumers"]
 
 
-class MergedConsumers:
+class MergedConsumers(AsyncMessages):
     """The messages of several consumers, the earliest first.
 
     A message waits until each consumer has one, or has ended: nothing earlier can come then. Of
@@ -56,12 +55,3 @@ class MergedConsumers:
         _, place, message = heappop(self._heads)
         self._missing.append(place)
         return message
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Message:
-        try:
-            return await self.next()
-        except StreamEndedError:
-            raise StopAsyncIteration from None
