@@ -9,6 +9,7 @@ those before the wanted one are dropped here.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -295,7 +296,7 @@ class _Shard:
         probe = self._reader_at(target if isinstance(target, At) else BEGINNING)
         try:
             if isinstance(target, int):
-                probe.seek(target)
+                self._seek_time(probe, target)
             while probe.has_message_available():
                 found = probe.read_next(_FIRST_MS)
                 sequence = sequence_of(found.message_id())
@@ -309,6 +310,17 @@ class _Shard:
             return None
         finally:
             probe.close()
+
+    def _seek_time(self, probe: Any, timestamp_ms: int) -> None:
+        """Move a reader to a time; brokers refuse it while they still begin the reader."""
+        deadline = time.monotonic() + self._cluster.options.connect_timeout_ms / 1_000
+        while True:
+            try:
+                probe.seek(timestamp_ms)
+                return
+            except pulsar.BrokerMetadataError:
+                if time.monotonic() > deadline:
+                    raise
 
     def move(self, position: SeqPos) -> None:
         """Go to a position, as reader or as subscription."""
