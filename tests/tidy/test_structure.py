@@ -41,7 +41,6 @@ STAND_ALONE = frozenset(
         "connectors.builtin",
         "connectors.files.zstd",
         "connectors.kafka.consuming",
-        "connectors.tables.row_groups",
         "connectors.streams.sent",
         "extraction.loading",
         "formats.errors",

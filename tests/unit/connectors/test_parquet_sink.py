@@ -315,6 +315,22 @@ def test_a_damaged_staged_file_is_not_published(table, out, is_partitioned):
     assert files(out) == []
 
 
+@pytest.mark.parametrize("share", [0.3, 0.999])
+def test_a_damaged_file_is_not_copied_into_a_part(table, out, monkeypatch, share):
+    monkeypatch.setattr(held_rows, "_LARGE_GROUP_ROWS", 1)
+    run = table()
+    run.run_epoch([events([1, 2])])
+    run.seal([events([3, 4])], is_last=True)
+    path = run.services.storage.list("staged")[0]
+    data = bytearray(run.services.storage.read(path))
+    data[int(len(data) * share) - 5] ^= 1
+    run.services.storage.write(path, bytes(data))
+
+    with raises(STAGED_FILE_DAMAGED):
+        run.publish()
+    assert files(out) == []
+
+
 def test_a_calls_options_go_to_the_connector():
     sink = parquet_sink("out", folders=by_field("city"), columns={"n": int}, roll_rows=5)
 

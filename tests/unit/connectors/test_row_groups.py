@@ -1,6 +1,7 @@
 """Row groups of several Parquet files in one, as their bytes lie: others read the same rows."""
 
 import io
+from functools import partial
 
 import duckdb
 import polars
@@ -46,7 +47,9 @@ def joined(streams):
     out, place, footers = io.BytesIO(), 0, []
     for stream in streams:
         footers.append(footer_of(stream))
-        place = append_row_groups(out, place, stream, footers[-1])
+        blocks = iter(partial(stream.read, 1_000), b"")
+        stream.seek(0)
+        place = append_row_groups(out, place, blocks, footers[-1])
     end_file(out, footers)
     return out
 
@@ -102,7 +105,6 @@ def test_footers_tell_what_may_lie_in_one_file():
 def test_a_file_that_became_shorter_is_told():
     stream = file_of(rows_of(0, 500))
     footer = footer_of(stream)
-    stream.truncate(200)
 
     with pytest.raises(OSError, match="shorter than it was"):
-        append_row_groups(io.BytesIO(), 0, stream, footer)
+        append_row_groups(io.BytesIO(), 0, [stream.getvalue()[:200]], footer)

@@ -6,9 +6,9 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -70,6 +70,9 @@ class HeldReader:
     def _open(self) -> list[tuple[HeldFile, parquet.ParquetFile]]:
         opened = []
         for file, source in zip(self._files, self._sources, strict=True):
+            if isinstance(source, str) and file.crc32 is not None:
+                for _ in staged_blocks(self._storage, file.staged()):
+                    continue  # Reading it whole proves its checksum.
             found = parquet.ParquetFile(source, page_checksum_verification=True)
             opened.append((file, self._stack.enter_context(found)))
         return opened
@@ -125,23 +128,26 @@ class HeldReader:
         """
         if any(file.has_folders or file.crc32 is None for file in self._files):
             return None
-        footers = []
-        for source in self._sources:
-            with _open_again(source) as stream:
-                footers.append(footer_of(stream))
+        try:
+            footers = list(map(_read_footer, self._sources))
+            group_count = sum(len(each.groups) for each in footers)
+            wanted = {CODECS[compression]}
+            is_alike = all(each.is_like(footers[0]) and each.codecs <= wanted for each in footers)
+        except (OSError, LookupError, TypeError, ValueError):
+            return None  # One is damaged, as is told when its rows are read.
         row_count = sum(file.record_count for file in self._files)
-        if row_count < sum(len(each.groups) for each in footers) * _LARGE_GROUP_ROWS:
-            return None
-        wanted = {CODECS[compression]}
-        is_alike = all(each.is_like(footers[0]) and each.codecs <= wanted for each in footers)
-        return footers if is_alike else None
+        return footers if is_alike and row_count >= group_count * _LARGE_GROUP_ROWS else None
 
     def copy_groups(self, out: BinaryIO, footers: Sequence[Footer]) -> None:
         """Write one file that has the row groups of all, as they lie."""
         place = 0
-        for source, footer in zip(self._sources, footers, strict=True):
-            with _open_again(source) as stream:
-                place = append_row_groups(out, place, stream, footer)
+        for file, source, footer in zip(self._files, self._sources, footers, strict=True):
+            if isinstance(source, str):  # Passing whole blocks proves the checksum.
+                blocks = staged_blocks(self._storage, file.staged())
+            else:
+                source.seek(0)
+                blocks = iter(partial(source.read, BLOCK_BYTES), b"")
+            place = append_row_groups(out, place, blocks, footer)
         end_file(out, footers)
 
     def counts(self) -> dict[str, int]:
@@ -242,19 +248,17 @@ def _may_have(group: Any, low: str, high: str | None) -> bool:
     return bool(found.min <= (high or low) and found.max >= low)
 
 
-def _open_again(source: Any) -> AbstractContextManager[BinaryIO]:
-    """Return what ``_locate`` gave as a file; it stays open where it is one."""
-    return Path(source).open("rb") if isinstance(source, str) else nullcontext(source)
+def _read_footer(source: Any) -> Footer:
+    """Return the footer of what ``_locate`` gave."""
+    with Path(source).open("rb") if isinstance(source, str) else nullcontext(source) as stream:
+        return footer_of(stream)
 
 
 @contextmanager
 def _locate(storage: Storage, file: HeldFile) -> Iterator[Any]:
     """Yield what can be sought: the local file, or a copy of one that is elsewhere."""
     if isinstance(storage, LocalStorage):
-        if file.crc32 is not None:
-            for _ in staged_blocks(storage, file.staged()):
-                continue  # Reading it whole proves its checksum.
-        elif not storage.exists(file.path):
+        if not storage.exists(file.path):
             raise ObjectMissingError(url=storage.url, path=file.path)
         yield str(storage.local_path(file.path))
         return

@@ -9,7 +9,7 @@ Source: the format's ``parquet.thrift``, and "Thrift Compact protocol encoding".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO
 
 __all__ = ["CODECS", "Footer", "append_row_groups", "end_file", "footer_of"]
@@ -20,7 +20,6 @@ _MAGIC = b"PAR1"
 _TAIL = 8  # The length of the footer, and the magic bytes.
 _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 7, 8, 9, 10, 12
 _INTS = (4, 5, 6)
-_BLOCK_BYTES = 1 << 20
 
 # A struct by the number of each field: its type and its value. A list: type of its items, items.
 Fields = dict[int, tuple[int, Any]]
@@ -79,27 +78,26 @@ def footer_of(stream: BinaryIO) -> Footer:
     return Footer(_Decoder(stream.read(length)).struct(), end - length)
 
 
-def append_row_groups(out: BinaryIO, place: int, stream: BinaryIO, footer: Footer) -> int:
+def append_row_groups(
+    out: BinaryIO, place: int, blocks: Iterable[bytes | memoryview], footer: Footer
+) -> int:
     """Append the row groups of a file to another; return where the next ones will lie.
 
     Args:
         out: The file that is written. Its first bytes are those of the format, written here.
         place: How many bytes it has, 0 for none.
-        stream: The file that has the row groups.
+        blocks: The whole file that has the row groups; all of them are taken.
         footer: Of that file; its places are moved.
     """
     if not place:
         out.write(_MAGIC)
         place = len(_MAGIC)
-    stream.seek(len(_MAGIC))
-    by = place - len(_MAGIC)
-    left = footer.data_bytes - len(_MAGIC)
-    while left:
-        block = stream.read(min(left, _BLOCK_BYTES))
-        if not block:
-            raise OSError("a Parquet file is shorter than it was")
-        out.write(block)
-        left -= len(block)
+    by, at = place - len(_MAGIC), 0
+    for block in blocks:
+        out.write(memoryview(block)[max(len(_MAGIC) - at, 0) : max(footer.data_bytes - at, 0)])
+        at += len(block)
+    if at < footer.data_bytes:
+        raise OSError("a Parquet file is shorter than it was")
     for group in footer.groups:
         _move(group, (_GROUP_PLACE,), by)
         for chunk in group[_CHUNKS][1][1]:
