@@ -116,6 +116,14 @@ def test_an_end_within_a_group_is_refused(new_key, play):
     play(scenario)
 
 
+def test_topics_are_left_to_the_tool_of_pulsar(play):
+    async def scenario(streamer):
+        with pytest.raises(StreamUnsupportedError, match="pulsar-admin"):
+            streamer.admin()
+
+    play(scenario)
+
+
 def test_exactly_once_is_refused_where_brokers_keep_duplicates(pulsar_server, new_key, play):
     if "public/twice" not in pulsar_server.ask("GET", "namespaces/public"):
         pulsar_server.ask("PUT", "namespaces/public/twice")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from bicycle_runtime.streams.addresses import StreamerUri
+from bicycle_runtime.streams.admin import StreamAdmin
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.options import Durability, StreamerOptions
@@ -47,6 +48,9 @@ class PulsarStreamer(Streamer):
 
     async def _close(self) -> None:
         await asyncio.to_thread(self._cluster.close)
+
+    def admin(self) -> StreamAdmin:
+        raise self._cannot("list streams", "pulsar-admin does it: topics list NAMESPACE")
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         return PulsarSender(self._cluster, durability, shard_count)
