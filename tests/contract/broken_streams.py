@@ -60,6 +60,16 @@ class GivesAnotherReceipt(Flawless):
             return Receipt(*place)
 
 
+class DropsKeys(Flawless):
+    class sender_type(FileSender):
+        def send_record(self, key, payload, *, message_key, headers, **words):
+            return self.send(key, payload, **words)
+
+
+class BoastsOfHeaders(DropsKeys):
+    capabilities = replace(FileStreamer.capabilities, has_headers=True)
+
+
 class RewindsBehindTheMessage(Flawless):
     class consumer_type(FileConsumer):
         async def _rewind(self, position):
@@ -129,6 +139,8 @@ BROKEN = {
     RepeatsAMessage: "test_a_consumer_of_what_is_there_ends",
     SwapsMessages: "test_a_consumer_of_what_is_there_ends",
     GivesAnotherReceipt: "test_a_message_arrives_with_what_its_receipt_says",
+    DropsKeys: "test_keys_and_headers_arrive_or_are_refused",
+    BoastsOfHeaders: "test_keys_and_headers_arrive_or_are_refused",
     RewindsBehindTheMessage: "test_rewinding_gives_the_rest_that_message_included",
     SeeksLaterTimes: "test_seeking_gives_the_earliest_message_of_that_time_or_later",
     MovesWhereNothingIs: "test_a_position_beyond_the_end_is_refused_and_nothing_moves",

@@ -20,7 +20,8 @@ def follow(rule, backend, folder, monkeypatch):
 
 @pytest.mark.parametrize(("backend", "rule"), BROKEN.items(), ids=str)
 def test_a_broken_backend_fails_its_rule(backend, rule, tmp_path, monkeypatch):
-    with pytest.raises((AssertionError, StreamError, TimeoutError)):
+    refusals = (AssertionError, StreamError, TimeoutError, pytest.fail.Exception)
+    with pytest.raises(refusals):
         follow(rule, backend, tmp_path, monkeypatch)
 
 

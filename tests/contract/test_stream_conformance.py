@@ -8,7 +8,7 @@ from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamS
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
 # Their suites are in the folders of servers, and in tests/unit/streams.
-ELSEWHERE = {"kafka", "redis", "rediss", "socket", "ws", "wss"}
+ELSEWHERE = {"kafka", "pulsar", "pulsar+ssl", "redis", "rediss", "socket", "ws", "wss"}
 
 
 class FileCase(StreamCase):

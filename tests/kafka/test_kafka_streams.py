@@ -1,11 +1,24 @@
 """The Kafka backend of streams against the conformance suite, and what only it does."""
 
 import asyncio
+import io
 import itertools
+import json
 
 import pytest
 
-from bicycle_runtime.streams import Message, StreamConnectError, StreamError, StreamKey, connect
+from bicycle_runtime.streams import (
+    Message,
+    StreamConnectError,
+    StreamError,
+    StreamKey,
+    StreamUrl,
+    connect,
+)
+from bicycle_runtime.streams.texts import message_text
+from bicycle_runtime.streams.tools.copying import relay
+from bicycle_runtime.streams.tools.opening import Tally
+from bicycle_runtime.streams.tools.sending import produce
 from bicycle_runtime.testing.streams import StreamCase, StreamLoadSuite, StreamSuite
 
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
@@ -91,6 +104,71 @@ def test_a_copy_to_a_partition_that_is_missing_is_told_and_others_arrive(kafka_b
         return {message.payload async for message in consumer}
 
     assert {b"first", b"0"} <= run(kafka_broker, scenario, create="if-missing")
+
+
+def test_messages_with_one_key_share_a_partition_and_copies_keep_it(kafka_broker):
+    topic, other = f"keyed-{next(_numbers)}", f"keyed-copy-{next(_numbers)}"
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(topic, shard_count=4)
+        keys = [str(n % 7) for n in range(70)]
+        for each in (keys[:35], keys[35:]):  # Before it knows of the topic, and afterwards.
+            for key in each:
+                producer.send("x", key=key)
+            await producer.flush()
+        chosen = await producer.send("x", key="a", shard_id=3)
+        headers = [("trace", b"1"), ("trace", b"2")]
+        for _ in range(4):
+            producer.send_to(topic, "y", headers=headers)
+        await producer.flush()
+        shown = await streamer.create_consumer(topic, start="earliest", is_live=False)
+        found = [message async for message in shown]
+        copier = await streamer.create_producer(other, shard_count=2)
+        for part in (found[:10], found[10:]):
+            copier.copy_many(part, with_shards=False)
+            await copier.flush()
+        copied = await streamer.create_consumer(other, start="earliest", is_live=False)
+        return chosen, found, [message async for message in copied]
+
+    chosen, found, copied = run(kafka_broker, scenario, create="if-missing")
+
+    shards = {key: {m.shard_id for m in found if m.key == key} for key in {m.key for m in found}}
+    assert chosen.shard_id == 3
+    assert shards.pop(b"a") == {3}
+    assert shards.pop(None) == {0, 1, 2, 3}  # Those without a key go in turns.
+    assert {len(each) for each in shards.values()} == {1}
+    assert len(set.union(*shards.values())) > 1
+    assert [m.headers for m in found if m.key is None] == [(("trace", b"1"), ("trace", b"2"))] * 4
+    assert sorted((m.key or b"", m.headers) for m in copied) == sorted(
+        (m.key or b"", m.headers) for m in found
+    )
+    copied_shards = {(m.key, m.shard_id) for m in copied if m.key is not None}
+    assert len(copied_shards) == 8
+
+
+def test_key_and_headers_pass_through_ndjson_and_a_relay(kafka_broker):
+    first, second = (
+        StreamUrl.parse(f"kafka://{kafka_broker.bootstrap}/ndjson-{next(_numbers)}")
+        for _ in range(2)
+    )
+    head = {"message_key": "k", "headers": [{"name": "trace", "value_base64": "/w=="}]}
+    record = json.dumps({**head, "payload": 7}).encode() + b"\n"
+
+    async def scenario():
+        async with asyncio.timeout(120):
+            await produce(first, {}, Tally(), io.BytesIO(record), is_ndjson=True)
+            await relay(
+                first, second, Tally(), source_words={}, target_words={}, start="earliest",
+                is_live=False,
+            )  # fmt: skip
+            async with connect(second) as streamer:
+                consumer = await streamer.create_consumer(second.stream_key, start="earliest")
+                return await consumer.next()
+
+    message = asyncio.run(scenario())
+
+    assert (message.key, message.headers) == (b"k", (("trace", b"\xff"),))
+    assert json.loads(message_text(message, "ndjson", header_only=True)).items() >= head.items()
 
 
 def test_a_message_that_kafka_does_not_take_is_told_and_others_arrive(kafka_broker):

@@ -12,6 +12,7 @@ from bicycle_runtime.streams.pulsar.errors import (
     ADMIN_UNREACHABLE,
     DEDUPLICATION_OFF,
     GROUP_IN_USE,
+    NOT_TEXT,
     PARTITIONS_MISSING,
 )
 from bicycle_runtime.testing.streams.cases import numbers, send, texts
@@ -214,3 +215,33 @@ def test_a_server_that_is_killed_comes_back_with_all_that_it_acknowledged(
 
     play(scenario, connect_timeout_ms=120_000, delivery_timeout_ms=120_000)
     assert capfd.readouterr().out == ""
+
+
+def test_messages_with_one_key_share_a_partition(new_key, play):
+    key = new_key("keyed")
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(key, shard_count=3)
+        sent = [(n % 5, producer.send("x", key=str(n % 5))) for n in range(30)]
+        places = {(number, (await each).shard_id) for number, each in sent}
+        assert len(places) == 5
+        assert len({shard for _, shard in places}) > 1
+
+    play(scenario, create="if-missing")
+
+
+def test_a_key_or_header_that_is_no_text_is_refused_and_others_arrive(new_key, play):
+    key = new_key("binary-keys")
+
+    async def scenario(streamer):
+        consumer = await streamer.create_consumer(key)
+        producer = await streamer.create_producer(key)
+        for head in (
+            {"key": b"\xff"}, {"headers": {"a": b"\xff"}}, {"headers": [("a", "1"), ("a", "2")]},
+        ):  # fmt: skip
+            with raises(NOT_TEXT):
+                producer.send("x", **head)
+        await producer.send("good", key="k")
+        assert await texts(consumer, 1) == ["good"]
+
+    play(scenario, create="if-missing")

@@ -92,8 +92,13 @@ def test_what_is_shown_as_ndjson_can_be_produced_again(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["7", "no json", '{"key": "a"}', '{"key": 5, "payload": 1}', '{"payload_base64": "é"}']
-)
+    "line",
+    [
+        "7", "no json", '{"key": "a"}', '{"key": 5, "payload": 1}', '{"payload_base64": "é"}',
+        '{"payload": 1, "message_key": 5}', '{"payload": 1, "headers": {"trace": "7"}}',
+        '{"payload": 1, "headers": [{"value": "7"}]}',
+    ],
+)  # fmt: skip
 def test_a_record_that_is_none_is_told_with_its_line(tmp_path, line):
     path = tmp_path / "a.ss"
 
@@ -102,6 +107,14 @@ def test_a_record_that_is_none_is_told_with_its_line(tmp_path, line):
     )
 
     assert (code, error, facts["line"], facts["sent"]) == (1, "BIC-2661", 2, 1)
+    assert payloads("cat", url(path, "a")) == ["1"]
+
+
+def test_a_record_with_a_key_is_refused_by_a_backend_without_keys(tmp_path):
+    path = tmp_path / "a.ss"
+    lines = '{"payload": 1}\n{"payload": 2, "message_key": "k"}\n'
+
+    assert refused("produce", url(path, "a"), "--format", "ndjson", data=lines)[1] == "BIC-2618"
     assert payloads("cat", url(path, "a")) == ["1"]
 
 

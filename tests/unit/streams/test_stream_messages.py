@@ -1,5 +1,6 @@
 """Messages: payloads as bytes, text and JSON, and moments as they are printed."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -16,6 +17,7 @@ from bicycle_runtime.streams import (
     StreamKey,
     Timestamp,
 )
+from bicycle_runtime.streams.texts import message_json, message_text
 
 
 def message(payload):
@@ -95,3 +97,19 @@ def test_what_is_no_moment_is_told():
     with pytest.raises(StreamError, match="'Jan 1, 2022' is no moment") as caught:
         Timestamp.parse("Jan 1, 2022")
     assert "2026-03-01T12:00" in caught.value.remedy
+
+
+def test_a_line_of_ndjson_shows_key_and_headers_where_there_are_any():
+    plain = message(b"1")
+    keyed = Message(StreamKey("a"), 2, 7, 1_000, b"1", b"k", (("trace", b"7"), ("trace", b"\xff")))
+    headers = [{"name": "trace", "value": "7"}, {"name": "trace", "value_base64": "/w=="}]
+
+    assert message_json(plain).keys() == {"header", "payload"}
+    assert message_json(keyed) == {
+        **message_json(plain), "message_key": "k", "headers": headers,
+    }  # fmt: skip
+    assert json.loads(message_text(keyed, "ndjson", header_only=True)).keys() == {
+        "header", "message_key", "headers",
+    }  # fmt: skip
+    binary = Message(StreamKey("a"), 2, 7, 1_000, b"1", b"\xff")
+    assert message_json(binary)["message_key_base64"] == "/w=="

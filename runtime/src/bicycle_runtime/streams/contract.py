@@ -42,6 +42,7 @@ class Capabilities:
         durabilities: What its producers may promise.
         is_replayable: Whether consumers can seek and rewind.
         has_shards: Whether a stream may have other shards than 0.
+        has_headers: Whether messages may have a key and headers.
         is_binary: Whether payloads may be any bytes; text without line ends otherwise.
         first_sequence: The sequence number of the first message of a stream.
     """
@@ -50,6 +51,7 @@ class Capabilities:
     durabilities: frozenset[Durability] = frozenset({"at-most-once", "at-least-once"})
     is_replayable: bool = False
     has_shards: bool = False
+    has_headers: bool = False
     is_binary: bool = True
     first_sequence: int = 0
 

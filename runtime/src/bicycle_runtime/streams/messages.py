@@ -10,7 +10,7 @@ import enum
 import json
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
@@ -24,6 +24,7 @@ __all__ = [
     "BEGINNING",
     "END",
     "At",
+    "Headers",
     "Message",
     "MessageHeader",
     "Receipt",
@@ -89,6 +90,10 @@ class At:
 SeqPos = _Edge | At
 
 
+# Names and values in the order in which they were sent; a name may come again.
+Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+
+
 class MessageHeader(msgspec.Struct, frozen=True, gc=False):
     """What is known of a message besides its payload."""
 
@@ -110,6 +115,8 @@ class Receipt(MessageHeader, frozen=True, gc=False):
 class Message(msgspec.Struct, frozen=True, gc=False):
     """A message as a consumer gets it.
 
+    Its ``key`` and ``headers`` are those of its producer; backends without them have none.
+
     Example:
         >>> message = Message(StreamKey("orders"), 0, 1, 1_694_767_177_437, b'{"id": 7}')
         >>> message.json()["id"], message.size, str(message.header.timestamp)
@@ -121,6 +128,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     sequence: int
     timestamp_ms: int
     payload: bytes
+    key: bytes | None = None
+    headers: Headers = ()
 
     @property
     def header(self) -> MessageHeader:

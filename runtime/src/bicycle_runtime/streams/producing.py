@@ -7,18 +7,23 @@ the other side but ``flush``, ``end`` and a receipt that is awaited.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import Any, TypeAlias, final
+from typing import Any, ClassVar, TypeAlias, final
 
 from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.errors import AlreadyAnchoredError, NotAnchoredError
-from bicycle_runtime.streams.messages import Message, Receipt
+from bicycle_runtime.streams.errors import (
+    AlreadyAnchoredError,
+    NotAnchoredError,
+    StreamUnsupportedError,
+)
+from bicycle_runtime.streams.messages import Headers, Message, Receipt
 
 __all__ = ["Producer", "Sender", "Sent"]
 
 Sent: TypeAlias = Awaitable[Receipt]
 Payload: TypeAlias = bytes | bytearray | memoryview | str
+GivenHeaders: TypeAlias = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]]
 
 
 class Sender(ABC):
@@ -27,7 +32,12 @@ class Sender(ABC):
     Args:
         address: Where it sends to, for messages of errors.
         shard_count: Over how many shards messages without one go, in turns.
+
+    Attributes:
+        has_headers: Whether ``send_record`` is there, and copies keep keys and headers.
     """
+
+    has_headers: ClassVar[bool] = False
 
     def __init__(self, address: str, shard_count: int = 1) -> None:
         self.address = address
@@ -53,6 +63,30 @@ class Sender(ABC):
             SendQueueFullError: too many messages wait already; this one was not taken.
         """
 
+    def send_record(
+        self,
+        key: StreamKey,
+        payload: bytes,
+        *,
+        message_key: bytes | None,
+        headers: Headers,
+        shard_id: int | None,
+        timestamp_ms: int | None,
+    ) -> Sent:
+        """Take one message with a key, headers, or both; like ``send`` otherwise.
+
+        With a shard of None, messages with the same key go to the same shard.
+
+        Raises:
+            StreamUnsupportedError: the backend has no keys and headers, or not these.
+        """
+        raise StreamUnsupportedError(
+            backend=self.address,
+            action="send a message with a key or headers",
+            reason="its messages have neither",
+            hint="put both into the payload, or use a backend that has them: kafka, pulsar",
+        )
+
     def send_many(self, key: StreamKey, payloads: Sequence[bytes]) -> Sent:
         """Take several messages of one stream; the receipt is that of the last one.
 
@@ -66,18 +100,26 @@ class Sender(ABC):
     def copy_many(self, key: StreamKey, messages: Sequence[Message], *, with_shards: bool) -> Sent:
         """Take messages of another stream with their times; the receipt is that of the last one.
 
+        Keys and headers are kept where the backend has them, and left out otherwise.
         Overridden where a backend has a cheaper way than one ``send`` for each.
         """
-        sent: list[Sent] = [
-            self.send(
-                key,
-                message.payload,
-                shard_id=message.shard_id if with_shards else None,
-                timestamp_ms=message.timestamp_ms,
-            )
-            for message in messages
-        ]
-        return _LastOf(sent)
+        return _LastOf(
+            [self._copy(key, each, each.shard_id if with_shards else None) for each in messages]
+        )
+
+    def _copy(self, key: StreamKey, message: Message, shard_id: int | None) -> Sent:
+        """Take a message of another stream, with key and headers where there is room for them."""
+        time_ms = message.timestamp_ms
+        if not self.has_headers or (message.key is None and not message.headers):
+            return self.send(key, message.payload, shard_id=shard_id, timestamp_ms=time_ms)
+        return self.send_record(
+            key,
+            message.payload,
+            message_key=message.key,
+            headers=message.headers,
+            shard_id=shard_id,
+            timestamp_ms=time_ms,
+        )
 
     @abstractmethod
     async def flush(self) -> None:
@@ -133,7 +175,13 @@ class Producer:
         self._key = StreamKey(key)
 
     def send(
-        self, payload: Payload, *, shard_id: int | None = None, timestamp_ms: int | None = None
+        self,
+        payload: Payload,
+        *,
+        shard_id: int | None = None,
+        timestamp_ms: int | None = None,
+        key: bytes | str | None = None,
+        headers: GivenHeaders | None = None,
     ) -> Sent:
         """Send a message, without waiting for it to arrive.
 
@@ -141,6 +189,8 @@ class Producer:
             payload: Bytes, or a text, which is sent as UTF-8.
             shard_id: The shard; None lets the backend choose.
             timestamp_ms: When it happened, in ms since 1970; None is now.
+            key: The key of the message; without a shard, those with the same key go to the same.
+            headers: Names with values, or the ``headers`` of a message; texts are sent as UTF-8.
 
         Returns:
             The receipt, to be awaited or dropped.
@@ -148,23 +198,37 @@ class Producer:
         Raises:
             NotAnchoredError: the producer has no stream.
             ProducerEndedError: the producer was ended.
+            StreamUnsupportedError: the backend has no keys and headers, or not these.
         """
         if self._key is None:
             raise NotAnchoredError(address=self._sender.address)
         data = payload if isinstance(payload, bytes) else _bytes_of(payload)
-        return self._sender.send(self._key, data, shard_id=shard_id, timestamp_ms=timestamp_ms)
+        if key is None and not headers:
+            return self._sender.send(self._key, data, shard_id=shard_id, timestamp_ms=timestamp_ms)
+        return self._sender.send_record(
+            self._key,
+            data,
+            message_key=key.encode() if isinstance(key, str) else key,
+            headers=_headers_of(headers),
+            shard_id=shard_id,
+            timestamp_ms=timestamp_ms,
+        )
 
     def send_to(
         self,
-        key: str,
+        stream_key: str,
         payload: Payload,
         *,
         shard_id: int | None = None,
         timestamp_ms: int | None = None,
+        key: bytes | str | None = None,
+        headers: GivenHeaders | None = None,
     ) -> Sent:
         """Send a message to a stream, whatever this producer is anchored to; like ``send``."""
-        data = payload if isinstance(payload, bytes) else _bytes_of(payload)
-        return self._sender.send(StreamKey(key), data, shard_id=shard_id, timestamp_ms=timestamp_ms)
+        target = Producer(self._sender, StreamKey(stream_key))
+        return target.send(
+            payload, shard_id=shard_id, timestamp_ms=timestamp_ms, key=key, headers=headers
+        )
 
     def send_many(self, payloads: Iterable[Payload]) -> Sent:
         """Send several messages at once, which costs less than one ``send`` for each.
@@ -185,6 +249,8 @@ class Producer:
     def copy_many(self, messages: Iterable[Message], *, with_shards: bool) -> None:
         """Send messages of other streams with their times, which costs less than a send for each.
 
+        Their keys and headers go along where the backend has them, and are left out otherwise.
+
         Args:
             messages: In order; they go to the stream of this producer, or each to that of its name.
             with_shards: Whether each goes to the shard of its number.
@@ -203,6 +269,14 @@ class Producer:
     async def end(self) -> None:
         """Flush, and take no further message; clones have ended, too."""
         await self._sender.close()
+
+
+def _headers_of(given: GivenHeaders | None) -> Headers:
+    """Return headers as a message has them."""
+    pairs = given.items() if isinstance(given, Mapping) else given or ()
+    return tuple(
+        (name, value.encode() if isinstance(value, str) else value) for name, value in pairs
+    )
 
 
 def _bytes_of(payload: Payload) -> bytes:

@@ -14,7 +14,7 @@ from bicycle_runtime.streams.errors import ProducerEndedError, SendQueueFullErro
 from bicycle_runtime.streams.lines import format_line, line_payload
 from bicycle_runtime.streams.messages import Message, Receipt
 from bicycle_runtime.streams.options import StreamerOptions
-from bicycle_runtime.streams.producing import Sender, Sent
+from bicycle_runtime.streams.producing import Sender
 
 __all__ = ["LineSender", "Pending", "QueuedSender"]
 
@@ -23,7 +23,8 @@ class Pending:
     """A message that waits for the other side, and the receipt that follows from its answer."""
 
     __slots__ = (
-        "_number", "_sender", "error", "key", "payload", "receipt", "shard_id", "timestamp_ms",
+        "_number", "_sender", "error", "head", "key", "payload", "receipt", "shard_id",
+        "timestamp_ms",
     )  # fmt: skip
 
     def __init__(
@@ -40,6 +41,7 @@ class Pending:
         self.key, self.shard_id = place
         self.payload = payload
         self.timestamp_ms = timestamp_ms
+        self.head: dict[str, Any] | None = None  # Key and headers, as the client takes them.
         self.receipt: Receipt | None = None
         self.error: StreamError | None = None
 
@@ -94,7 +96,7 @@ class QueuedSender(Sender):
 
     def send(
         self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
-    ) -> Sent:
+    ) -> Pending:
         if self._is_closed:
             raise ProducerEndedError(address=self.address)
         if self._failure is not None:

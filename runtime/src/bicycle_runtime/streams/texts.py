@@ -34,7 +34,7 @@ def message_text(message: Message, form: TextFormat, *, header_only: bool = Fals
         '[2023-09-15T08:39:37.437 | orders | 1 | 0] {"id": 7}'
     """
     if form == "ndjson":
-        shown = {"header": header_json(message.header)} if header_only else message_json(message)
+        shown = _head_json(message) if header_only else message_json(message)
         return json.dumps(shown, ensure_ascii=False)
     payload = "" if header_only else payload_text(message.payload)
     return format_line(message.header, payload).rstrip()
@@ -48,19 +48,40 @@ def message_line(message: Message, form: LineFormat) -> bytes:
 def message_json(message: Message) -> dict[str, Any]:
     """Return a message as ``header`` and ``payload``, or ``payload_base64`` where it is no text.
 
-    The payload is the object, list or number that it means as JSON, else its text.
+    The payload is the object, list or number that it means as JSON, else its text. A message with
+    a key has ``message_key``, one with headers ``headers``: objects with ``name`` and ``value``.
+    Both end in ``_base64`` as well where they are no text.
     """
-    shown: dict[str, Any] = {"header": header_json(message.header)}
+    shown = _head_json(message)
     try:
         text = message.payload.decode()
     except UnicodeDecodeError:
-        return shown | {"payload_base64": base64.b64encode(message.payload).decode()}
+        return shown | _bytes_json("payload", message.payload)
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         value = text
     # A text in quotes stays one, since what is read again sends a text without them.
     return shown | {"payload": text if isinstance(value, str) else value}
+
+
+def _head_json(message: Message) -> dict[str, Any]:
+    shown: dict[str, Any] = {"header": header_json(message.header)}
+    if message.key is not None:
+        shown |= _bytes_json("message_key", message.key)
+    if message.headers:
+        shown["headers"] = [
+            {"name": name} | _bytes_json("value", value) for name, value in message.headers
+        ]
+    return shown
+
+
+def _bytes_json(name: str, data: bytes) -> dict[str, str]:
+    """Return bytes under a name as text, else in base64 under the name that says so."""
+    try:
+        return {name: data.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}_base64": base64.b64encode(data).decode()}
 
 
 def _refuse_constant(word: str) -> Any:

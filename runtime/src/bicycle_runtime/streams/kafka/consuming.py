@@ -25,7 +25,7 @@ from bicycle_runtime.streams.errors import (
 )
 from bicycle_runtime.streams.kafka.cluster import Cluster
 from bicycle_runtime.streams.kafka.errors import READ_FAILED
-from bicycle_runtime.streams.messages import BEGINNING, At, Message, SeqPos
+from bicycle_runtime.streams.messages import BEGINNING, At, Headers, Message, SeqPos
 
 __all__ = ["KafkaConsumer"]
 
@@ -165,7 +165,9 @@ class KafkaConsumer(Consumer):
             if error is None:
                 _, time_ms = found.timestamp()
                 key, payload = keys[found.topic()], found.value() or b""
-                append(Message(key, found.partition(), found.offset(), time_ms, payload))
+                partition, offset, message_key = found.partition(), found.offset(), found.key()
+                headers = _headers_of(given) if (given := found.headers()) else ()
+                append(Message(key, partition, offset, time_ms, payload, message_key, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at_end.add((keys[found.topic()], found.partition()))
             elif error.code() not in _PASSING:
@@ -269,6 +271,11 @@ class KafkaConsumer(Consumer):
             self._request = None
         await self._in_thread(self._client.close)
         self._thread.shutdown()
+
+
+def _headers_of(found: list[tuple[str, bytes | None]]) -> Headers:
+    """Return headers as a message has them; one without a value has an empty one."""
+    return tuple((name, value or b"") for name, value in found)
 
 
 def _stream(partition: Any) -> Stream:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, ClassVar, TypeAlias
 
 from confluent_kafka import KafkaException
 from confluent_kafka import Producer as Client
@@ -14,12 +14,13 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import ProducerEndedError, SendQueueFullError, StreamError
 from bicycle_runtime.streams.kafka.cluster import Cluster
 from bicycle_runtime.streams.kafka.errors import NOT_DELIVERED
-from bicycle_runtime.streams.messages import Message, Receipt
+from bicycle_runtime.streams.messages import Headers, Message, Receipt
 from bicycle_runtime.streams.options import Durability
 from bicycle_runtime.streams.producing import Sender, Sent
 
 __all__ = ["KafkaSender"]
 
+_Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # As the client takes them.
 _POLL_S = 0.1
 _DURABILITIES: dict[Durability, dict[str, Any]] = {
     "at-most-once": {"acks": "1", "retries": 0},
@@ -36,6 +37,8 @@ class KafkaSender(Sender):
         durability: ``exactly-once`` is Kafka's idempotence: a repeated message counts once.
         shard_count: Over how many partitions messages without one go, in turns.
     """
+
+    has_headers: ClassVar[bool] = True
 
     def __init__(self, cluster: Cluster, durability: Durability, shard_count: int) -> None:
         super().__init__(cluster.address, shard_count)
@@ -70,7 +73,29 @@ class KafkaSender(Sender):
     ) -> Sent:
         if self._is_closed:
             raise ProducerEndedError(address=self.address)
-        pending = _Pending(self, key, payload, (self._shard(shard_id), timestamp_ms or 0))
+        place = (self._shard(shard_id), timestamp_ms or 0)
+        return self._take(key, _Pending(self, key, payload, place))
+
+    def send_record(
+        self,
+        key: StreamKey,
+        payload: bytes,
+        *,
+        message_key: bytes | None,
+        headers: Headers,
+        shard_id: int | None,
+        timestamp_ms: int | None,
+    ) -> Sent:
+        if self._is_closed:
+            raise ProducerEndedError(address=self.address)
+        partition = shard_id
+        if partition is None:  # By the key, where there is one.
+            partition = self._shard(None) if message_key is None else -1
+        pending = _PendingRecord(self, key, payload, (partition, timestamp_ms or 0))
+        pending.message_key, pending.headers = message_key, list(headers)
+        return self._take(key, pending)
+
+    def _take(self, key: StreamKey, pending: _Pending) -> Sent:
         if key not in self._waiting:
             self._waiting[key] = []
             task = self._loop.create_task(self._look_for(key))
@@ -101,18 +126,23 @@ class KafkaSender(Sender):
         produce, settle = self._client.produce, batch.settle
         *earlier, last = messages
         taken = 0
+        given: _Headers | None
         try:
             # hot path: what `_Pending` and its receipt cost is a third of the whole.
             for each in earlier:
                 partition = each.shard_id if with_shards else -1
-                time_ms = each.timestamp_ms
+                time_ms, given = each.timestamp_ms, list(each.headers) or None
                 produce(
-                    key, each.payload, partition=partition, timestamp=time_ms, on_delivery=settle
-                )
+                    key, each.payload, key=each.key, partition=partition, timestamp=time_ms,
+                    headers=given, on_delivery=settle,
+                )  # fmt: skip
                 taken += 1
             partition, settle = last.shard_id if with_shards else -1, batch.settle_last
-            time_ms = last.timestamp_ms
-            produce(key, last.payload, partition=partition, timestamp=time_ms, on_delivery=settle)
+            time_ms, given = last.timestamp_ms, list(last.headers) or None
+            produce(
+                key, last.payload, key=last.key, partition=partition, timestamp=time_ms,
+                headers=given, on_delivery=settle,
+            )  # fmt: skip
             taken += 1
         except KafkaException as error:
             raise self.refusal(key, error.args[0].str()) from None
@@ -153,6 +183,8 @@ class KafkaSender(Sender):
                 partition=partition,
                 timestamp=time_ms,
                 on_delivery=pending.settle,
+                key=pending.message_key,
+                headers=pending.headers,
             )
         except BufferError:
             waiting = len(self._client)
@@ -292,6 +324,8 @@ class _Pending:
     """A message that waits for its delivery, and the receipt that follows from it."""
 
     __slots__ = ("_error", "_receipt", "_sender", "key", "payload", "place")
+    message_key: bytes | None = None
+    headers: _Headers | None = None
 
     def __init__(
         self, sender: KafkaSender, key: StreamKey, payload: bytes, place: tuple[int, int]
@@ -324,3 +358,11 @@ class _Pending:
                 raise self._error
             yield from self._sender.move().__await__()
         return self._receipt
+
+
+class _PendingRecord(_Pending):
+    """A message with a key or headers that waits for its delivery."""
+
+    __slots__ = ("headers", "message_key")
+    message_key: bytes | None
+    headers: _Headers | None

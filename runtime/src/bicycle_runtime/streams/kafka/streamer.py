@@ -276,6 +276,7 @@ class KafkaStreamer(Streamer):
         durabilities=frozenset({"at-most-once", "at-least-once", "exactly-once"}),
         is_replayable=True,
         has_shards=True,
+        has_headers=True,
     )
     options_type: ClassVar[type[StreamerOptions]] = KafkaOptions
     words_to_write: ClassVar[Mapping[str, object]] = {"create": "if-missing"}

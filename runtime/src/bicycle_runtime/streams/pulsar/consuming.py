@@ -26,7 +26,7 @@ from bicycle_runtime.streams.errors import (
     StreamUnsupportedError,
     UnacknowledgedError,
 )
-from bicycle_runtime.streams.messages import BEGINNING, END, At, Message, SeqPos
+from bicycle_runtime.streams.messages import BEGINNING, END, At, Headers, Message, SeqPos
 from bicycle_runtime.streams.pulsar.cluster import Cluster, reason_of
 from bicycle_runtime.streams.pulsar.errors import (
     GROUP_IN_USE,
@@ -356,7 +356,8 @@ class _Shard:
                     continue
                 if not self._shares:
                     self._first = sequence + 1
-                items.append(Message(key, shard_id, sequence, time_of(found), found.data() or b""))
+                place = (key, shard_id, sequence, time_of(found))
+                items.append(Message(*place, found.data() or b"", *_head_of(found)))
         except pulsar.Timeout:
             return items  # There are no more.
         return items
@@ -385,6 +386,13 @@ class _Shard:
                 each.close()
             except pulsar.PulsarException:
                 continue  # The server is gone, and notices it by itself.
+
+
+def _head_of(found: Any) -> tuple[bytes | None, Headers]:
+    """Return key and headers of a message; an empty key counts as none."""
+    properties = found.properties()
+    headers = tuple((name, value.encode()) for name, value in properties.items())
+    return found.partition_key().encode() or None, headers
 
 
 def time_of(found: Any) -> int:

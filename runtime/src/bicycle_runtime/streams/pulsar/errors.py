@@ -49,6 +49,12 @@ DEDUPLICATION_OFF = StreamUnsupportedError.row(
     fix="switch it on for the namespace (pulsar-admin namespaces set-deduplication --enable) and "
     "check admin_url; or send at-least-once",
 )
+NOT_TEXT = StreamUnsupportedError.row(
+    "BIC-2678",
+    "{backend} cannot take key and headers of a message for {key!r}: {reason}",
+    cause="Pulsar's keys and properties are texts, and a property has one value.",
+    fix="send UTF-8, or base64 for what is binary, and each name once; nothing was sent",
+)
 ADMIN_UNREACHABLE = StreamConnectError.row(
     "BIC-2679",
     "the administration of {address} cannot be asked at {url}: {reason}",

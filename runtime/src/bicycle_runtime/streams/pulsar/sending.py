@@ -7,17 +7,18 @@ such a call raises: callbacks note what they are told, and wake the event loop w
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import zlib
+from typing import Any, ClassVar
 
 import pulsar
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import StreamError
-from bicycle_runtime.streams.messages import Receipt
+from bicycle_runtime.streams.messages import Headers, Receipt
 from bicycle_runtime.streams.options import Durability
 from bicycle_runtime.streams.pulsar.cluster import Cluster, reason_of
-from bicycle_runtime.streams.pulsar.errors import NOT_DELIVERED
+from bicycle_runtime.streams.pulsar.errors import NOT_DELIVERED, NOT_TEXT
 from bicycle_runtime.streams.pulsar.positions import sequence_of
 from bicycle_runtime.streams.queued_sending import Pending, QueuedSender
 
@@ -43,6 +44,8 @@ class PulsarSender(QueuedSender):
         shard_count: Over how many shards messages without one go, in turns.
     """
 
+    has_headers: ClassVar[bool] = True
+
     def __init__(self, cluster: Cluster, durability: Durability, shard_count: int) -> None:
         super().__init__(
             cluster.address, cluster.options, batch_max=_BATCH_MAX, shard_count=shard_count
@@ -51,6 +54,36 @@ class PulsarSender(QueuedSender):
         self._is_exact = durability == "exactly-once"
         self._producers: dict[tuple[StreamKey, int], Any] = {}
         self._now_ms = SystemClock().now_ms
+
+    def send_record(
+        self,
+        key: StreamKey,
+        payload: bytes,
+        *,
+        message_key: bytes | None,
+        headers: Headers,
+        shard_id: int | None,
+        timestamp_ms: int | None,
+    ) -> Pending:
+        words = self._texts_of(key, message_key, headers)
+        if shard_id is None and message_key is not None:
+            shard_id = zlib.crc32(message_key) % self._shard_count
+        pending = self.send(key, payload, shard_id=shard_id, timestamp_ms=timestamp_ms)
+        pending.head = words  # Before the task that hands it over begins.
+        return pending
+
+    def _texts_of(
+        self, key: StreamKey, message_key: bytes | None, headers: Headers
+    ) -> dict[str, Any]:
+        """Return key and headers as the client takes them, which are texts."""
+        try:
+            texts = {name: value.decode() for name, value in headers}
+            partition_key = None if message_key is None else message_key.decode()
+        except UnicodeDecodeError as error:
+            raise NOT_TEXT(backend=self.address, key=key, reason=str(error)) from None
+        if len(texts) < len(headers):
+            raise NOT_TEXT(backend=self.address, key=key, reason="a name comes more than once")
+        return {"partition_key": partition_key, "properties": texts}
 
     async def _write(self, batch: list[Pending]) -> None:
         answers = _Answers(len(batch))
@@ -75,6 +108,7 @@ class PulsarSender(QueuedSender):
             pending.payload,
             lambda result, message_id: answers.take(pending, result, message_id),
             event_timestamp=pending.timestamp_ms,
+            **(pending.head or {}),
         )
 
     def _settle(self, pending: Pending, result: Any, message_id: Any) -> None:

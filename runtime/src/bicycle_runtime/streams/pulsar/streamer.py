@@ -34,6 +34,7 @@ class PulsarStreamer(Streamer):
         durabilities=frozenset({"at-least-once", "exactly-once"}),
         is_replayable=True,
         has_shards=True,
+        has_headers=True,
     )
     options_type: ClassVar[type[StreamerOptions]] = PulsarOptions
     words_to_write: ClassVar[Mapping[str, object]] = {}

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import re
+from functools import partial
 from typing import Any, BinaryIO
 
 from bicycle_runtime.streams.addresses import StreamUrl
@@ -62,7 +63,8 @@ async def produce(
         words: Options of the backend.
         tally: Is told how many were sent.
         stream: Lines.
-        is_ndjson: Whether a line is a record with ``payload``, and ``key`` or a ``header``.
+        is_ndjson: Whether a line is a record with ``payload``, and ``key`` or a ``header``;
+            ``message_key`` and ``headers`` as ``cat --format ndjson`` shows them.
     """
     async with streamer_to_write(url, words) as streamer:
         producer = await producer_of(streamer, url)
@@ -83,6 +85,11 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
         record: Any = json.loads(line)
         header = record.get("header") or {}
         payload = _payload_of(record)
+        message_key = _data_of(record, "message_key")
+        headers = [
+            (str(each["name"]), _data_of(each, "value") or b"")
+            for each in record.get("headers", ())
+        ]
         key = record.get("key", header.get("stream_key"))
         moment = header.get("timestamp")
         shard_id = header.get("shard_id")
@@ -94,10 +101,18 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
         raise RECORD_UNREADABLE(
             address="standard input", line=number, reason=reason, sent=number - 1
         ) from None
-    if key is None:
-        producer.send(payload, shard_id=shard_id, timestamp_ms=time_ms)
-    else:
-        producer.send_to(key, payload, shard_id=shard_id, timestamp_ms=time_ms)
+    send = producer.send if key is None else partial(producer.send_to, key)
+    send(payload, shard_id=shard_id, timestamp_ms=time_ms, key=message_key, headers=headers)
+
+
+def _data_of(record: Any, name: str) -> bytes | None:
+    """Return what stands under a name, as text or in base64; None where nothing does."""
+    if (encoded := record.get(f"{name}_base64")) is not None:
+        return base64.b64decode(encoded, validate=True)
+    text = record.get(name)
+    if not isinstance(text, str | None):
+        raise ValueError(f"{name} is a text")
+    return None if text is None else text.encode()
 
 
 def _payload_of(record: Any) -> str | bytes:

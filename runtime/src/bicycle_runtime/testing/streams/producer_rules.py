@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ from bicycle_runtime.streams import (
     StreamKey,
     StreamUnsupportedError,
 )
+from bicycle_runtime.streams.messages import Headers
 from bicycle_runtime.testing.connectors.rules import needs
 from bicycle_runtime.testing.streams.cases import (
     CaseRules,
@@ -107,6 +109,50 @@ class ProducerRules(CaseRules):
                 (m.timestamp_ms, m.shard_id, m.payload) for m in messages
             ]
             assert {m.stream_key for m in found} == {key}
+
+        play(case, scenario)
+
+    def test_keys_and_headers_arrive_or_are_refused(self, case: StreamCase) -> None:
+        """With those of copies; where the backend has neither, copies go without them."""
+        key = case.key("a")
+        heads: list[dict[str, Any]] = [
+            {"key": "é"},
+            {"headers": {"trace": "7", "unit": b"ms", "none": ""}},
+            {"key": b"k", "headers": {"trace": "7"}},
+        ]
+        wanted: list[tuple[bytes | None, Headers]] = [
+            ("é".encode(), ()),
+            (None, (("trace", b"7"), ("unit", b"ms"), ("none", b""))),
+            (b"k", (("trace", b"7"),)),
+        ]
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            if streamer.capabilities.has_headers:
+                for head in heads:
+                    await producer.send("x", **head)
+                found = [await consumer.next() for _ in heads]
+                assert [(m.key, sorted(m.headers)) for m in found] == [
+                    (message_key, sorted(headers)) for message_key, headers in wanted
+                ]
+            else:
+                wanted[:] = [(None, ())] * len(heads)
+                for head in heads:
+                    with pytest.raises(StreamUnsupportedError):
+                        producer.send("x", **head)
+            await producer.send("plain")
+            plain = await consumer.next()
+            assert (plain.as_str(), plain.key, plain.headers) == ("plain", None, ())
+            source, time_ms = StreamKey("other"), plain.timestamp_ms + 1
+            copies = [
+                Message(source, 0, n, time_ms, b"copy", b"k", (("trace", b"7"),)) for n in range(3)
+            ]
+            producer.copy_many(copies, with_shards=False)
+            await producer.flush()
+            for _ in range(3):
+                copy = await consumer.next()
+                assert (copy.payload, copy.key, copy.headers) == (b"copy", *wanted[-1])
 
         play(case, scenario)
 
