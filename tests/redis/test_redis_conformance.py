@@ -42,5 +42,15 @@ class TestRedis(OnServer, StreamSuite):
     case_type = RedisCase
 
 
+class NanosecondsCase(RedisCase):
+    @property
+    def options(self):
+        return {**super().options, "timestamps": "ns"}
+
+
+class TestNanoseconds(OnServer, StreamSuite):
+    case_type = NanosecondsCase
+
+
 class TestRedisUnderLoad(OnServer, StreamLoadSuite):
     case_type = RedisCase

@@ -26,7 +26,11 @@ class SystemClock:
     """The machine's clock. Has no state, so it travels to workers as it is."""
 
     def now_ms(self) -> int:
-        return time.time_ns() // 1_000_000
+        return self.now_ns() // 1_000_000
+
+    def now_ns(self) -> int:
+        """Return the wall clock in nanoseconds, for numbers that no two messages share."""
+        return time.time_ns()
 
     def monotonic(self) -> float:
         return time.monotonic()

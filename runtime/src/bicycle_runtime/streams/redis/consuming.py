@@ -294,7 +294,7 @@ class RedisConsumer(Consumer):
         found = take_messages(self._items, count_max)
         if self._group is not None:
             for message in found:
-                entry = (self._name_of(message), id_of(message.sequence))
+                entry = (self._name_of(message), id_of(message.sequence, self._options.timestamps))
                 self._done.give(entry)
                 self._group.give(entry)
         return found
@@ -334,12 +334,13 @@ class RedisConsumer(Consumer):
             streams = {place.name: place.last_id for place in self._reads}
             answer = await self._connection.read(("XREAD", "COUNT", count), streams, block_ms)
         items: list[Message | StreamError] = []
-        field = self._options.message_field.encode()
+        words = (self._options.message_field.encode(), self.address)
+        form = self._options.timestamps
         for name, entries in answer:
             place = self._places.by_name[name]
             stream = (place.key, place.shard_id)
             for entry in entries:
-                if (item := entry_message(entry, stream, field, self.address)) is not None:
+                if (item := entry_message(entry, stream, *words, timestamps=form)) is not None:
                     items.append(item)
                 place.last_id = entry[0]
         return items
@@ -383,7 +384,7 @@ class RedisConsumer(Consumer):
     def _ack(self, message: Message) -> None:
         if self._group is None:
             raise self._unsupported_error("acknowledge messages after it left its group by a move")
-        self._done.ack((self._name_of(message), id_of(message.sequence)))
+        self._done.ack((self._name_of(message), id_of(message.sequence, self._options.timestamps)))
 
     async def _commit(self) -> None:
         self._done.refuse_commit()

@@ -19,14 +19,16 @@ FIELD_MISSING = StreamError.row(
 ID_UNUSABLE = StreamError.row(
     "BIC-2672",
     "message {id} of stream {key!r} in {address} has an id that no sequence stands for",
-    cause="More than 65,536 messages of one millisecond, or ids that a program chose.",
-    fix="let Redis choose the ids; the next call goes on",
+    cause="More than 65,536 messages of one millisecond, ids that a program chose, or ids whose "
+    "times are not in what the option timestamps says.",
+    fix="let Redis choose the ids, and set timestamps as it is where they are sent; the next call "
+    "goes on",
 )
 REFUSED = StreamError.row(
     "BIC-2673",
     "{address} does not take a message of stream {key!r}: {reason}",
     cause="The server answered a message with an error: its time is before that of the last one, "
-    "memory is full, or the key is no stream.",
+    "memory is full, the key is no stream, or we may not do this (timestamps=ns runs a script).",
     fix="send messages of one stream in the order of their times, and see to what the server says",
 )
 COMMITS_ITSELF = CommitNotAllowedError.row(

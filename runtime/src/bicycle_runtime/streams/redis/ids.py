@@ -1,52 +1,84 @@
-"""Names in Redis: entries have ids ``MILLISECONDS-COUNTER``, and shards are keys ``KEY:SHARD``.
+"""Names in Redis: entries have ids ``TIME-COUNTER``, and shards are keys ``KEY:SHARD``.
 
-A sequence is the id as one number, the counter in the lower 16 bits, as SeaStreamer has it. Shard 0
-is the key itself; where that is missing, ``KEY:0`` is.
+A sequence is the id as one number of at most 63 bits. With times in milliseconds the counter is in
+the lower 16 bits, as SeaStreamer has it; with nanoseconds, which no two messages share, it is the
+time, and the counter is 0. Shard 0 is the key itself; where that is missing, ``KEY:0`` is.
 """
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from bicycle_runtime.streams.addresses import StreamKey
 
-__all__ = ["FIRST", "id_before", "id_of", "redis_key", "sequence_of", "shard_of"]
+__all__ = [
+    "FIRST",
+    "NS_PER_MS",
+    "Timestamps",
+    "id_at",
+    "id_before",
+    "id_of",
+    "redis_key",
+    "sequence_of",
+    "shard_of",
+]
+
+Timestamps: TypeAlias = Literal["ms", "ns"]  # In what the times of ids are.
 
 FIRST = b"0-0"  # Before all entries.
+NS_PER_MS = 1_000_000
+_SEQUENCE_BITS = 63
 _COUNTER_BITS = 16
 _COUNTER_MAX = (1 << 64) - 1
 
 
-def sequence_of(entry_id: bytes) -> tuple[int, int]:
+def sequence_of(entry_id: bytes, timestamps: Timestamps = "ms") -> tuple[int, int]:
     """Return milliseconds and sequence of an entry.
 
     Raises:
-        ValueError: its counter is too large for a sequence.
+        ValueError: its counter or its time is too large for a sequence.
 
     Example:
         >>> sequence_of(b"5-1")
         (5, 327681)
+        >>> sequence_of(b"5000001-0", "ns")
+        (5, 5000001)
     """
     time_text, _, counter_text = entry_id.partition(b"-")
-    time_ms, counter = int(time_text), int(counter_text)
-    if counter >> _COUNTER_BITS:
+    time, counter = int(time_text), int(counter_text)
+    if timestamps == "ns":
+        if counter or time >> _SEQUENCE_BITS:
+            raise ValueError(entry_id)
+        return time // NS_PER_MS, time
+    sequence = time << _COUNTER_BITS | counter
+    if counter >> _COUNTER_BITS or sequence >> _SEQUENCE_BITS:
         raise ValueError(entry_id)
-    return time_ms, time_ms << _COUNTER_BITS | counter
+    return time, sequence
 
 
-def id_of(sequence: int) -> bytes:
+def id_of(sequence: int, timestamps: Timestamps = "ms") -> bytes:
     """Return the id of the entry with a sequence."""
+    if timestamps == "ns":
+        return b"%d-0" % sequence
     return b"%d-%d" % (sequence >> _COUNTER_BITS, sequence & (1 << _COUNTER_BITS) - 1)
 
 
-def id_before(time_ms: int, counter: int = 0) -> bytes:
+def id_at(time_ms: int, timestamps: Timestamps) -> bytes:
+    """Return the smallest id of a time."""
+    return b"%d-0" % (time_ms * NS_PER_MS if timestamps == "ns" else time_ms)
+
+
+def id_before(entry_id: bytes) -> bytes:
     """Return the last id that is smaller than another one; nothing is before the first.
 
     Example:
-        >>> id_before(5, 1), id_before(5), id_before(0)
+        >>> id_before(b"5-1"), id_before(b"5-0"), id_before(b"0-0")
         (b'5-0', b'4-18446744073709551615', b'0-0')
     """
+    time, counter = map(int, entry_id.split(b"-"))
     if counter:
-        return b"%d-%d" % (time_ms, counter - 1)
-    return b"%d-%d" % (time_ms - 1, _COUNTER_MAX) if time_ms else FIRST
+        return b"%d-%d" % (time, counter - 1)
+    return b"%d-%d" % (time - 1, _COUNTER_MAX) if time else FIRST
 
 
 def redis_key(key: str, shard_id: int) -> bytes:

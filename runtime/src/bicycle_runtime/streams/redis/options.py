@@ -7,6 +7,7 @@ from typing import Literal
 
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.options import StreamerOptions, TlsOptions
+from bicycle_runtime.streams.redis.ids import Timestamps
 
 __all__ = ["AutoCommit", "RedisOptions"]
 
@@ -22,6 +23,9 @@ class RedisOptions(StreamerOptions, TlsOptions):
     password: str | None = option(None, doc="The password of the user, or of the server.")
     verify_certificate: bool = option(
         True, doc="Whether rediss:// refuses a server whose certificate nobody vouches for."
+    )
+    timestamps: Timestamps = option(
+        "ms", doc="In what the times of ids are: milliseconds, or nanoseconds (ns)."
     )
     message_field: str = option("msg", doc="The field of an entry that holds the payload.")
     max_length: int | None = option(

@@ -12,7 +12,15 @@ from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.errors import FIELD_MISSING, ID_UNUSABLE
-from bicycle_runtime.streams.redis.ids import FIRST, id_before, id_of, sequence_of, shard_of
+from bicycle_runtime.streams.redis.ids import (
+    FIRST,
+    Timestamps,
+    id_at,
+    id_before,
+    id_of,
+    sequence_of,
+    shard_of,
+)
 
 __all__ = ["Place", "Places", "entry_message"]
 
@@ -74,6 +82,7 @@ class Places:
         It is empty when no place has anything at or behind it.
         """
         found: dict[bytes, bytes] = {}
+        form = self._connection.options.timestamps
         for place in places:
             if target is BEGINNING:
                 found[place.name] = FIRST
@@ -81,10 +90,9 @@ class Places:
             if not isinstance(target, At | int):
                 found[place.name] = await self.end_of(place)
                 continue
-            first = id_of(target.sequence) if isinstance(target, At) else b"%d-0" % target
+            first = id_of(target.sequence, form) if isinstance(target, At) else id_at(target, form)
             if await self._connection.call("XRANGE", place.name, first, "+", "COUNT", 1):
-                time_ms, _, counter = first.partition(b"-")
-                found[place.name] = id_before(int(time_ms), int(counter))
+                found[place.name] = id_before(first)
         return found
 
 
@@ -93,6 +101,8 @@ def entry_message(
     place: tuple[StreamKey, int],
     field: bytes,
     address: str,
+    *,
+    timestamps: Timestamps = "ms",
 ) -> Message | StreamError | None:
     """Return the message of an entry, or the error that tells why it is none.
 
@@ -101,10 +111,11 @@ def entry_message(
         place: Stream and shard.
         field: The field with the payload.
         address: Of the server, for errors.
+        timestamps: In what the times of ids are.
     """
     entry_id, fields = entry
     try:
-        time_ms, sequence = sequence_of(entry_id)
+        time_ms, sequence = sequence_of(entry_id, timestamps)
     except ValueError:
         return ID_UNUSABLE(address=address, key=place[0], id=entry_id.decode())
     if not fields:

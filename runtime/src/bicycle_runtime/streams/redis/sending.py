@@ -7,13 +7,14 @@ from typing import Any
 
 from redis.exceptions import NoPermissionError, RedisError
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.errors import ConnectionLostError, StreamError
 from bicycle_runtime.streams.messages import Receipt
 from bicycle_runtime.streams.options import Durability
 from bicycle_runtime.streams.queued_sending import Pending, QueuedSender
 from bicycle_runtime.streams.redis.connection import LOST, Connection
 from bicycle_runtime.streams.redis.errors import REFUSED
-from bicycle_runtime.streams.redis.ids import redis_key, sequence_of
+from bicycle_runtime.streams.redis.ids import NS_PER_MS, redis_key, sequence_of
 
 __all__ = ["RedisSender"]
 
@@ -28,6 +29,41 @@ for at = 3, #ARGV, 2 do
     answers[#answers + 1] = redis.pcall(
       'XADD', KEYS[1], 'MAXLEN', '~', length, ARGV[at], field, ARGV[at + 1])
   end
+end
+return answers
+"""
+
+# Adds entries with ids in nanoseconds to one stream: each behind the last, within its millisecond
+# where it was given one. Times are milliseconds and the rest, since numbers of Lua have 53 bits.
+_ADD_NS = """
+local answers, field, length = {}, ARGV[1], ARGV[2]
+local top_ms, top_rest = 0, 0
+local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
+for at = 1, #info, 2 do
+  if info[at] == 'last-generated-id' then
+    local time = string.rep('0', 7) .. string.match(info[at + 1], '%d+')
+    top_ms, top_rest = tonumber(string.sub(time, 1, -7)), tonumber(string.sub(time, -6))
+  end
+end
+for at = 3, #ARGV, 3 do
+  local ms, rest = tonumber(ARGV[at]), tonumber(ARGV[at + 1])
+  local is_given = not rest
+  rest = rest or 0
+  if (ms == top_ms and rest <= top_rest) or (ms < top_ms and not is_given) then
+    ms, rest = top_ms, top_rest + 1
+    if rest == 1000000 then
+      if is_given then rest = 0 else ms, rest = ms + 1, 0 end
+    end
+  end
+  local id = string.format('%.0f%06d-0', ms, rest)
+  local answer
+  if length == '' then
+    answer = redis.pcall('XADD', KEYS[1], id, field, ARGV[at + 2])
+  else
+    answer = redis.pcall('XADD', KEYS[1], 'MAXLEN', '~', length, id, field, ARGV[at + 2])
+  end
+  if type(answer) == 'string' then top_ms, top_rest = ms, rest end
+  answers[#answers + 1] = answer
 end
 return answers
 """
@@ -67,7 +103,7 @@ class RedisSender(QueuedSender):
             error = REFUSED(address=self.address, key=pending.key, reason=str(answer))
             self.refuse(pending, error)
         else:
-            time_ms, sequence = sequence_of(answer)
+            time_ms, sequence = sequence_of(answer, self._connection.options.timestamps)
             pending.receipt = Receipt(pending.key, pending.shard_id, sequence, time_ms)
 
     async def _answers(self, batch: list[Pending]) -> list[Any]:
@@ -103,6 +139,8 @@ class RedisSender(QueuedSender):
         by_name: dict[bytes, list[int]] = {}
         for number, pending in enumerate(batch):
             by_name.setdefault(redis_key(pending.key, pending.shard_id), []).append(number)
+        if self._connection.options.timestamps == "ns":  # Only a script knows the last id.
+            return await self._by_script(batch, by_name)
         # A script holds all of it once more on the server.
         if self._has_scripts and sum(len(each.payload) for each in batch) <= _SCRIPT_BYTES_MAX:
             try:
@@ -117,16 +155,21 @@ class RedisSender(QueuedSender):
     async def _by_script(self, batch: list[Pending], by_name: dict[bytes, list[int]]) -> list[Any]:
         """Add the messages of each stream by one call of a script, a quarter of the price."""
         options = self._connection.options
+        is_ns = options.timestamps == "ns"
         answers: list[Any] = [None] * len(batch)
         pipeline = self._connection.redis.pipeline(transaction=False)
         for name, numbers in by_name.items():
             words: list[Any] = [options.message_field, options.max_length or ""]
             for number in numbers:
-                words += (_entry_id(batch[number]), batch[number].payload)
-            pipeline.execute_command("EVAL", _ADD, 1, name, *words)
+                pending = batch[number]
+                words += (
+                    *(_entry_time(pending) if is_ns else (_entry_id(pending),)),
+                    pending.payload,
+                )
+            pipeline.execute_command("EVAL", _ADD_NS if is_ns else _ADD, 1, name, *words)
         found = await _answers_of_pipeline(pipeline)
         for numbers, given in zip(by_name.values(), found, strict=True):
-            if isinstance(given, NoPermissionError):
+            if isinstance(given, NoPermissionError) and not is_ns:
                 raise given
             each = [given] * len(numbers) if isinstance(given, RedisError) else given
             for number, answer in zip(numbers, each, strict=True):
@@ -147,6 +190,12 @@ async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
         if isinstance(answer, LOST):
             raise answer
     return answers
+
+
+def _entry_time(pending: Pending) -> tuple[int, int | str]:
+    """Return the time of an entry as milliseconds and nanoseconds, or none where it was given."""
+    time_ms = pending.timestamp_ms
+    return divmod(SystemClock().now_ns(), NS_PER_MS) if time_ms is None else (time_ms, "")
 
 
 def _entry_id(pending: Pending) -> bytes:

@@ -23,7 +23,13 @@ from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.consuming import RedisConsumer
-from bicycle_runtime.streams.redis.ids import FIRST, redis_key, sequence_of, shard_of
+from bicycle_runtime.streams.redis.ids import (
+    FIRST,
+    Timestamps,
+    redis_key,
+    sequence_of,
+    shard_of,
+)
 from bicycle_runtime.streams.redis.options import RedisOptions
 from bicycle_runtime.streams.redis.sending import RedisSender
 
@@ -68,10 +74,11 @@ class RedisAdmin(StreamAdmin):
         return sorted(found)
 
     async def describe(self, key: StreamKey) -> StreamInfo:
+        form = self._connection.options.timestamps
         shards, groups = [], dict[str, tuple[int, dict[int, int | None]]]()
         for shard_id, name in sorted((await self._known_shards(key)).items()):
             info = _facts(await self._ask(key, "XINFO", "STREAM", name))
-            shards.append(_shard_info(shard_id, info))
+            shards.append(_shard_info(shard_id, info, form))
             for facts in map(_facts, await self._ask(key, "XINFO", "GROUPS", name)):
                 count, lags = groups.get(facts["name"].decode(), (0, {}))
                 lags[shard_id] = await self._lag(name, info, facts)
@@ -179,15 +186,15 @@ def _facts(pairs: list[Any]) -> dict[str, Any]:
     return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
-def _shard_info(shard_id: int, info: dict[str, Any]) -> ShardInfo:
+def _shard_info(shard_id: int, info: dict[str, Any], timestamps: Timestamps) -> ShardInfo:
     first, last = info["first-entry"], info["last-entry"]
     if not last:
         return ShardInfo(shard_id=shard_id, message_count=info["length"])
-    last_ms, last_sequence = sequence_of(last[0])
+    last_ms, last_sequence = sequence_of(last[0], timestamps)
     return ShardInfo(
         shard_id=shard_id,
         message_count=info["length"],
-        first_sequence=sequence_of(first[0])[1],
+        first_sequence=sequence_of(first[0], timestamps)[1],
         last_sequence=last_sequence,
         last_timestamp_ms=last_ms,
     )
