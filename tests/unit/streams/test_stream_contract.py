@@ -49,6 +49,8 @@ class ListSender(Sender):
     async def _receipt(self, message):
         return Receipt(*message.header.__reduce__()[1])
 
+    in_flight_count = 0
+
     async def flush(self):
         pass
 

@@ -217,6 +217,14 @@ STREAMER_NOT_OPEN = StreamConnectError.row(
 )
 
 
+FLUSH_TIMED_OUT = StreamError.row(
+    "BIC-2628",
+    "{address} has not acknowledged {waiting} messages within {timeout_s} s",
+    cause="Messages are sent faster than the other side takes them, or it is away.",
+    fix="flush again, or wait longer: they are still being sent; nothing was given up",
+)
+
+
 class UnacknowledgedError(StreamError):
     """A consumer took more messages than it may hold without saying that they are done."""
 

@@ -6,13 +6,17 @@ the other side but ``flush``, ``end`` and a receipt that is awaited.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Generator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import groupby
 from typing import Any, ClassVar, TypeAlias, final
 
 from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.consuming import Consumer
 from bicycle_runtime.streams.errors import (
+    FLUSH_TIMED_OUT,
     AlreadyAnchoredError,
     NotAnchoredError,
     StreamUnsupportedError,
@@ -119,6 +123,24 @@ class Sender(ABC):
             headers=message.headers,
             shard_id=shard_id,
             timestamp_ms=time_ms,
+        )
+
+    @property
+    @abstractmethod
+    def in_flight_count(self) -> int:
+        """How many messages were taken and have no receipt yet."""
+
+    def transaction(self, consumer: Consumer | None) -> AbstractAsyncContextManager[None]:
+        """Return what sends all that is sent inside as a whole, with positions of a consumer.
+
+        Raises:
+            StreamUnsupportedError: there are no transactions.
+        """
+        raise StreamUnsupportedError(
+            backend=self.address,
+            action="send in a transaction",
+            reason="this producer has none",
+            hint="use kafka:// with the option transactional_id",
         )
 
     @abstractmethod
@@ -262,9 +284,46 @@ class Producer:
         """Return a producer that shares what this one sends through."""
         return Producer(self._sender, self._key)
 
-    async def flush(self) -> None:
-        """Return once all that was sent so far, by clones as well, is acknowledged."""
-        await self._sender.flush()
+    @property
+    def in_flight_count(self) -> int:
+        """How many messages were sent, by clones as well, and have no receipt yet."""
+        return self._sender.in_flight_count
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Return once all that was sent so far, by clones as well, is acknowledged.
+
+        Args:
+            timeout_s: After how long to give up waiting; None waits as long as it takes.
+
+        Raises:
+            FLUSH_TIMED_OUT: some messages have no receipt yet; they are still being sent.
+        """
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._sender.flush()
+        except TimeoutError:
+            raise FLUSH_TIMED_OUT(
+                address=self._sender.address, waiting=self.in_flight_count, timeout_s=timeout_s
+            ) from None
+
+    @asynccontextmanager
+    async def transaction(self, consumer: Consumer | None = None) -> AsyncIterator[Producer]:
+        """Send what is sent inside as a whole: all of it is seen at the end, or none of it.
+
+        An exception inside aborts, and is raised again; so does one at the end.
+
+        Args:
+            consumer: One of the same cluster, whose acknowledged positions are committed with the
+                messages, so that read, process and write count once. When the transaction is
+                aborted it goes back to what is committed.
+
+        Raises:
+            StreamUnsupportedError: the producer has no transactions.
+            TRANSACTION_FAILED: the cluster refused it.
+            PRODUCER_FENCED: another producer has the same transactional id.
+        """
+        async with self._sender.transaction(consumer):
+            yield self
 
     async def end(self) -> None:
         """Flush, and take no further message; clones have ended, too."""

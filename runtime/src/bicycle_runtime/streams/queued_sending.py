@@ -118,6 +118,10 @@ class QueuedSender(Sender):
         if self._refusal is None:
             self._refusal = error
 
+    @property
+    def in_flight_count(self) -> int:
+        return self._taken - self._settled
+
     async def flush(self) -> None:
         await self.wait_for(self._taken)
         refusal, self._refusal = self._refusal, None

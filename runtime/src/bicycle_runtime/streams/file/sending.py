@@ -106,6 +106,11 @@ class FileSender(Sender):
             self._arm()
         return _Written(self, self._writer.taken, (key, shard, sequence, time_ms))
 
+    @property
+    def in_flight_count(self) -> int:
+        """Of all producers of this process that write the file."""
+        return self._writer.taken - self._writer.written
+
     async def flush(self) -> None:
         self._writer.write_out()
         if self._shared.options.fsync == "flush":

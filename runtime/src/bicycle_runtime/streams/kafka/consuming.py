@@ -258,6 +258,39 @@ class KafkaConsumer(Consumer):
                 self._patiently, lambda: self._client.commit(offsets=offsets, asynchronous=False)
             )
 
+    def refuse_without_positions(self) -> None:
+        """Raise where no position is kept that could be committed."""
+        self._refuse_real_time("commit")
+
+    async def positions_to_commit(self) -> tuple[list[TopicPartition], Any]:
+        """Return the acknowledged positions, and which member of its group the consumer is."""
+        offsets = [TopicPartition(*stream, offset) for stream, offset in self._next.items()]
+        return offsets, await asyncio.to_thread(self._client.consumer_group_metadata)
+
+    async def go_back(self) -> None:
+        """Go back to what is committed: what was read since then comes again."""
+        async with self._reading:
+            if self._request is not None:
+                await asyncio.wait([self._request])
+            await self._in_thread(self._go_back)
+            self._request = None
+            self._ready.clear()
+            self._messages.clear()
+            self._errors.clear()
+            self._given.clear()
+            self._next.clear()
+
+    def _go_back(self) -> None:
+        held = self._client.assignment()
+        found = self._patiently(lambda: self._client.committed(held, timeout=self._timeout_s))
+        places = [place for place in found if place.offset >= 0]
+        if not self._shares:
+            self._assign(places)
+            return
+        self._at_end.clear()
+        for place in places:
+            self._client.seek(place)
+
     def _refuse_unacknowledged(self) -> None:
         waiting = sum(map(len, self._given.values())) if self._shares else 0
         if waiting >= self._options.unacknowledged_max:

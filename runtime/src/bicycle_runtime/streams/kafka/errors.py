@@ -30,3 +30,23 @@ SETTINGS_UNREADABLE = StreamConnectError.row(
     fix="write client_settings as name=value with commas between; a user and a password go with "
     "security_protocol=SASL_SSL or SASL_PLAINTEXT, certificates with SSL or SASL_SSL",
 )
+TRANSACTION_FAILED = StreamError.row(
+    "BIC-2676",
+    "the transaction of {transactional_id!r} in {address} did not go through: {reason}",
+    cause="A broker refused it, it took longer than transaction_timeout_ms, or one was open.",
+    fix="see to the reason, and do it again: nobody sees anything of a transaction without its end",
+)
+PRODUCER_FENCED = StreamError.row(
+    "BIC-2677",
+    "{address} has given the transactional id {transactional_id!r} to another producer",
+    cause="A producer with the same transactional_id began later: this one counts as dead, and its "
+    "transaction is aborted.",
+    fix="end this producer; give each one that runs at the same time a transactional_id of its own",
+)
+OUTSIDE_TRANSACTION = StreamError.row(
+    "BIC-2698",
+    "a producer of {address} with transactional_id {transactional_id!r} takes messages only in a "
+    "transaction",
+    cause="A message was sent before a transaction began, or after its end.",
+    fix="send inside `async with producer.transaction():`, or leave transactional_id out",
+)

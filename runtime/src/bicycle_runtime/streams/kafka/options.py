@@ -36,6 +36,12 @@ class KafkaOptions(StreamerOptions):
     delivery_timeout_ms: int = option(
         120_000, low=1, high=3_600_000, doc="After how long a message is given up."
     )
+    transactional_id: str | None = option(
+        None, doc="The name under which a producer has transactions; one producer at a time has it."
+    )
+    transaction_timeout_ms: int = option(
+        60_000, low=1_000, high=900_000, doc="After how long a transaction is aborted."
+    )
     session_timeout_ms: int = option(
         45_000, low=6_000, high=1_800_000, doc="After how long a silent member of a group is dead."
     )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias
 
 from confluent_kafka import KafkaException
@@ -36,23 +37,30 @@ class KafkaSender(Sender):
         cluster: The cluster.
         durability: ``exactly-once`` is Kafka's idempotence: a repeated message counts once.
         shard_count: Over how many partitions messages without one go, in turns.
+        own: Further settings of the client.
     """
 
     has_headers: ClassVar[bool] = True
 
-    def __init__(self, cluster: Cluster, durability: Durability, shard_count: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        durability: Durability,
+        shard_count: int,
+        own: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__(cluster.address, shard_count)
         options = cluster.options
         self._cluster = cluster
-        self._client = Client(
-            cluster.settings(
-                linger_ms=options.linger_ms,
-                compression_type=options.compression,
-                delivery_timeout_ms=options.delivery_timeout_ms,
-                queue_buffering_max_messages=options.send_queue_messages,
-                **_DURABILITIES[durability],
-            )
-        )
+        settings = {
+            "linger_ms": options.linger_ms,
+            "compression_type": options.compression,
+            "delivery_timeout_ms": options.delivery_timeout_ms,
+            "queue_buffering_max_messages": options.send_queue_messages,
+            **_DURABILITIES[durability],
+            **(own or {}),
+        }
+        self._client = Client(cluster.settings(**settings))
         # Messages of topics of which we do not know yet whether they are there.
         self._waiting: dict[StreamKey, list[_Pending] | None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -64,6 +72,7 @@ class KafkaSender(Sender):
         self._loop = asyncio.get_running_loop()
         self.is_waking = False
         self._is_closed = False
+        self._shut: StreamError | None = None  # Why no message is taken.
         self._has_stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="deliveries of Kafka", daemon=True)
         self._thread.start()
@@ -71,8 +80,8 @@ class KafkaSender(Sender):
     def send(
         self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
     ) -> Sent:
-        if self._is_closed:
-            raise ProducerEndedError(address=self.address)
+        if self._shut is not None:
+            raise self._shut
         place = (self._shard(shard_id), timestamp_ms or 0)
         return self._take(key, _Pending(self, key, payload, place))
 
@@ -86,8 +95,8 @@ class KafkaSender(Sender):
         shard_id: int | None,
         timestamp_ms: int | None,
     ) -> Sent:
-        if self._is_closed:
-            raise ProducerEndedError(address=self.address)
+        if self._shut is not None:
+            raise self._shut
         partition = shard_id
         if partition is None:  # By the key, where there is one.
             partition = self._shard(None) if message_key is None else -1
@@ -152,7 +161,7 @@ class KafkaSender(Sender):
 
     def _takes_batches(self, key: StreamKey) -> bool:
         """Whether the topic is known to be there."""
-        return not self._is_closed and self._waiting.get(key, ()) is None
+        return self._shut is None and self._waiting.get(key, ()) is None
 
     def _require_room(self, count: int) -> None:
         if len(self._client) + count > self._cluster.options.send_queue_messages:
@@ -246,6 +255,10 @@ class KafkaSender(Sender):
         self._moved.clear()
         await self._moved.wait()
 
+    @property
+    def in_flight_count(self) -> int:
+        return self._taken - self.delivered - self._refused
+
     async def flush(self) -> None:
         taken = self._taken
         while self.delivered + self._refused < taken:
@@ -258,6 +271,7 @@ class KafkaSender(Sender):
         if self._is_closed:
             return
         self._is_closed = True
+        self._shut = ProducerEndedError(address=self.address)
         try:
             await self.flush()
         finally:
@@ -266,6 +280,11 @@ class KafkaSender(Sender):
 
     def _poll(self) -> None:
         while not self._has_stopped.is_set():
+            self._poll_once()
+
+    def _poll_once(self) -> None:
+        """Hear what was delivered; on the thread of the sender."""
+        with contextlib.suppress(KafkaException):  # Each message is told of what ends the client.
             self._client.poll(_POLL_S)
 
 

@@ -43,6 +43,7 @@ from bicycle_runtime.streams.kafka.consuming import KafkaConsumer
 from bicycle_runtime.streams.kafka.errors import READ_FAILED
 from bicycle_runtime.streams.kafka.options import KafkaOptions
 from bicycle_runtime.streams.kafka.sending import KafkaSender
+from bicycle_runtime.streams.kafka.transactions import TransactionalSender
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
 
@@ -296,7 +297,17 @@ class KafkaStreamer(Streamer):
         return KafkaAdmin(self._cluster)
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
-        return KafkaSender(self._cluster, durability, shard_count)
+        name = self.options.transactional_id
+        if name is None:
+            return KafkaSender(self._cluster, durability, shard_count)
+        if durability == "at-most-once":
+            raise self._cannot(
+                f"send {durability}", "a transaction sends again what has no receipt"
+            )
+        if any(isinstance(each, TransactionalSender) and each.is_open for each in self._senders):
+            reason = "it would end the first one, which has the same transactional_id; clone that"
+            raise self._cannot("give a transactional_id to two producers", reason)
+        return await TransactionalSender.open(self._cluster, shard_count, name)
 
     async def _make_consumer(self, subscription: Subscription) -> Consumer:
         return await KafkaConsumer.open(self._cluster, subscription)
