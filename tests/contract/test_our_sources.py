@@ -20,7 +20,7 @@ from tests.contract.stream_file_cases import BoundedStreamFileCase, GrowingStrea
 pytest_plugins = ["bicycle_runtime.testing.connectors.plugin"]
 
 # Their suites are in tests/lakes and in the folders of the servers.
-ELSEWHERE = {"delta", "iceberg", "kafka", "postgres", "redis"}
+ELSEWHERE = {"delta", "iceberg", "kafka", "postgres", "pulsar", "redis"}
 
 
 class TestCollection(SourceSuite):

@@ -97,7 +97,8 @@ def test_a_paused_broker_does_not_answer_until_it_is_resumed(new_kafka_broker):
 
     broker.pause()
     assert broker.is_running()
-    assert not broker.is_answering(timeout_s=0.5)
+    # Its threads halt one by one, as each gets to run.
+    until(lambda: not broker.is_answering(timeout_s=0.5), "silence")
     broker.resume()
     until(lambda: broker.is_answering(timeout_s=10), "an answer")
 

@@ -28,7 +28,7 @@ def separate(value: Any) -> Any:
 
     Example:
         >>> counts = {"ada": [1]}
-        >>> before = separated(counts)
+        >>> before = separate(counts)
         >>> counts["ada"].append(2)
         >>> before
         {'ada': [1]}

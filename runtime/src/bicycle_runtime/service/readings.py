@@ -379,7 +379,7 @@ def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
     for row in rows:
         if row["code"] == error["code"] and row["message"] == error["message"]:
             trace = facts.get("traceback") or facts.get("user_traceback")
-            row["stack_trace"] = trace
+            row["stack_trace"] = "\n".join(trace) if isinstance(trace, list) else trace
             row["location"] = facts.get("location") or facts.get("made")
             row["root_cause"] = facts.get("exception_message") or facts.get("reason")
             row["fix"] = error["fix"]
