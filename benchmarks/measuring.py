@@ -47,6 +47,9 @@ BUILD = ROOT / ".build" / "benchmarks"
 _DOCS = ROOT / "docs" / "benchmarks.md"
 _RELEASED = ROOT / "benchmarks" / "released.json"
 
+# Installed wheels are compiled; so are these sources, whatever the machine's default is.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 class WrongOutputError(Exception):
     """A contender gave wrong results; its time says nothing."""
