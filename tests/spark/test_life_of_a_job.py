@@ -110,7 +110,7 @@ def test_a_job_is_hurt_rescaled_saved_and_moved_and_counts_each_word_once(bicycl
         bicycle.answer("submit", *words(tmp_path, "new"), *elsewhere)
         moved = read_more(bicycle, restart_count=0)
     bicycle.wait_until(JOB, lambda status: status["event_count"] == feeder.line_count)
-    drained = bicycle.answer("stop", JOB, "--drain")
+    drained = bicycle.answer("drain", JOB)
 
     assert (set(wider["old"].values()), set(wider["new"].values())) == ({2}, {3})
     assert (first["pid"], first["java_pid"]) == (second["pid"], first["java_pid"])

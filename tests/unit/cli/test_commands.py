@@ -374,6 +374,12 @@ def test_status_tells_of_a_failed_job_by_its_exit_code_when_asked_to(shell):
     assert set(found.values()) == {0, 1}
 
 
+def test_an_exit_code_is_that_of_one_job(shell):
+    exit_code, error = shell.error("status", "--exit-code")
+
+    assert (exit_code, error["code"]) == (2, "BIC-2001")
+
+
 def test_status_tells_since_when_it_waits_for_storage(shell):
     shell.put_job(
         "job", state=JobState.RESTARTING, checkpoint="s3://bucket/job",

@@ -76,7 +76,8 @@ def commands(tmp_path_factory):
         ["dlq", "list", "job"], ["dlq", "list", "job", "--limit", "2", "--operator", "even"],
         ["savepoint", "list", "job"], ["savepoint", "list"], ["metrics", "job"],
         ["stream", "graph"],
-        ["stop", "job"], ["stop", "job", "--drain"], ["cancel", "job"],
+        ["stop", "job"], ["stop", "job", "--drain"], ["drain", "job"], ["cancel", "job"],
+        ["info", "job"], ["info", "failed"],
     ],
     ids=" ".join,
 )  # fmt: skip
@@ -87,11 +88,20 @@ def test_a_command_answers_the_same_object_with_a_service_and_without(commands, 
     assert answer
 
 
+@pytest.mark.parametrize("words", [["drain"], ["stop", "--drain"]], ids=" ".join)
+def test_a_drain_is_asked_of_the_service_as_one(commands, words):
+    done = commands.run(*words, "job", by_service=True)
+
+    [asked] = commands.served.get("/api/v1/operations?limit=1")["items"]
+    assert (done.exit_code, asked["kind"], asked["state"]) == (0, "drain", "done")
+
+
 @pytest.mark.parametrize(
     ("words", "error"),
     [
         (["status", "nobody"], "BIC-1902"), (["status", "no body/ä"], None),
         (["logs", "nobody"], "BIC-1902"), (["stop", "nobody"], "BIC-1902"),
+        (["info", "nobody"], "BIC-1902"), (["drain", "nobody"], "BIC-1902"),
         (["metrics", "nobody"], "BIC-1902"), (["rescale", "nobody", "--parallelism", "2"], None),
         (["dlq", "show", "job", "x"], "BIC-1943"), (["dlq", "list", "nobody"], "BIC-1902"),
         (["savepoint", "create", "job", "--name", "a/b"], "BIC-1101"),
@@ -170,7 +180,9 @@ def test_a_dead_letter_is_revealed_by_both_and_the_service_notes_who_looked(comm
 
 def test_processes_and_totals_are_told_by_both(commands):
     rows = [commands.run("workers", by_service=way) for way in (True, False)]
-    totals = [commands.run("info", by_service=way) for way in (True, False)]
+    totals = [
+        commands.run(word, by_service=way) for word in ("info", "status") for way in (True, False)
+    ]
 
     by_service, by_files = (json.loads(each.stdout)["items"] for each in rows)
     assert [each["worker_id"] for each in by_service] == ["alive"]
@@ -179,9 +191,8 @@ def test_processes_and_totals_are_told_by_both(commands):
     found = [json.loads(each.stdout) for each in totals]
     own = ("home", "started_ms", "uptime_ms")
     plain = [{k: v for k, v in each.items() if k not in own} for each in found]
-    assert plain[0] == plain[1]
-    assert found[0]["uptime_ms"] is not None
-    assert found[1]["uptime_ms"] is None
+    assert plain == [plain[0]] * 4
+    assert [each["uptime_ms"] is None for each in found] == [False, True] * 2
 
 
 def test_people_read_figures_processes_and_totals(commands):

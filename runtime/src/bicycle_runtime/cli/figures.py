@@ -1,4 +1,4 @@
-"""``bicycle metrics``, ``workers`` and ``info``: what jobs use and come to, in numbers."""
+"""``bicycle metrics`` and ``workers``: what jobs do and use, in numbers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,9 @@ import msgspec
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, job_names
-from bicycle_runtime.cli.rendering import (
-    answer_json,
-    byte_text,
-    count_text,
-    duration_text,
-    show_table,
-    show_text,
-)
+from bicycle_runtime.cli.rendering import answer_json, byte_text, duration_text, show_table
 
-__all__ = ["info_command", "metrics_command", "workers_command"]
+__all__ = ["metrics_command", "workers_command"]
 
 
 @click.command("metrics", epilog=examples("bicycle metrics wordcount", "bicycle metrics --json"))
@@ -63,30 +56,3 @@ def workers_command(*, as_json: bool) -> None:
             for process in each["processes"]
         ]  # fmt: skip
         show_table(("job", "state", "process", "pid", "memory", "processor time"), rows)
-
-
-@click.command("info", epilog=examples("bicycle info", "bicycle info --service URL --json"))
-@service_options
-@answers
-def info_command(*, as_json: bool) -> None:
-    """Show what all jobs come to, and who was asked for it.
-
-    One job is shown by `bicycle status JOB`.
-    """
-    found = reached_jobs().totals()
-    if as_json:
-        answer_json(found)
-        return
-    states = [f"{count} {state}" for state, count in found["states"].items() if count]
-    uptime_ms, lag = found["uptime_ms"], found["lag_records"]
-    rows = [
-        ("version", found["version"]),
-        ("home", found["home"]),
-        ("service", "none" if uptime_ms is None else f"up for {duration_text(uptime_ms)}"),
-        ("jobs", ", ".join(states) or "none"),
-        ("attention", count_text(found["attention"]) if found["attention"] else ""),
-        ("records/s", count_text(found["records_per_second"])),
-        ("lag", "" if lag is None else f"{count_text(lag)} records"),
-        ("tasks", f"{found['tasks_running']} of {found['tasks_total']} run"),
-    ]
-    show_text("\n".join(f"{name:<11}{text}" for name, text in rows if text))

@@ -1,8 +1,13 @@
-"""``bicycle list``, ``status``, ``stop`` and ``cancel``: jobs that run, or did, on this machine."""
+"""``bicycle list``, ``status``, ``info``, ``stop``, ``drain`` and ``cancel``: jobs of a machine.
+
+They run, or did. With ``--service`` they are those of another machine.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 import click
 import msgspec
@@ -29,7 +34,10 @@ from bicycle_runtime.cli.rendering import (
 from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
-__all__ = ["cancel_command", "list_command", "status_command", "stop_command"]
+__all__ = [
+    "cancel_command", "drain_command", "info_command", "list_command", "status_command",
+    "stop_command",
+]  # fmt: skip
 
 _AGE_SHOWN_MIN_MS = 5_000
 _LAGS_SHOWN_MAX = 8
@@ -76,22 +84,41 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
         "bicycle status wordcount",
         "bicycle status wordcount --json",
         "bicycle status wordcount --exit-code",
+        "bicycle status",
     ),
 )
-@click.argument("job", shell_complete=job_names)
+@click.argument("job", required=False, shell_complete=job_names)
 @click.option("--exit-code", is_flag=True, help="End with exit code 1 when the job is FAILED.")
 @service_options
 @answers
-def status_command(*, job: str, exit_code: bool, as_json: bool) -> None:
-    """Show how a job is doing. JOB is the id that `bicycle submit` printed."""
-    jobs = reached_jobs()
-    status = jobs.status(job)
-    if as_json:
-        answer_json(status.to_json())
-    else:
-        show_text("\n".join(_details(status, is_supervised=jobs.is_supervised(status))))
-    if exit_code and status.state is JobState.FAILED:
+def status_command(*, job: str | None, exit_code: bool, as_json: bool) -> None:
+    """Show how a job is doing.
+
+    JOB is the id that `bicycle submit` printed. Without one it is `bicycle info`: what all jobs
+    come to.
+    """
+    if exit_code and job is None:
+        raise click.UsageError("--exit-code needs a JOB")
+    state = _show(job, as_json=as_json)
+    if exit_code and state is JobState.FAILED:
         click.get_current_context().exit(FAILED)
+
+
+@click.command(
+    "info",
+    epilog=examples(
+        "bicycle info", "bicycle info --service URL --json", "bicycle info wordcount"
+    ),
+)  # fmt: skip
+@click.argument("job", required=False, shell_complete=job_names)
+@service_options
+@answers
+def info_command(*, job: str | None, as_json: bool) -> None:
+    """Show what all jobs come to, and who was asked for it.
+
+    With JOB it is `bicycle status JOB`: how that one is doing.
+    """
+    _show(job, as_json=as_json)
 
 
 @click.command(
@@ -144,6 +171,20 @@ def stop_command(
         click.echo(savepoint_line(answer))
 
 
+@click.command("drain", epilog=examples("bicycle drain wordcount"))
+@click.argument("job", shell_complete=job_names)
+@service_options
+@answers
+def drain_command(*, job: str, as_json: bool) -> None:
+    """End a job as if its input had ended.
+
+    Nothing more is read, event time comes to its end, all windows and event-time timers fire, and
+    what they give is published; the command waits for that. The same as `bicycle stop --drain`,
+    which can also take a savepoint.
+    """
+    _tell(reached_jobs().drain(job), as_json=as_json)
+
+
 @click.command(
     "cancel",
     epilog=examples(
@@ -160,6 +201,40 @@ def cancel_command(*, job: str, as_json: bool) -> None:
     behind it is read again when the job is started again.
     """
     _tell(reached_jobs().cancel(job), as_json=as_json)
+
+
+def _show(job: str | None, *, as_json: bool) -> JobState | None:
+    """Show a job, and return its state; or all of them together."""
+    jobs = reached_jobs()
+    if job is None:
+        totals = jobs.totals()
+        if as_json:
+            answer_json(totals)
+        else:
+            show_text("\n".join(_totals(totals)))
+        return None
+    status = jobs.status(job)
+    if as_json:
+        answer_json(status.to_json())
+    else:
+        show_text("\n".join(_details(status, is_supervised=jobs.is_supervised(status))))
+    return status.state
+
+
+def _totals(found: Mapping[str, Any]) -> list[str]:
+    states = [f"{count} {state}" for state, count in found["states"].items() if count]
+    uptime_ms, lag = found["uptime_ms"], found["lag_records"]
+    rows = [
+        ("version", found["version"]),
+        ("home", found["home"]),
+        ("service", "none" if uptime_ms is None else f"up for {duration_text(uptime_ms)}"),
+        ("jobs", ", ".join(states) or "none"),
+        ("attention", count_text(found["attention"]) if found["attention"] else ""),
+        ("records/s", count_text(found["records_per_second"])),
+        ("lag", "" if lag is None else f"{count_text(lag)} records"),
+        ("tasks", f"{found['tasks_running']} of {found['tasks_total']} run"),
+    ]
+    return [f"{name:<11}{text}" for name, text in rows if text]
 
 
 def _tell(status: JobStatus, *, as_json: bool) -> None:

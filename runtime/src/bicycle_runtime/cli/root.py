@@ -23,6 +23,7 @@ SECTIONS = {
         "run": ("run", "Run a job in the foreground"),
         "submit": ("run", "Run a job in a process of its own, and print its id"),
         "stop": ("job_commands", "Stop a job cleanly, at the end of an epoch"),
+        "drain": ("job_commands", "End a job as if its input had ended"),
         "cancel": ("job_commands", "End a job at once, in the middle of whatever it does"),
         "rescale": ("rescale", "Change the parallelism of a running job"),
         "upgrade": ("upgrade", "Let a running job go on with another version of its plugin"),
@@ -33,7 +34,7 @@ SECTIONS = {
         "logs": ("logs", "Show the log of a submitted job"),
         "metrics": ("figures", "Show the figures of a job, or of all"),
         "workers": ("figures", "Show the processes of running jobs, and what they use"),
-        "info": ("figures", "Show what all jobs come to, and who was asked for it"),
+        "info": ("job_commands", "Show what all jobs come to, and who was asked for it"),
         "dlq": ("dlq", "Look at dead letters, and replay them"),
     },
     "Serve jobs": {
