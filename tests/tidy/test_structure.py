@@ -30,7 +30,6 @@ STAND_ALONE = frozenset(
     {
         "api.guard",
         "api.openapi",
-        "api.state_shapes",
         "cli.dev_cluster",
         "cli.foreground",
         "cli.live",

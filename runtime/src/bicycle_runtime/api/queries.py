@@ -1,12 +1,12 @@
 """Shapes of what can be asked behind the path of an address: filters, pages, how much.
 
-Answers have their shapes in ``shapes``; questions about state, and their answers, in
-``state_shapes``.
+Answers have their shapes in ``shapes``; questions about state, and their answers, beside the calls
+that give them.
 """
 
 from __future__ import annotations
 
-import msgspec
+from bicycle_runtime.api.route import Shape
 
 __all__ = [
     "AfterQuery",
@@ -17,22 +17,13 @@ __all__ = [
     "LetterQuery",
     "LimitQuery",
     "LogQuery",
-    "NoQuery",
     "SamplesQuery",
     "SavepointQuery",
     "WaitQuery",
 ]
 
 
-class _Query(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All queries say which words they have; others are refused."""
-
-
-class NoQuery(_Query, frozen=True, kw_only=True):
-    """Nothing can be asked beside the path."""
-
-
-class JobQueryWords(_Query, frozen=True, kw_only=True):
+class JobQueryWords(Shape, frozen=True, kw_only=True):
     """Which jobs, in which order: see ``JobQuery``. ``state`` may be given several times."""
 
     state: tuple[str, ...] = ()
@@ -43,27 +34,27 @@ class JobQueryWords(_Query, frozen=True, kw_only=True):
     after: str | None = None
 
 
-class LimitQuery(_Query, frozen=True, kw_only=True):
+class LimitQuery(Shape, frozen=True, kw_only=True):
     """How many entries at most, 1 to 500."""
 
     limit: int = 50
 
 
-class AfterQuery(_Query, frozen=True, kw_only=True):
+class AfterQuery(Shape, frozen=True, kw_only=True):
     """Entries behind this number, and how many of them, 1 to 500."""
 
     after: int = 0
     limit: int = 200
 
 
-class EpochQuery(_Query, frozen=True, kw_only=True):
+class EpochQuery(Shape, frozen=True, kw_only=True):
     """Epochs older than ``after``, and how many of them, 1 to 500."""
 
     after: int | None = None
     limit: int = 50
 
 
-class DeadLetterQuery(_Query, frozen=True, kw_only=True):
+class DeadLetterQuery(Shape, frozen=True, kw_only=True):
     """Letters of ``operator`` behind the one named ``after``, and how many of them, 1 to 500."""
 
     operator: str | None = None
@@ -71,19 +62,19 @@ class DeadLetterQuery(_Query, frozen=True, kw_only=True):
     limit: int = 50
 
 
-class SamplesQuery(_Query, frozen=True, kw_only=True):
+class SamplesQuery(Shape, frozen=True, kw_only=True):
     """``tier`` is 5s (the last hour) or 5m (the last seven days)."""
 
     tier: str = "5s"
 
 
-class HistoryQuery(_Query, frozen=True, kw_only=True):
+class HistoryQuery(Shape, frozen=True, kw_only=True):
     """How many minutes back, 1 to 10,080; points are 5 s apart up to an hour, else 5 minutes."""
 
     minutes: int = 30
 
 
-class LogQuery(_Query, frozen=True, kw_only=True):
+class LogQuery(Shape, frozen=True, kw_only=True):
     """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
 
     after: int | None = None
@@ -91,19 +82,19 @@ class LogQuery(_Query, frozen=True, kw_only=True):
     follow: bool = False
 
 
-class WaitQuery(_Query, frozen=True, kw_only=True):
+class WaitQuery(Shape, frozen=True, kw_only=True):
     """How many seconds to wait for the end of the operation, 0 to 60."""
 
     wait: float = 0.0
 
 
-class SavepointQuery(_Query, frozen=True, kw_only=True):
+class SavepointQuery(Shape, frozen=True, kw_only=True):
     """``verify`` reads every file and compares checksums."""
 
     verify: bool = False
 
 
-class LetterQuery(_Query, frozen=True, kw_only=True):
+class LetterQuery(Shape, frozen=True, kw_only=True):
     """``reveal`` tells the value of the record, too: for operators, and noted in the audit log."""
 
     reveal: bool = False

@@ -17,7 +17,6 @@ from bicycle_runtime.api.errors import (
     MEDIA_TYPE_UNSUPPORTED,
     QUERY_UNREADABLE,
 )
-from bicycle_runtime.api.queries import NoQuery
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.roles import Identity, Role, require_role
 
@@ -25,14 +24,22 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.service import Service
 
 __all__ = [
-    "EVENT_STREAM", "QUERY_BOUNDS", "TEXT", "Call", "Handler", "Route", "answer_json", "endpoint",
-    "with_whole_numbers",
+    "EVENT_STREAM", "QUERY_BOUNDS", "TEXT", "Call", "Handler", "NoQuery", "Route", "Shape",
+    "answer_json", "endpoint", "with_whole_numbers",
 ]  # fmt: skip
 
 EVENT_STREAM = "text/event-stream"
 TEXT = "text/plain"
 QUERY_BOUNDS = {"limit": (1, 500), "minutes": (1, 10_080), "wait": (0, 60)}
 T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is sent or answered: its fields are all there are, and others are refused."""
+
+
+class NoQuery(Shape, frozen=True, kw_only=True):
+    """Nothing can be asked beside the path."""
 
 
 @dataclass(frozen=True, slots=True)

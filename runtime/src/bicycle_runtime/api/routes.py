@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.api import queries, shapes, state_shapes
+from bicycle_runtime.api import queries, shapes
 from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, quotas, service, state
 from bicycle_runtime.api.route import TEXT, Route
 from bicycle_runtime.api.uploads import UPLOAD_FILES
@@ -91,14 +91,14 @@ ROUTES: tuple[Route, ...] = (
     _looking("/events", "Follow what happens to a job.", jobs.events, str,
              media="text/event-stream", errors=(429,)),
     _looking("/state", "List operators with state; all entries are read.", state.operators,
-             state_shapes.Operators, query=state_shapes.OperatorsQuery, role=Role.OPERATOR,
+             state.Operators, query=state.OperatorsQuery, role=Role.OPERATOR,
              errors=(409, 422, 429, 503)),
     _looking("/state/diff", "Show what an epoch changed since another one.", state.changes,
-             state_shapes.Changes, query=state_shapes.ChangesQuery, role=Role.OPERATOR,
+             state.Changes, query=state.ChangesQuery, role=Role.OPERATOR,
              errors=(409, 422, 429, 503)),
     _looking("/state/{operator}/{state}", "Find entries of a state, most often those of a key.",
-             state.entries, state_shapes.Entries, query=state_shapes.EntriesQuery,
-             role=Role.OPERATOR, errors=(409, 422, 429, 503)),
+             state.entries, state.Entries, query=state.EntriesQuery, role=Role.OPERATOR,
+             errors=(409, 422, 429, 503)),
     _looking("/operations", "List what was asked of a job.", acting.job_operations,
              shapes.OperationList, query=queries.LimitQuery),
     _acting("/stop", "Stop a job after its epoch.", "stop"),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from bicycle_runtime.api.route import Shape
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter
 from bicycle_runtime.layouts.savepoint import Savepoint
 from bicycle_runtime.service.metrics.metrics import MetricSample
@@ -56,11 +57,7 @@ __all__ = [
 ]
 
 
-class _Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All shapes say which fields they have; others are refused."""
-
-
-class QuotaBody(_Shape, frozen=True, kw_only=True):
+class QuotaBody(Shape, frozen=True, kw_only=True):
     """What an owner may use at once; null is without limit. See ``QuotaAnswer``."""
 
     jobs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
@@ -68,7 +65,7 @@ class QuotaBody(_Shape, frozen=True, kw_only=True):
     upload_bytes: Annotated[int, msgspec.Meta(ge=0, le=2**53)] | None = None
 
 
-class QuotaAnswer(_Shape, frozen=True, kw_only=True):
+class QuotaAnswer(Shape, frozen=True, kw_only=True):
     """What an owner may use at once, null without limit, and what is used.
 
     ``jobs`` run or wait, ``slots`` are used by those that run, ``upload_bytes`` are those of all
@@ -84,7 +81,7 @@ class QuotaAnswer(_Shape, frozen=True, kw_only=True):
     used_upload_bytes: int
 
 
-class PoolSlots(_Shape, frozen=True, kw_only=True):
+class PoolSlots(Shape, frozen=True, kw_only=True):
     """Slots of a Spark master; ``local`` is this machine. ``total`` is null where nobody told."""
 
     master: str
@@ -93,20 +90,20 @@ class PoolSlots(_Shape, frozen=True, kw_only=True):
     waiting_jobs: int
 
 
-class SlotList(_Shape, frozen=True, kw_only=True):
+class SlotList(Shape, frozen=True, kw_only=True):
     """The masters whose slots are known or used."""
 
     items: list[PoolSlots]
 
 
-class DeadLetterList(_Shape, frozen=True, kw_only=True):
+class DeadLetterList(Shape, frozen=True, kw_only=True):
     """Dead letters, the newest first; ``next`` is what to give as ``after``."""
 
     items: list[DeadLetter]
     next: str | None
 
 
-class MetricsPoint(_Shape, frozen=True, kw_only=True):
+class MetricsPoint(Shape, frozen=True, kw_only=True):
     """The sums of all jobs at ``timestamp``, ms since 1970; null in a gap, or where none tells."""
 
     timestamp: int
@@ -117,13 +114,13 @@ class MetricsPoint(_Shape, frozen=True, kw_only=True):
     late: float | None
 
 
-class MetricsHistory(_Shape, frozen=True, kw_only=True):
+class MetricsHistory(Shape, frozen=True, kw_only=True):
     """Points over time, the oldest first."""
 
     items: list[MetricsPoint]
 
 
-class ErrorAnswer(_Shape, frozen=True, kw_only=True):
+class ErrorAnswer(Shape, frozen=True, kw_only=True):
     """What went wrong; ``place`` is where, if that is known."""
 
     code: str
@@ -132,14 +129,14 @@ class ErrorAnswer(_Shape, frozen=True, kw_only=True):
     place: str | None
 
 
-class Health(_Shape, frozen=True, kw_only=True):
+class Health(Shape, frozen=True, kw_only=True):
     """``status`` is healthy while jobs are looked at."""
 
     status: str
     version: str
 
 
-class JobList(_Shape, frozen=True, kw_only=True):
+class JobList(Shape, frozen=True, kw_only=True):
     """One page of jobs; ``next`` is the cursor for the one behind, ``total`` all that fit."""
 
     items: list[JobSummary]
@@ -147,7 +144,7 @@ class JobList(_Shape, frozen=True, kw_only=True):
     total: int
 
 
-class JobMetrics(_Shape, frozen=True, kw_only=True):
+class JobMetrics(Shape, frozen=True, kw_only=True):
     """Records of this run, added up over sources and over operators without a follower.
 
     ``bytes_out`` is what all sinks have staged, null where none of them counts bytes.
@@ -158,7 +155,7 @@ class JobMetrics(_Shape, frozen=True, kw_only=True):
     bytes_out: int | None
 
 
-class JobDetail(_Shape, frozen=True, kw_only=True):
+class JobDetail(Shape, frozen=True, kw_only=True):
     """A job: its row, its counts, and all that ``bicycle status --json`` tells."""
 
     summary: JobSummary
@@ -166,7 +163,7 @@ class JobDetail(_Shape, frozen=True, kw_only=True):
     status: dict[str, Any]
 
 
-class Task(_Shape, frozen=True, kw_only=True):
+class Task(Shape, frozen=True, kw_only=True):
     """One operator, with the counts of all its subtasks in this run.
 
     ``bytes_processed`` is what a sink has written, null for all that count no bytes.
@@ -189,13 +186,13 @@ class Task(_Shape, frozen=True, kw_only=True):
     hot_keys: list[dict[str, Any]]
 
 
-class TaskList(_Shape, frozen=True, kw_only=True):
+class TaskList(Shape, frozen=True, kw_only=True):
     """The operators of a job."""
 
     items: list[Task]
 
 
-class GraphVertex(_Shape, frozen=True, kw_only=True):
+class GraphVertex(Shape, frozen=True, kw_only=True):
     """One operator in the graph; counts are of this run.
 
     ``busy_share`` is its part of the time that tasks of the last epochs took, 0 to 1: the operator
@@ -225,7 +222,7 @@ class GraphVertex(_Shape, frozen=True, kw_only=True):
     skew: float | None
 
 
-class GraphEdge(_Shape, frozen=True, kw_only=True):
+class GraphEdge(Shape, frozen=True, kw_only=True):
     """How records go from one operator to another.
 
     ``exchange`` is chain, direct, shuffle or feedback; ``link`` is its former name, with the word
@@ -240,7 +237,7 @@ class GraphEdge(_Shape, frozen=True, kw_only=True):
     tag: str | None
 
 
-class GraphChain(_Shape, frozen=True, kw_only=True):
+class GraphChain(Shape, frozen=True, kw_only=True):
     """Operators that run in one task."""
 
     index: int
@@ -250,7 +247,7 @@ class GraphChain(_Shape, frozen=True, kw_only=True):
     operators: list[str]
 
 
-class Graph(_Shape, frozen=True, kw_only=True):
+class Graph(Shape, frozen=True, kw_only=True):
     """The graph as it runs; ``digest`` changes when its form does, not when counts do."""
 
     job: str
@@ -260,20 +257,20 @@ class Graph(_Shape, frozen=True, kw_only=True):
     chains: list[GraphChain]
 
 
-class EpochList(_Shape, frozen=True, kw_only=True):
+class EpochList(Shape, frozen=True, kw_only=True):
     """Epochs that the checkpoint storage retains, the newest first."""
 
     items: list[dict[str, Any]]
     next: str | None
 
 
-class SavepointList(_Shape, frozen=True, kw_only=True):
+class SavepointList(Shape, frozen=True, kw_only=True):
     """Savepoints beside the checkpoints of the job, the newest first."""
 
     items: list[dict[str, Any]]
 
 
-class ExceptionEntry(_Shape, frozen=True, kw_only=True):
+class ExceptionEntry(Shape, frozen=True, kw_only=True):
     """One kind of failure; ``is_record``: of records, after which the job went on.
 
     ``task_id`` is that of ``Task``, ``task_index`` the subtask that failed last; null where no
@@ -298,13 +295,13 @@ class ExceptionEntry(_Shape, frozen=True, kw_only=True):
     last_ms: int | None
 
 
-class ExceptionList(_Shape, frozen=True, kw_only=True):
+class ExceptionList(Shape, frozen=True, kw_only=True):
     """What failed, the newest first."""
 
     items: list[ExceptionEntry]
 
 
-class JobConfigAnswer(_Shape, frozen=True, kw_only=True):
+class JobConfigAnswer(Shape, frozen=True, kw_only=True):
     """What a job was started with; ``command`` asks for the same. Secrets are not shown."""
 
     options: dict[str, Any]
@@ -315,7 +312,7 @@ class JobConfigAnswer(_Shape, frozen=True, kw_only=True):
     command: list[str]
 
 
-class LogPage(_Shape, frozen=True, kw_only=True):
+class LogPage(Shape, frozen=True, kw_only=True):
     """Lines of the log between the bytes ``start`` and ``next`` of ``size``."""
 
     lines: list[str]
@@ -324,7 +321,7 @@ class LogPage(_Shape, frozen=True, kw_only=True):
     size: int
 
 
-class SamplesAnswer(_Shape, frozen=True, kw_only=True):
+class SamplesAnswer(Shape, frozen=True, kw_only=True):
     """Columns over time, the oldest first; null is a gap."""
 
     tier: str
@@ -339,7 +336,7 @@ class SamplesAnswer(_Shape, frozen=True, kw_only=True):
     late: list[float | None]
 
 
-class OperatorSamples(_Shape, frozen=True, kw_only=True):
+class OperatorSamples(Shape, frozen=True, kw_only=True):
     """Columns over time of one operator, the oldest first; counts are of the run, null is a gap."""
 
     tier: str
@@ -354,50 +351,50 @@ class OperatorSamples(_Shape, frozen=True, kw_only=True):
     state_bytes: list[int | None]
 
 
-class StateChangeList(_Shape, frozen=True, kw_only=True):
+class StateChangeList(Shape, frozen=True, kw_only=True):
     """Steps in the life of a job, the newest first."""
 
     items: list[StateChange]
 
 
-class PluginList(_Shape, frozen=True, kw_only=True):
+class PluginList(Shape, frozen=True, kw_only=True):
     """Plugins that were uploaded, the last first."""
 
     items: list[UploadedPlugin]
 
 
-class OperationList(_Shape, frozen=True, kw_only=True):
+class OperationList(Shape, frozen=True, kw_only=True):
     """Operations, the newest first."""
 
     items: list[Operation]
 
 
-class AuditList(_Shape, frozen=True, kw_only=True):
+class AuditList(Shape, frozen=True, kw_only=True):
     """Lines of the audit log, the oldest first."""
 
     items: list[AuditEntry]
     next: str | None
 
 
-class StatusAnswer(_Shape, frozen=True, kw_only=True):
+class StatusAnswer(Shape, frozen=True, kw_only=True):
     """All that the driver of a job tells, read now: the answer of ``bicycle status --json``."""
 
     status: dict[str, Any]
 
 
-class StatusList(_Shape, frozen=True, kw_only=True):
+class StatusList(Shape, frozen=True, kw_only=True):
     """All that drivers tell, read now, the newest job first: the answer of ``bicycle list``."""
 
     items: list[dict[str, Any]]
 
 
-class MetricList(_Shape, frozen=True, kw_only=True):
+class MetricList(Shape, frozen=True, kw_only=True):
     """Figures with the names and labels of ``/metrics``, as JSON."""
 
     items: list[MetricSample]
 
 
-class Worker(_Shape, frozen=True, kw_only=True):
+class Worker(Shape, frozen=True, kw_only=True):
     """The processes of one job on this machine, and what they use together.
 
     ``slots`` are those of its Spark master that the job holds, ``slots_used`` those in which its
@@ -418,7 +415,7 @@ class Worker(_Shape, frozen=True, kw_only=True):
     processes: list[ProcessUse]
 
 
-class WorkerList(_Shape, frozen=True, kw_only=True):
+class WorkerList(Shape, frozen=True, kw_only=True):
     """The processes of the jobs that have not ended, those with most memory first."""
 
     items: list[Worker]
@@ -432,7 +429,7 @@ class SavepointReport(Savepoint, frozen=True, kw_only=True, forbid_unknown_field
     checkpoint: dict[str, Any]
 
 
-class Cluster(_Shape, frozen=True, kw_only=True):
+class Cluster(Shape, frozen=True, kw_only=True):
     """What all jobs of this home come to, and what serves them."""
 
     version: str

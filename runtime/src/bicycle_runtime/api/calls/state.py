@@ -1,12 +1,134 @@
-"""Looking into the state of jobs."""
+"""Looking into the state of jobs: questions, answers, and their shapes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.responses import Response
 
-from bicycle_runtime.api.route import Call, answer_json
+from bicycle_runtime.api.route import Call, Shape, answer_json
 
-__all__ = ["changes", "entries", "operators"]
+__all__ = [
+    "Changes", "ChangesQuery", "Entries", "EntriesQuery", "OperatorChanges", "Operators",
+    "OperatorsQuery", "SealedOperator", "SealedState", "StateChangeRow", "StateRow", "changes",
+    "entries", "operators",
+]  # fmt: skip
+
+
+class OperatorsQuery(Shape, frozen=True, kw_only=True):
+    """A retained ``epoch``; the newest one without it."""
+
+    epoch: int | None = None
+
+
+class EntriesQuery(Shape, frozen=True, kw_only=True):
+    """Entries of a ``key`` (JSON, a list for a tuple, or a text), or whose text key begins so."""
+
+    key: str | None = None
+    prefix: str | None = None
+    epoch: int | None = None
+    limit: int = 20
+
+
+class ChangesQuery(Shape, frozen=True, kw_only=True):
+    """What ``epoch`` (the newest) changed ``since`` another one (the one before it)."""
+
+    since: int | None = None
+    epoch: int | None = None
+    operator: str | None = None
+    state: str | None = None
+    limit: int = 20
+
+
+class SealedState(Shape, frozen=True, kw_only=True):
+    """One state; types and codec are those of its first hundred entries."""
+
+    name: str
+    kind: str
+    types: list[str]
+    codec: str
+    entry_count: int
+    byte_count: int
+    group_count: int
+
+
+class SealedOperator(Shape, frozen=True, kw_only=True):
+    """One operator with state."""
+
+    operator: str
+    kind: str
+    scope: str
+    group_count: int
+    task_count: int
+    file_count: int
+    base_bytes: int
+    delta_bytes: int
+    states: list[SealedState]
+
+
+class Operators(Shape, frozen=True, kw_only=True):
+    """Operators with state in an epoch."""
+
+    url: str
+    epoch: int
+    operators: list[SealedOperator]
+
+
+class StateRow(Shape, frozen=True, kw_only=True):
+    """One entry; a pickled value is shown by its type, size and checksum, never loaded."""
+
+    operator: str
+    state: str
+    kind: str
+    key_group: int | None
+    task: int | None
+    key: Any
+    part: Any
+    value: Any
+    since_ms: int | None
+    bytes: int
+
+
+class Entries(Shape, frozen=True, kw_only=True):
+    """Entries of a state in an epoch, none where there are none; ``is_cut``: there are more."""
+
+    url: str
+    epoch: int
+    entries: list[StateRow]
+    is_cut: bool
+
+
+class StateChangeRow(Shape, frozen=True, kw_only=True):
+    """One entry that was added, removed or changed."""
+
+    change: str
+    state: str
+    kind: str
+    key_group: int | None
+    task: int | None
+    key: Any
+    part: Any
+    before: Any
+    after: Any
+
+
+class OperatorChanges(Shape, frozen=True, kw_only=True):
+    """What changed in an operator: totals, and the first changes."""
+
+    operator: str
+    added: int
+    removed: int
+    changed: int
+    changes: list[StateChangeRow]
+
+
+class Changes(Shape, frozen=True, kw_only=True):
+    """What changed between two ``epochs``, and how many records were read between them."""
+
+    url: str
+    epochs: list[int]
+    record_count: int
+    operators: list[OperatorChanges]
 
 
 async def operators(call: Call) -> Response:
