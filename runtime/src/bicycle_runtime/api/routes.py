@@ -1,4 +1,4 @@
-"""The table of routes: everything that the API has, each once.
+"""The table of routes: everything that the API has, each once, and what can be asked behind a path.
 
 Requests, the OpenAPI document, the reference page and the tests are made of it. The paths of the
 first REST API (below ``/api``) are the same handlers as those below ``/api/v1``.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bicycle_runtime.api import queries, shapes
+from bicycle_runtime.api import shapes
 from bicycle_runtime.api.calls import acting, dead_letters, jobs, plugins, quotas, service, state
-from bicycle_runtime.api.route import TEXT, Route
+from bicycle_runtime.api.route import TEXT, Route, Shape
 from bicycle_runtime.api.uploads import UPLOAD_FILES
 from bicycle_runtime.jobs.control.dead_letters import Letter
 from bicycle_runtime.jobs.control.topology import Topology
@@ -23,6 +23,83 @@ from bicycle_runtime.service.users.roles import Role
 __all__ = ["ALIASES", "ROUTES", "served_paths"]
 
 _JOB = "/jobs/{job_id}"
+
+
+class JobQueryWords(Shape, frozen=True, kw_only=True):
+    """Which jobs, in which order: see ``JobQuery``. ``state`` may be given several times."""
+
+    state: tuple[str, ...] = ()
+    owner: str = ""
+    text: str = ""
+    sort: str = "-start_time"
+    limit: int = 50
+    after: str | None = None
+
+
+class LimitQuery(Shape, frozen=True, kw_only=True):
+    """How many entries at most, 1 to 500."""
+
+    limit: int = 50
+
+
+class AfterQuery(Shape, frozen=True, kw_only=True):
+    """Entries behind this number, and how many of them, 1 to 500."""
+
+    after: int = 0
+    limit: int = 200
+
+
+class EpochQuery(Shape, frozen=True, kw_only=True):
+    """Epochs older than ``after``, and how many of them, 1 to 500."""
+
+    after: int | None = None
+    limit: int = 50
+
+
+class DeadLetterQuery(Shape, frozen=True, kw_only=True):
+    """Letters of ``operator`` behind the one named ``after``, and how many of them, 1 to 500."""
+
+    operator: str | None = None
+    after: str | None = None
+    limit: int = 50
+
+
+class SamplesQuery(Shape, frozen=True, kw_only=True):
+    """``tier`` is 5s (the last hour) or 5m (the last seven days)."""
+
+    tier: str = "5s"
+
+
+class HistoryQuery(Shape, frozen=True, kw_only=True):
+    """How many minutes back, 1 to 10,080; points are 5 s apart up to an hour, else 5 minutes."""
+
+    minutes: int = 30
+
+
+class LogQuery(Shape, frozen=True, kw_only=True):
+    """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
+
+    after: int | None = None
+    limit: int = 200
+    follow: bool = False
+
+
+class WaitQuery(Shape, frozen=True, kw_only=True):
+    """How many seconds to wait for the end of the operation, 0 to 60."""
+
+    wait: float = 0.0
+
+
+class SavepointQuery(Shape, frozen=True, kw_only=True):
+    """``verify`` reads every file and compares checksums."""
+
+    verify: bool = False
+
+
+class LetterQuery(Shape, frozen=True, kw_only=True):
+    """``reveal`` tells the value of the record, too: for operators, and noted in the audit log."""
+
+    reveal: bool = False
 
 
 def _looking(path: str, summary: str, handler: Any, answer: Any, **more: Any) -> Route:
@@ -44,7 +121,7 @@ def _acting(path: str, summary: str, kind: str, *, method: str = "POST") -> Rout
 
 ROUTES: tuple[Route, ...] = (
     Route(method="GET", path="/jobs", summary="List jobs, filtered, sorted, page by page.",
-          handler=jobs.jobs, query=queries.JobQueryWords, answer=shapes.JobList, errors=(304,)),
+          handler=jobs.jobs, query=JobQueryWords, answer=shapes.JobList, errors=(304,)),
     Route(method="POST", path="/jobs", summary="Start the job of a plugin.",
           handler=acting.submit, body=kinds.SubmitFacts, answer=Operation, code=202,
           role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
@@ -61,13 +138,13 @@ ROUTES: tuple[Route, ...] = (
     _looking("/graph", "Show the graph of a job as it runs.", jobs.graph, shapes.Graph,
              errors=(409, 422, 503)),
     _looking("/epochs", "List the epochs that the checkpoint storage retains.", jobs.epochs,
-             shapes.EpochList, query=queries.EpochQuery, errors=(422, 503)),
+             shapes.EpochList, query=EpochQuery, errors=(422, 503)),
     _looking("/checkpoints", "List the epochs that the checkpoint storage retains.", jobs.epochs,
-             shapes.EpochList, query=queries.EpochQuery, errors=(422, 503)),
+             shapes.EpochList, query=EpochQuery, errors=(422, 503)),
     _looking("/savepoints", "List the savepoints beside the checkpoints of a job.",
              jobs.savepoints, shapes.SavepointList, errors=(422, 503)),
     _looking("/savepoints/{savepoint}", "Show what is in a savepoint.", jobs.savepoint,
-             shapes.SavepointReport, query=queries.SavepointQuery, errors=(409, 422, 503)),
+             shapes.SavepointReport, query=SavepointQuery, errors=(409, 422, 503)),
     Route(method="DELETE", path=f"{_JOB}/savepoints/{{savepoint}}",
           summary="Remove a savepoint; jobs that began with it have copies of their own.",
           handler=acting.delete_savepoint, answer=Operation, code=202, role=Role.OPERATOR,
@@ -75,19 +152,19 @@ ROUTES: tuple[Route, ...] = (
     _looking("/exceptions", "List what failed in a job, each kind once.", jobs.exceptions,
              shapes.ExceptionList),
     _looking("/dead-letters", "List records that functions refused.", dead_letters.letters,
-             shapes.DeadLetterList, query=queries.DeadLetterQuery, errors=(422,)),
+             shapes.DeadLetterList, query=DeadLetterQuery, errors=(422,)),
     _looking("/dead-letters/{letter}", "Show one dead letter.", dead_letters.letter, Letter,
-             query=queries.LetterQuery, errors=(422,)),
+             query=LetterQuery, errors=(422,)),
     _looking("/config", "Show what a job was started with, without secrets.", jobs.config,
              shapes.JobConfigAnswer, errors=(422,)),
     _looking("/logs", "Read the log of a job, or follow it.", jobs.logs, shapes.LogPage,
-             query=queries.LogQuery, has_stream=True),
+             query=LogQuery, has_stream=True),
     _looking("/samples", "Read throughput, lag and size over time.", jobs.samples,
-             shapes.SamplesAnswer, query=queries.SamplesQuery),
+             shapes.SamplesAnswer, query=SamplesQuery),
     _looking("/samples/{operator}", "Read what an operator did over time.", jobs.operator_samples,
-             shapes.OperatorSamples, query=queries.SamplesQuery),
+             shapes.OperatorSamples, query=SamplesQuery),
     _looking("/states", "List the steps in the life of a job.", jobs.state_changes,
-             shapes.StateChangeList, query=queries.LimitQuery),
+             shapes.StateChangeList, query=LimitQuery),
     _looking("/events", "Follow what happens to a job.", jobs.events, str,
              media="text/event-stream", errors=(429,)),
     _looking("/state", "List operators with state; all entries are read.", state.operators,
@@ -100,7 +177,7 @@ ROUTES: tuple[Route, ...] = (
              state.entries, state.Entries, query=state.EntriesQuery, role=Role.OPERATOR,
              errors=(409, 422, 429, 503)),
     _looking("/operations", "List what was asked of a job.", acting.job_operations,
-             shapes.OperationList, query=queries.LimitQuery),
+             shapes.OperationList, query=LimitQuery),
     _acting("/stop", "Stop a job after its epoch.", "stop"),
     _acting("/drain", "End a job as if its input had ended.", "drain"),
     _acting("/cancel", "End a job at once; what is not sealed is read again.", "cancel"),
@@ -113,10 +190,10 @@ ROUTES: tuple[Route, ...] = (
     _acting("/upgrade/plan", "Hold another version against the last epoch; nothing is changed.",
             "plan_upgrade"),
     Route(method="GET", path="/operations", summary="List what was asked of jobs.",
-          handler=acting.operations, query=queries.LimitQuery, answer=shapes.OperationList),
+          handler=acting.operations, query=LimitQuery, answer=shapes.OperationList),
     Route(method="GET", path="/operations/{operation_id:int}",
           summary="Show an operation, if asked so only when it is over.",
-          handler=acting.operation, query=queries.WaitQuery, answer=Operation,
+          handler=acting.operation, query=WaitQuery, answer=Operation,
           errors=(404, 429)),
     Route(method="DELETE", path="/operations/{operation_id:int}",
           summary="Take a job that waits out of the queue.", handler=acting.withdraw,
@@ -150,7 +227,7 @@ ROUTES: tuple[Route, ...] = (
             handler=service.all_metrics, answer=shapes.MetricList)
       for path in ("/cluster/metrics", "/metrics")),
     Route(method="GET", path="/metrics/history", summary="Read what all jobs came to over time.",
-          handler=service.metrics_history, query=queries.HistoryQuery,
+          handler=service.metrics_history, query=HistoryQuery,
           answer=shapes.MetricsHistory),
     Route(method="GET", path="/savepoints", summary="List the savepoints of all jobs.",
           handler=jobs.all_savepoints, answer=shapes.SavepointList, errors=(422, 503)),
@@ -159,7 +236,7 @@ ROUTES: tuple[Route, ...] = (
           handler=acting.restore, body=RestoreFacts, answer=Operation, code=202,
           role=Role.OPERATOR, takes_key=True, errors=(400, 404, 409, 413, 415, 422, 429)),
     Route(method="GET", path="/audit", summary="Read who has changed what.",
-          handler=service.audit, query=queries.AfterQuery, answer=shapes.AuditList,
+          handler=service.audit, query=AfterQuery, answer=shapes.AuditList,
           role=Role.ADMIN),
     Route(method="GET", path="/metrics", summary="Figures as text for Prometheus.",
           handler=service.metrics, answer=str, media=TEXT, is_root=True),
