@@ -3,8 +3,7 @@
 import pytest
 
 from bicycle_runtime.engine.options import EngineOptions
-from bicycle_runtime.testing import Harness
-from tests.unit.pipelines.pipeline_runs import built
+from tests.unit.pipelines.pipeline_runs import ran, run
 
 PIPELINE = """
     [source]
@@ -82,9 +81,8 @@ def test_rows_are_read_completed_and_written_once_whatever_is_killed(server, ord
     text = PIPELINE.format(url=server.url, table=orders, how="inner", source=source)
 
     small = EngineOptions(max_records_per_epoch=7)
-    with Harness(built(text), real_sinks=["sink"], engine=small, parallelism=2) as harness:
-        harness.fail_at("before_seal")
-        harness.run()
+    settings = {"real_sinks": ["sink"], "engine": small, "parallelism": 2}
+    with ran(text, faults=["before_seal"], **settings) as harness:
         assert harness.crash_count == 1
 
     rows = server.query(f"select window_start_ms, key, orders, cents from {orders}_sums")
@@ -95,8 +93,6 @@ def test_rows_that_no_key_finds_go_on_without_its_columns(server, orders):
     text = PIPELINE.format(url=server.url, table=orders, how="left", source="")
     text = text[: text.index("[window]")] + '[sink]\n    kind = "console"\n'
 
-    with Harness(built(text)) as harness:
-        harness.run()
-        found = {row["id"]: row.get("city", "-") for row in harness.results("sink")}
+    found = {row["id"]: row.get("city", "-") for row in run(text)}
 
     assert found == {n: {1: "Ulm", 2: "Bonn"}.get(n % 4, "-") for n in range(3, COUNT + 1)}

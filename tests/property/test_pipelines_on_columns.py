@@ -18,10 +18,9 @@ from bicycle_runtime.operators.columnar.records import (
     ColumnRecords,
     FieldRecords,
 )
-from bicycle_runtime.testing import Harness
 from tests.examples import examples
 from tests.property.pipeline_values import NUMBERS, SETTINGS, TEXTS
-from tests.unit.pipelines.pipeline_runs import built
+from tests.unit.pipelines.pipeline_runs import finish, on_columns, ran
 
 PIPELINE = """
     on_error = "skip"
@@ -118,15 +117,10 @@ def outcome(rows, *, called, notation="jsonl", steps="", fields="", window="tumb
             path=path, notation=notation, fields=fields, window=window, key=key,
             steps=CALLED + steps if called else steps,
         )  # fmt: skip
-        with Harness(built(text), parallelism=2) as harness:
-            harness.run()
-            counts = [each.counts for each in harness.epochs]
-            folded, made = (
-                sum(each[uid].on_columns for each in counts if uid in each)
-                for uid in ("window-combine", "window-rows")
-            )
+        with ran(text, parallelism=2) as harness:
+            taken = on_columns(harness)
             rows = sorted(map(repr, harness.results("sink")))
-            return rows, folded, made == len(rows)
+            return rows, taken["window-combine"], taken["window-rows"] == len(rows)
 
 
 @settings(SETTINGS, max_examples=examples(30))
@@ -187,11 +181,8 @@ def written(rows, *, called, notation, sink=SINKS[0], steps=STEPS, engine=SMALL,
         out = f'[sink]\nkind = "file"\nout_dir = "{folder}/out"\n{sink}\n'
         steps = textwrap.dedent(steps)
         text = f'on_error = "skip"\n{source}{CALLED if called else ""}{steps}{out}'
-        with Harness(built(text), real_sinks=["sink"], engine=engine) as harness:
-            harness.run()
-            taken = sum(
-                operator.on_columns for each in harness.epochs for operator in each.counts.values()
-            )
+        with ran(text, real_sinks=["sink"], engine=engine) as harness:
+            taken = on_columns(harness).total()
         return b"".join(each.read_bytes() for each in sorted(Path(folder).glob("out/*"))), taken
 
 
@@ -315,8 +306,7 @@ def test_an_empty_cell_is_null_where_a_type_may_be_and_is_no_text(tmp_path, call
     if called:
         text = text.replace("[[steps]]", f"{CALLED}\n[[steps]]", 1)
 
-    with Harness(built(text), real_sinks=["sink"]) as harness:
-        harness.run()
+    finish(text)
 
     found = [json.loads(line) for file in out.glob("*") for line in file.read_text().splitlines()]
     empty = {"n": None, "at": None, "j": None, "t": ""}
@@ -371,13 +361,8 @@ def split_outcome(rows, *, called, notation):
     with tempfile.TemporaryDirectory() as folder:
         path = input_of(rows, notation, folder)
         text = SPLIT.format(path=path, notation=notation, every=every, out=f"{folder}/out")
-        with Harness(built(text, "yaml"), real_sinks=["counted", "kept"]) as harness:
-            harness.run()
-            counts = [each.counts for each in harness.epochs]
-            taken = {
-                uid: sum(each[uid].on_columns for each in counts if uid in each)
-                for uid in ("by", "by-a", "by-rest", "w-combine")
-            }
+        with ran(text, "yaml", real_sinks=["counted", "kept"]) as harness:
+            taken = on_columns(harness)
         lines = {
             kind: sorted(
                 line
@@ -421,8 +406,7 @@ def table_of(rows, *, called, notation, text):
         toml = TO_TABLE.format(path=path, notation=notation, text=text, out=out)
         if called:
             toml = toml.replace("    [[steps]]", CALLED + "\n    [[steps]]", 1)
-        with Harness(built(textwrap.dedent(toml)), real_sinks=["sink"]) as harness:
-            harness.run()
+        finish(toml)
         return [parquet.read_table(each).to_pylist() for each in sorted(out.glob("*.parquet"))]
 
 
@@ -461,6 +445,6 @@ def test_a_split_works_on_columns(notation):
 
     lines, taken = split_outcome(rows, called=False, notation=notation)
 
-    assert taken == {"by": 21, "by-a": 21, "by-rest": 21, "w-combine": 14}
+    assert taken.items() >= {"by": 21, "by-a": 21, "by-rest": 21, "w-combine": 14}.items()
     assert len(lines["k"]) == 7
     assert sum(json.loads(line)["count"] for line in lines["w"]) == 14

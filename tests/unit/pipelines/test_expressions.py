@@ -9,9 +9,8 @@ import pytest
 from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.pipelines.computed import Where
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
-from bicycle_runtime.testing import Harness
 from tests.raising import raises
-from tests.unit.pipelines.pipeline_runs import built, checked, lines, run
+from tests.unit.pipelines.pipeline_runs import checked, lines, ran, run
 from tests.unit.pipelines.test_problems import problems
 
 ROWS = [
@@ -85,10 +84,8 @@ def test_a_bad_record_meets_the_rule_and_its_neighbours_stay(tmp_path):
     rows = [{"at": n, "celsius": n % 3, "town": "", "more": 0} for n in range(9)]
     step = '[[steps]]\noperator = "map"\nid = "m"\nselect = { n = "6 / celsius" }\n'
 
-    pipeline = built(text(lines(tmp_path, *rows), step, on_error='on_error = "dead_letter"'))
-    with Harness(pipeline) as harness:
-        harness.run()
-
+    given = text(lines(tmp_path, *rows), step, on_error='on_error = "dead_letter"')
+    with ran(given) as harness:
         assert [row["n"] for row in harness.results("sink")] == [6, 3] * 3
         assert len(harness.dead_letters) == 3
         assert "divide by zero" in str(harness.dead_letters[0])

@@ -20,7 +20,7 @@ from bicycle_runtime.service.metrics.endpoint import serving_metrics
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import KeyedProcessFunction, MapStateDescriptor
 from tests.unit.cli.conftest import Shell
-from tests.unit.pipelines.pipeline_runs import built, graph, lines
+from tests.unit.pipelines.pipeline_runs import built, finish, graph, lines, run
 from tests.unit.pipelines.test_problems import GOOD, KAFKA, changed, problems
 
 EVENTS = [
@@ -62,8 +62,7 @@ def pipeline(path, *, window=TUMBLING, ops="", sink="", lateness="10s", notation
 def written(tmp_path, events=EVENTS, **changes):
     """Run a pipeline over events and return the lines of its files, in order."""
     text = pipeline(lines(tmp_path, *events), **changes)
-    with Harness(built(text), real_sinks=["sink"]) as harness:
-        harness.run()
+    finish(text)
     files = sorted((tmp_path / "out").glob("*.jsonl"))
     return [line for file in files for line in file.read_text().splitlines()]
 
@@ -133,9 +132,8 @@ def aggregated(agg, field, name, *expected):
 def csv_counts_as_lines_of_json_do(tmp_path):
     path = tmp_path / "in.csv"
     path.write_text("event_time,word\n0,a\n20000,a\n40000,b\n")
-    with Harness(built(pipeline(path, notation="csv", sink='kind = "console"'))) as harness:
-        harness.run()
-        found = sorted((row["key"], row["count"]) for row in harness.results("sink"))
+    rows = run(pipeline(path, notation="csv", sink='kind = "console"'))
+    found = sorted((row["key"], row["count"]) for row in rows)
 
     assert found == [("a", 2), ("b", 1)]
 
@@ -178,8 +176,7 @@ def three_rows_of_parquet_are_read_again(tmp_path):
     sink = f'kind = "parquet"\n    out_dir = "{tmp_path}/out"'
     events = [*EVENTS, {**EVENTS[0], "event_time": "2023-11-15T01:00:00Z"}]
     text = pipeline(lines(tmp_path, *events), sink=sink)
-    with Harness(built(text), real_sinks=["sink"]) as harness:
-        harness.run()
+    finish(text)
 
     table = parquet.read_table(tmp_path / "out").to_pylist()
     assert {path.name for path in (tmp_path / "out").glob("dt=*")} == {

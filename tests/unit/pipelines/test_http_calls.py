@@ -6,8 +6,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bicycle_runtime.testing import Harness
-from tests.unit.pipelines.pipeline_runs import built, run
+from tests.unit.pipelines.pipeline_runs import ran, run
 from tests.unit.pipelines.test_operators import SINK, collection, graph_of
 
 
@@ -77,8 +76,7 @@ def test_what_is_no_good_answer_meets_the_rule_after_its_retries(server):
     items = [{"at": "odd/1"}, {"at": "ok"}, {"at": "text"}]
     text = pipeline(items, f"{{url: '{server.url}/{{at}}'}}", more=rule)
 
-    with Harness(built(text, "yaml")) as harness:
-        harness.run()
+    with ran(text, "yaml") as harness:
         letters = harness.dead_letters
         assert harness.results("sink") == [{"at": "ok", "path": "/ok"}]
 
@@ -91,8 +89,6 @@ def test_an_answer_that_does_not_come_is_no_record_that_is_lost(server):
         [{"at": "slow"}], f"{{url: '{server.url}/{{at}}', timeout: 100ms}}",
         more=", on_error: dead_letter",
     )  # fmt: skip
-    with Harness(built(text, "yaml")) as harness:
-        harness.run()
-
+    with ran(text, "yaml") as harness:
         assert harness.results("sink") == []
         assert "no answer within 100ms" in str(harness.dead_letters)

@@ -7,7 +7,7 @@ from bicycle_runtime.pipelines.lookup_files import CompletedFromFile
 from bicycle_runtime.pipelines.operator_keys import Enrich
 from bicycle_runtime.testing import Harness
 from tests.raising import raises
-from tests.unit.pipelines.pipeline_runs import built, graph, lines, run
+from tests.unit.pipelines.pipeline_runs import built, graph, lines, ran, run
 
 ROWS = [
     {"at": 0, "word": "a", "n": 1, "user": "u"},
@@ -384,7 +384,6 @@ def test_records_that_fail_are_kept_aside_where_the_file_says_so():
         edges=[("in", "m"), ("m", "sink")],
     )
 
-    with Harness(built(text, "yaml")) as harness:
-        harness.run()
+    with ran(text, "yaml") as harness:
         assert harness.results("sink") == ["A!"]
         assert len(harness.dead_letters) == 1

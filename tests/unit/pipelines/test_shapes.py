@@ -2,8 +2,9 @@
 
 import pytest
 
+from bicycle_runtime.testing import Harness
 from bicycle_sdk.graph import ErrorAction, OperatorKind, RestartKind, RuntimeMode
-from tests.unit.pipelines.pipeline_runs import checked, graph, lines, run
+from tests.unit.pipelines.pipeline_runs import built, graph, lines, run
 
 CONNECTOR = "connector"
 
@@ -163,12 +164,19 @@ def test_no_restarts_is_no_strategy():
     assert found.config.restart_strategy.kind is RestartKind.NONE
 
 
-def test_the_three_job_files_of_the_other_system_load_unchanged():
+def test_job_files_of_the_other_system_run_unchanged():
     echo = JOB.replace("flatmap", "map").replace("split_words", "uppercase")
     echo = echo.replace("operator: count", "operator: map")
 
-    assert checked(JOB, "yaml").name == "words"
-    assert [node.operator for node in checked(echo, "yaml").nodes][1] == "map"
+    for text, expected in (
+        (JOB, ["to:1", "be:1", "or:1", "not:1", "to:2", "be:2"]),
+        (echo, ["TO BE OR", "NOT TO BE"]),
+    ):
+        with Harness(built(text, "yaml"), scripted=["source"]) as harness:
+            harness.push(["To be or", "not to be"])
+            harness.end()
+            harness.run()
+            assert harness.results("sink") == expected
 
 
 KAFKA_SHORT = """
