@@ -16,7 +16,7 @@ from bicycle_runtime.operators.columnar.records import ColumnRecords, FieldRecor
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import file_sink
 from tests.examples import examples
-from tests.unit.pipelines.pipeline_runs import built
+from tests.unit.pipelines.pipeline_runs import on_columns, ran
 
 SETTINGS = settings(
     max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck)
@@ -43,13 +43,18 @@ STEPS = {
         "by"),
     "counts": ("window", {"type": "session", "gap": "7s"}, "late-by"),
     "late-by": ("key_by", {"field": "at"}, "timed"),
+    "again-by": ("key_by", {"field": "key"}, "windows"),
+    "again": ("window", {"type": "sliding", "size": "30s", "slide": "20s", "aggregates": [
+        {"name": "n", "agg": "count"}, {"name": "high", "agg": "max", "field": "sum"}]},
+        "again-by"),
+    "dropped": ("map", {"drop": ["j", "n"]}, "where"),
     "both": ("union", {}, "source", "kept"),
 }  # fmt: skip
 NEEDS_TYPES = {"where", "twice", "path"}
 SINKS = {
     name: (step, form)
     for step in ["source", *STEPS]
-    if step not in ("by", "late-by")
+    if not step.endswith("by")
     for name, form in ((f"{step}-{form}", form) for form in ("jsonl", "csv"))
 }
 
@@ -113,16 +118,13 @@ def outcome(rows, sinks, *, engine, notation="jsonl", faults=(), **given):
     with tempfile.TemporaryDirectory() as folder:
         write_input(rows, notation, folder)
         text = pipeline(folder, sinks, notation=notation, **given)
-        with Harness(built(text, "yaml"), real_sinks=sinks, engine=engine) as harness:
-            for point in faults:
-                harness.fail_at(point)
-            harness.run()
-            counts = [operator for each in harness.epochs for operator in each.counts.values()]
+        with ran(text, "yaml", faults=faults, real_sinks=sinks, engine=engine) as harness:
+            taken = on_columns(harness).total()
         found = {
             sink: b"".join(each.read_bytes() for each in sorted(Path(folder, sink).glob("part*")))
             for sink in sinks
         }
-        return found, sum(each.on_columns for each in counts)
+        return found, taken
 
 
 ROWS = st.lists(
@@ -172,6 +174,8 @@ PLAIN = [{"at": 1_000 * n, "n": n / 2, "t": "ab"[n % 2], "j": {"y": 1}} for n in
         (["both-jsonl"], 20 + 30),
         (["twice-jsonl", "where-csv", "path-csv", "windows-csv"], 20 + 20 + 19 + 20 + 20 * 3 + 4),
         (["windows-jsonl", "counts-csv", "source-csv"], None),
+        (["again-jsonl", "again-csv"], 20 + 20 + 20 + 2 * 2),
+        (["dropped-jsonl", "dropped-csv"], 20 + 19),
     ],
 )
 @pytest.mark.parametrize("notation", ["jsonl", "csv", "parquet"])

@@ -22,7 +22,7 @@ from bicycle_runtime.pipelines.aggregates import (
 )
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
 from bicycle_runtime.pipelines.checking import Checks, label_of
-from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, Where
+from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, DroppedOnColumns, Where
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
 from bicycle_runtime.pipelines.lookup_files import (
@@ -59,6 +59,7 @@ from bicycle_runtime.pipelines.sources import KafkaSource, SourceKeys
 from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
 from bicycle_sdk import ProcessFunction, StreamEnvironment
 from bicycle_sdk.aggregations import everything
+from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import error_policy, retry
 from bicycle_sdk.graph import ErrorAction, ErrorPolicy, RestartStrategy
 from bicycle_sdk.settings import VertexSettings
@@ -87,8 +88,7 @@ def build_pipeline(
         of_plugins: Whether it may name functions of installed plugins only.
 
     Raises:
-        PIPELINE_INVALID: a function that it names is not there.
-        StreamDefinitionError: a call is not possible.
+        PIPELINE_INVALID: a function that it names is not there, or a call is not possible.
     """
     settings = pipeline.settings
     env.set_parallelism(settings.parallelism)
@@ -120,6 +120,7 @@ class _Building:
         self._streams: dict[str, Any] = {}
         self._side_outputs: dict[tuple[str, str], Any] = {}
         self._timed: set[str] = set()
+        self._owners: dict[str, Node] = {}  # by ids of vertices
         self._tags = {
             (each.node, each.output)
             for node in pipeline.nodes
@@ -144,6 +145,9 @@ class _Building:
             path = (*node.path, *([config] if config else []), "function")
             self._checks.note(path, f"unsupported {label_of(path)}: {error}")
             return
+        except StreamDefinitionError as error:
+            self._checks.note(node.path, f"{label_of(node.path)}: {error.summary}")
+            return
         self._streams[node.id] = stream
         if node.operator == "time" or any(each.node in self._timed for each in node.inputs):
             self._timed.add(node.id)
@@ -151,6 +155,10 @@ class _Building:
         place = f"{document.file}:{document.key_position(node.path).line}"
         for vertex in self._env.vertices[count:]:
             vertex.place = place
+            owner = self._owners.setdefault(vertex.final_id, node)
+            if owner is not node:
+                text = f"its vertex {vertex.final_id!r} is called as one of {owner.id!r} is"
+                self._checks.note((*node.path, "id"), f"{text}: give another id")
 
     # --- inputs and settings -----------------------------------------------------------------
 
@@ -258,9 +266,12 @@ class _Building:
         spec, expressions = node.spec, self._pipeline.expressions.get(node.id)
         if expressions is None and spec.drop is None:
             return self._call(node, MAPS, "map")
-        function: Callable[[Any], Any] = Dropped(spec.drop or ())
+        names, dropped = self._pipeline.given.get(node.id, ()), spec.drop or ()
+        function: Callable[[Any], Any] = Dropped(dropped)
         if expressions is not None:
             function = ComputedFields(expressions.compiled, kept=expressions.kept)
+        elif not set(names) <= set(dropped):
+            function = DroppedOnColumns(dropped, names)
         return self._set(self._input(node).map(function), node)
 
     def _flat_map(self, node: Node) -> Any:

@@ -15,7 +15,7 @@ from bicycle_runtime.operators.columnar.vectors import Refused, TextVector, Vect
 from bicycle_runtime.pipelines.builtin_functions import expression_of
 from bicycle_sdk.expressions import Expression, col
 
-__all__ = ["ComputedFields", "Dropped", "Where"]
+__all__ = ["ComputedFields", "Dropped", "DroppedOnColumns", "Where"]
 
 
 class _Computed(HasExpression):
@@ -170,3 +170,22 @@ class Dropped:
 
     def __call__(self, value: Any) -> dict[str, Any]:
         return {name: each for name, each in value.items() if name not in self.fields}
+
+
+class DroppedOnColumns(Dropped, HasExpression):
+    """The same for records of known fields.
+
+    Args:
+        fields: Those that are left out.
+        names: All that the records have.
+    """
+
+    __slots__ = ("names",)
+
+    def __init__(self, fields: Sequence[str], names: Sequence[str]) -> None:
+        super().__init__(fields)
+        self.names = tuple(names)
+
+    def expression(self) -> Expression:
+        kept = [name for name in self.names if name not in self.fields]
+        return Expression("record", tuple(kept), *map(col, kept))

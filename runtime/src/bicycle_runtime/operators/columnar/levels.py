@@ -7,6 +7,7 @@ out of a fork, or into a union, is taken as it lies.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from bicycle_runtime.operators.columnar import EXPRESSION_KINDS, NO_COLUMNS
 from bicycle_runtime.operators.columnar.choice import (
@@ -133,6 +134,9 @@ class _Choices:
             return ChainChoice(
                 because=because | dict.fromkeys([spec.uid for spec in others], reason)
             )
+        if folds(chain):
+            found = self._folding(others, RESULT_SHAPE, {}, first=1)
+            return replace(found, because=because | found.because)
         return self._going_on(others, RESULT_SHAPE, because, first=1)
 
     def _behind_source(self, chain: ChainSpec) -> ChainChoice:
