@@ -6,7 +6,7 @@ import pytest
 
 from bicycle_runtime.extraction.errors import PLUGIN_RAISED, SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.extraction.scripts import is_script, pack_script, script_name
+from bicycle_runtime.extraction.scripts import is_script, pack_script, read_pipeline, script_name
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
@@ -83,6 +83,17 @@ def test_a_file_that_is_no_job_is_refused_in_words(script, tmp_path, text, probl
     with raises(SCRIPT_UNUSABLE) as caught:
         pack_script(path, cache_dir=tmp_path)
     assert problem in caught.value.facts["problem"]
+
+
+def test_a_pipeline_may_begin_with_a_mark_and_is_utf_8(tmp_path):
+    path = tmp_path / "p.toml"
+    text = 'name = "n"\n[source]\nkind = "file"\npath = "é"\n'
+    path.write_bytes(text.encode("utf-8-sig"))
+
+    assert read_pipeline(str(path)).data["source"] == {"kind": "file", "path": "é"}
+    path.write_bytes(text.encode("latin-1"))
+    with raises(SCRIPT_UNUSABLE, match="line 4: byte 0xe9 is no UTF-8"):
+        read_pipeline(str(path))
 
 
 def test_what_is_packed_is_the_same_for_the_same_content(script, tmp_path):

@@ -66,6 +66,6 @@ def job_facts(request: JobRequest) -> dict[str, Any]:
         facts["plugin"] = plugin
     else:
         read_pipeline(plugin)
-        text = Path(plugin).expanduser().read_text(encoding="utf-8")
+        text = Path(plugin).expanduser().read_text(encoding="utf-8-sig")
         facts["pipeline"] = {"file": Path(plugin).name, "text": text}
     return facts if name is None else {**facts, "name": name}

@@ -73,6 +73,8 @@ def compile_expressions(
             types.append(rewriting.type_of(found))
         except ValueError as error:
             raise ExpressionInvalidError(name, str(error)) from error
+        except RecursionError as error:
+            raise ExpressionInvalidError(name, "it is nested too deep") from error
         texts.append(found)
     return CompiledExpressions(
         reads=tuple(reads), names=tuple(expressions), texts=tuple(texts), types=tuple(types)

@@ -168,11 +168,16 @@ def _pack(
 
 
 def _read(path: Path, *, hint: str = "give a file of Python") -> str:
+    """Return a text without the mark that some editors put before it."""
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        reason = error.strerror or str(error)
         raise SCRIPT_UNUSABLE(file=str(path), problem=reason, hint=hint) from error
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        problem = f"line {line}: byte 0x{error.object[error.start]:02x} is no UTF-8"
+        raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint="save it as UTF-8") from error
 
 
 def _jobs_in(path: Path, content: str) -> dict[str, str]:

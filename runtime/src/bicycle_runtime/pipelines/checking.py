@@ -7,6 +7,7 @@ them are told at once. A table without problems becomes its struct.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -35,6 +36,8 @@ __all__ = [
 S = TypeVar("S", bound=msgspec.Struct)
 _TIMES = "a time such as 250ms, 10s, 5m, 1h"
 _SHOWN_MAX = 60
+_WHOLE_MAX = 2**63 - 1
+_TIME_MAX_MS = 100 * 366 * 86_400_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,9 +220,10 @@ class Checks:
         try:
             if isinstance(data, bool) or not isinstance(data, (str, int, float)):
                 raise ValueError
-            if duration_ms(data) < 0 and not is_signed:
+            ms = duration_ms(data)
+            if (ms < 0 and not is_signed) or abs(ms) > _TIME_MAX_MS:
                 raise ValueError
-        except ValueError:
+        except (ValueError, OverflowError):
             self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {_TIMES}")
 
     def _scalar(self, data: Any, info: Any, path: KeyPath) -> None:
@@ -230,11 +234,16 @@ class Checks:
             if info.min_length and not data:
                 self.note(path, f"{label_of(path)} must be set: it is empty")
         elif isinstance(info, (inspect.IntType, inspect.FloatType)):
-            low, high = info.ge, info.le
-            number = float(data)
-            if (low is not None and number < low) or (high is not None and number > high):
-                bounds = f"{low}..{high}" if high is not None else f"{low} or more"
-                self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {bounds}")
+            self._bounds(data, info, path)
+
+    def _bounds(self, data: Any, info: Any, path: KeyPath) -> None:
+        number, low, high = _number(data, info), info.ge, info.le
+        expected = f"{low}..{high}" if high is not None else f"{low} or more"
+        if low is not None and high is None and number > _WHOLE_MAX:
+            expected = f"at most {_WHOLE_MAX}"
+        elif (low is None or number >= low) and (high is None or number <= high):
+            return
+        self.note(path, f"{label_of(path)} is {_shorten(data)}; expected {expected}")
 
 
 def label_of(path: KeyPath) -> str:
@@ -310,21 +319,23 @@ def _fits(data: Any, info: Any) -> bool:
     if isinstance(info, inspect.BoolType):
         return isinstance(data, bool) or data in ("true", "false")
     if isinstance(info, (inspect.IntType, inspect.FloatType)):
-        kind = int if isinstance(info, inspect.IntType) else float
-        return not isinstance(data, bool) and _is_number(data, kind)
+        return _number(data, info) is not None
     if isinstance(info, (inspect.StrType, inspect.LiteralType)):
         return isinstance(data, str)
     return isinstance(info, inspect.NoneType) and data is None
 
 
-def _is_number(data: Any, kind: type[int] | type[float]) -> bool:
-    if isinstance(data, str):
-        try:
-            kind(data)
-        except ValueError:
-            return False
-        return True
-    return isinstance(data, (int, kind))
+def _number(data: Any, info: Any) -> Any:
+    """Return a number, which may be written as text; None for anything else."""
+    kind: type[int] | type[float] = int if isinstance(info, inspect.IntType) else float
+    if isinstance(data, bool) or not isinstance(data, (str, int, kind)):
+        return None
+    try:
+        found = kind(data)
+        msgspec.convert(data, kind, strict=False)  # Takes fewer texts: no 1_000.
+        return found if math.isfinite(found) else None
+    except (ValueError, OverflowError):
+        return None
 
 
 _NAMES: Mapping[type, str] = {

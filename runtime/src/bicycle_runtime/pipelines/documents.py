@@ -12,6 +12,7 @@ from __future__ import annotations
 import datetime
 import re
 import tomllib
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -37,6 +38,7 @@ KeyPath = tuple[str | int, ...]
 
 _NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": "yaml"}
 _NODE_COUNT_MAX = 100_000
+_SHOWN_MAX = 60
 _DEPTH_MAX = 50
 _TOML_PLACE = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 
@@ -116,6 +118,8 @@ def _read_toml(text: str, file: str) -> Document:
         line = int(match["line"] or text.count("\n") + 1) if match else 1
         problem = _in_words(match["text"] if match else str(error))
         raise _unreadable(file, line, f"this is no TOML: {problem}") from error
+    except ValueError as error:  # An int of thousands of digits.
+        raise _unreadable(file, 1, f"this is no TOML: {error}") from error
     keys, values = toml_places(text)
     places = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
     own_keys, own_values = places
@@ -166,8 +170,10 @@ def _read_yaml(text: str, file: str) -> Document:
         raise _unreadable(
             file, mark.line + 1 if mark else 1, f"this is no YAML: {problem}"
         ) from error
-    except yaml.YAMLError as error:
-        raise _unreadable(file, 1, f"this is no YAML: {error}") from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
+        raise _unreadable(file, line, f"this is no YAML: {problem}") from error
     reading = _YamlReading(file, loader)
     data = {} if root is None else reading.value(root, ())
     if not isinstance(data, dict):
@@ -254,7 +260,7 @@ class _YamlReading:
 
     def _scalar(self, node: Any) -> Any:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
-        text = str(node.value)
+        text, line = str(node.value), node.start_mark.line + 1
         match kind:
             case "str":
                 return text
@@ -262,12 +268,13 @@ class _YamlReading:
                 return None
             case "bool":
                 return text.lower() == "true"
-            case "int":
-                return int(text)
-            case "float":
-                return float(text)
+            case "int" | "float":
+                try:
+                    return int(text) if kind == "int" else float(text)
+                except ValueError as error:  # The tag stands there, or it has thousands of digits.
+                    problem = f"{text[:_SHOWN_MAX]!r} is no number that can be read"
+                    raise _unreadable(self._file, line, problem) from error
             case _:
-                line = node.start_mark.line + 1
                 raise _unreadable(self._file, line, f"the tag {node.tag!r} is not known")
 
 
@@ -310,6 +317,7 @@ class _Scan:
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._line_starts = [0, *(match.end() for match in re.finditer("\n", text))]
         self._at = 0
         self._counts: dict[_Path, int] = {}
         self.keys: _Places = {}
@@ -420,4 +428,5 @@ class _Scan:
         places.setdefault(path, self._place(at))
 
     def _place(self, at: int) -> tuple[int, int]:
-        return self._text.count("\n", 0, at) + 1, at - self._text.rfind("\n", 0, at)
+        line = bisect_right(self._line_starts, at)
+        return line, at - self._line_starts[line - 1] + 1

@@ -47,6 +47,8 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
             continue
         path: KeyPath = ("edges", index)
         ends = [data.get("from"), data.get("to")]
+        if not all(isinstance(each, str | None) for each in (*ends, data.get("output"))):
+            continue
         for key, end in zip(("from", "to"), ends, strict=True):
             if isinstance(end, str) and end not in ids:
                 _unknown(checks, end, ids, (*path, key))

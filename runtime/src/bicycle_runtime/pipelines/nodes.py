@@ -193,9 +193,10 @@ class _Reading:
         table = SOURCES if operator == "source" else SINKS
         what = f"connector type of a {operator}"
         word = self._checks.word(connector.get("type"), table, (*at, "type"), what=what)
-        properties = connector.get("properties") or {}
-        if word is None or not isinstance(properties, dict):
+        if word is None:
             return None
+        properties = connector.get("properties")
+        properties = {} if properties is None else properties
         spec = self._ends(properties, word, (*at, "properties"), operator)
         return self._node(data, node_id, path, operator=operator, spec=spec, word=word)
 
@@ -284,9 +285,12 @@ class _Reading:
 
     # --- what both have ----------------------------------------------------------------------
 
-    def _ends(self, data: dict[str, Any], word: str, path: KeyPath, operator: str) -> Any:
-        table = SOURCES if operator == "source" else SINKS
-        keys = _of_kafka(data) if word == "kafka" else data
+    def _ends(self, data: Any, word: str, path: KeyPath, operator: str) -> Any:
+        table, keys = SOURCES if operator == "source" else SINKS, data
+        if not isinstance(data, dict):
+            return self._checks.table(data, table[word], path)
+        if word == "kafka" and isinstance(data.get("properties"), dict | None):
+            keys = _of_kafka(data)
         if word == "file" and operator == "sink" and "path" in keys:
             keys = {"out_dir": keys["path"], **{k: v for k, v in keys.items() if k != "path"}}
         return self._checks.table(keys, table[word], path, of=f"{word} {operator}")
@@ -317,7 +321,7 @@ class _Reading:
             return None
         word = data["operator"]
         word = ALIASES.get(word, word) if isinstance(word, str) else word
-        if word in without:
+        if isinstance(word, str) and word in without:
             where = "the table [time]" if word == "time" else "a pipeline of vertices and edges"
             self._checks.note((*path, "operator"), f"{word} is no step: it stands in {where}")
             return None

@@ -91,7 +91,8 @@ class ErrorRule(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     retries: Annotated[int, Meta(ge=0, le=1_000, description="Further calls before that.")] = 0
     backoff: Annotated[Duration, describe("Pause before the first further call.")] = "100ms"
     max_error_rate: Annotated[
-        float | None, Meta(description="The job ends when a larger share of an epoch failed, 0..1.")
+        Annotated[float, Meta(ge=0, le=1)] | None,
+        describe("The job ends when a larger share of an epoch failed."),
     ] = None
 
 
