@@ -22,7 +22,7 @@ from bicycle_runtime.pipelines.aggregates import (
 )
 from bicycle_runtime.pipelines.builtin_functions import FLAT_MAPS, MAPS, Keep
 from bicycle_runtime.pipelines.checking import Checks, label_of
-from bicycle_runtime.pipelines.computed import ComputedFields, Dropped, DroppedOnColumns, Where
+from bicycle_runtime.pipelines.computed import ComputedFields, Where, without_fields
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
 from bicycle_runtime.pipelines.lookup_files import (
@@ -68,7 +68,7 @@ from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows import tumbling_windows
 from bicycle_sdk.windows.triggers import PurgingTrigger
 
-__all__ = ["build_join", "build_pipeline"]
+__all__ = ["build_pipeline"]
 
 _LATE = "late"
 _WINDOW_MS = 5_000
@@ -266,12 +266,10 @@ class _Building:
         spec, expressions = node.spec, self._pipeline.expressions.get(node.id)
         if expressions is None and spec.drop is None:
             return self._call(node, MAPS, "map")
-        names, dropped = self._pipeline.given.get(node.id, ()), spec.drop or ()
-        function: Callable[[Any], Any] = Dropped(dropped)
+        names = self._pipeline.given.get(node.id, ())
+        function: Callable[[Any], Any] = without_fields(spec.drop or (), names)
         if expressions is not None:
             function = ComputedFields(expressions.compiled, kept=expressions.kept)
-        elif not set(names) <= set(dropped):
-            function = DroppedOnColumns(dropped, names)
         return self._set(self._input(node).map(function), node)
 
     def _flat_map(self, node: Node) -> Any:
@@ -434,7 +432,7 @@ class _Building:
             for index, side in enumerate(("left", "right"))
         )
         late_to = _LATE if (node.id, _LATE) in self._tags else None
-        return self._set(build_join(node.spec, left, right, late_to=late_to), node)
+        return self._set(_join_streams(node.spec, left, right, late_to=late_to), node)
 
 
 _MAKERS: Mapping[str, Callable[[_Building, Node], Any]] = {
@@ -475,7 +473,7 @@ def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def build_join(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any:
+def _join_streams(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any:
     """Return the stream of two keyed streams that are joined.
 
     Args:
@@ -488,14 +486,8 @@ def build_join(spec: Join, left: Any, right: Any, *, late_to: str | None) -> Any
     match spec.type:
         case "interval":
             assert spec.upper is not None
-            return left.interval_join(
-                right,
-                duration_ms(spec.lower),
-                duration_ms(spec.upper),
-                row,
-                how=spec.how,
-                late_to=late_to,
-            )
+            bounds = duration_ms(spec.lower), duration_ms(spec.upper)
+            return left.interval_join(right, *bounds, row, how=spec.how, late_to=late_to)
         case "window":
             assert spec.size is not None
             windows = tumbling_windows(duration_ms(spec.size))

@@ -15,7 +15,7 @@ from bicycle_runtime.operators.columnar.vectors import Refused, TextVector, Vect
 from bicycle_runtime.pipelines.builtin_functions import expression_of
 from bicycle_sdk.expressions import Expression, col
 
-__all__ = ["ComputedFields", "Dropped", "DroppedOnColumns", "Where"]
+__all__ = ["ComputedFields", "Where", "without_fields"]
 
 
 class _Computed(HasExpression):
@@ -160,6 +160,17 @@ def _vector(column: Any, count: int) -> Vector:
     return Vector(count, python_values(column))
 
 
+def without_fields(dropped: Sequence[str], names: Sequence[str]) -> Dropped:
+    """Return what leaves fields out of records.
+
+    Args:
+        dropped: The fields.
+        names: All that the records have; empty where that is not known.
+    """
+    kept = [name for name in names if name not in dropped]
+    return DroppedOnColumns(dropped, kept) if kept else Dropped(dropped)
+
+
 class Dropped:
     """Records without some of their fields."""
 
@@ -173,19 +184,13 @@ class Dropped:
 
 
 class DroppedOnColumns(Dropped, HasExpression):
-    """The same for records of known fields.
+    """The same for records whose other fields are known."""
 
-    Args:
-        fields: Those that are left out.
-        names: All that the records have.
-    """
+    __slots__ = ("kept",)
 
-    __slots__ = ("names",)
-
-    def __init__(self, fields: Sequence[str], names: Sequence[str]) -> None:
+    def __init__(self, fields: Sequence[str], kept: Sequence[str]) -> None:
         super().__init__(fields)
-        self.names = tuple(names)
+        self.kept = tuple(kept)
 
     def expression(self) -> Expression:
-        kept = [name for name in self.names if name not in self.fields]
-        return Expression("record", tuple(kept), *map(col, kept))
+        return Expression("record", self.kept, *map(col, self.kept))

@@ -136,7 +136,7 @@ class _Choices:
             )
         if folds(chain):
             found = self._folding(others, RESULT_SHAPE, {}, first=1)
-            return replace(found, because=because | found.because)
+            return replace(found, because={**because, **found.because})
         return self._going_on(others, RESULT_SHAPE, because, first=1)
 
     def _behind_source(self, chain: ChainSpec) -> ChainChoice:
