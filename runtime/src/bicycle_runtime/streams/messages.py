@@ -1,7 +1,8 @@
 """Messages and where they stand: key, shard, sequence and time, the same for every backend.
 
 A message is known by its stream, its shard and its sequence number. ``Message`` is made once per
-message read, so it is a ``msgspec.Struct``: 0.15 µs against 0.9 µs for a frozen dataclass.
+message read and ``OutgoingMessage`` once per message sent, so each is a ``msgspec.Struct``:
+0.15 µs against 0.9 µs for a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ __all__ = [
     "Headers",
     "Message",
     "MessageHeader",
+    "OutgoingMessage",
     "Receipt",
     "SeqPos",
     "Timestamp",
@@ -110,6 +112,20 @@ class MessageHeader(msgspec.Struct, frozen=True, gc=False):
 
 class Receipt(MessageHeader, frozen=True, gc=False):
     """What a backend says about a message that it has: where it stands."""
+
+
+class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
+    """A message as a producer hands it over: a shard of None lets the backend choose.
+
+    A time of None is that at which it is sent, in ms since 1970 otherwise.
+    """
+
+    stream_key: StreamKey
+    payload: bytes
+    shard_id: int | None = None
+    timestamp_ms: int | None = None
+    key: bytes | None = None
+    headers: Headers = ()
 
 
 class Message(msgspec.Struct, frozen=True, gc=False):

@@ -21,7 +21,7 @@ from bicycle_runtime.streams.errors import (
     NotAnchoredError,
     StreamUnsupportedError,
 )
-from bicycle_runtime.streams.messages import Headers, Message, Receipt
+from bicycle_runtime.streams.messages import Headers, Message, OutgoingMessage, Receipt
 
 __all__ = ["Producer", "Sender", "Sent"]
 
@@ -38,7 +38,7 @@ class Sender(ABC):
         shard_count: Over how many shards messages without one go, in turns.
 
     Attributes:
-        has_headers: Whether ``send_record`` is there, and copies keep keys and headers.
+        has_headers: Whether messages may have a key and headers; copies go without them otherwise.
     """
 
     has_headers: ClassVar[bool] = False
@@ -54,52 +54,24 @@ class Sender(ABC):
         return self._turn
 
     @abstractmethod
-    def send(
-        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
-    ) -> Sent:
-        """Take one message, without waiting; a shard of None means that the sender chooses.
+    def send(self, message: OutgoingMessage) -> Sent:
+        """Take one message, without waiting.
 
-        Called once per message, on the event loop. What is returned may be awaited for the receipt,
-        once or never.
+        Called once per message, on the event loop. One with a key and without a shard goes to the
+        shard of its key. What is returned may be awaited for the receipt, once or never.
 
         Raises:
             ProducerEndedError: the sender was closed.
             SendQueueFullError: too many messages wait already; this one was not taken.
+            StreamUnsupportedError: the backend has no such payloads, keys or headers.
         """
-
-    def send_record(
-        self,
-        key: StreamKey,
-        payload: bytes,
-        *,
-        message_key: bytes | None,
-        headers: Headers,
-        shard_id: int | None,
-        timestamp_ms: int | None,
-    ) -> Sent:
-        """Take one message with a key, headers, or both; like ``send`` otherwise.
-
-        With a shard of None, messages with the same key go to the same shard.
-
-        Raises:
-            StreamUnsupportedError: the backend has no keys and headers, or not these.
-        """
-        raise StreamUnsupportedError(
-            backend=self.address,
-            action="send a message with a key or headers",
-            reason="its messages have neither",
-            hint="put both into the payload, or use a backend that has them: kafka, pulsar",
-        )
 
     def send_many(self, key: StreamKey, payloads: Sequence[bytes]) -> Sent:
         """Take several messages of one stream; the receipt is that of the last one.
 
         Overridden where a backend has a cheaper way than one ``send`` for each.
         """
-        sent: list[Sent] = [
-            self.send(key, payload, shard_id=None, timestamp_ms=None) for payload in payloads
-        ]
-        return _LastOf(sent)
+        return _LastOf([self.send(OutgoingMessage(key, payload)) for payload in payloads])
 
     def copy_many(self, key: StreamKey, messages: Sequence[Message], *, with_shards: bool) -> Sent:
         """Take messages of another stream with their times; the receipt is that of the last one.
@@ -113,17 +85,9 @@ class Sender(ABC):
 
     def _copy(self, key: StreamKey, message: Message, shard_id: int | None) -> Sent:
         """Take a message of another stream, with key and headers where there is room for them."""
-        time_ms = message.timestamp_ms
-        if not self.has_headers or (message.key is None and not message.headers):
-            return self.send(key, message.payload, shard_id=shard_id, timestamp_ms=time_ms)
-        return self.send_record(
-            key,
-            message.payload,
-            message_key=message.key,
-            headers=message.headers,
-            shard_id=shard_id,
-            timestamp_ms=time_ms,
-        )
+        words = (key, message.payload, shard_id, message.timestamp_ms)
+        head = (message.key, message.headers) if self.has_headers else ()
+        return self.send(OutgoingMessage(*words, *head))
 
     @property
     @abstractmethod
@@ -224,17 +188,8 @@ class Producer:
         """
         if self._key is None:
             raise NotAnchoredError(address=self._sender.address)
-        data = payload if isinstance(payload, bytes) else _bytes_of(payload)
-        if key is None and not headers:
-            return self._sender.send(self._key, data, shard_id=shard_id, timestamp_ms=timestamp_ms)
-        return self._sender.send_record(
-            self._key,
-            data,
-            message_key=key.encode() if isinstance(key, str) else key,
-            headers=_headers_of(headers),
-            shard_id=shard_id,
-            timestamp_ms=timestamp_ms,
-        )
+        place = (shard_id, timestamp_ms)
+        return self._send(self._key, payload, place, key=key, headers=headers)
 
     def send_to(
         self,
@@ -247,10 +202,32 @@ class Producer:
         headers: GivenHeaders | None = None,
     ) -> Sent:
         """Send a message to a stream, whatever this producer is anchored to; like ``send``."""
-        target = Producer(self._sender, StreamKey(stream_key))
-        return target.send(
-            payload, shard_id=shard_id, timestamp_ms=timestamp_ms, key=key, headers=headers
-        )
+        place = (shard_id, timestamp_ms)
+        return self._send(StreamKey(stream_key), payload, place, key=key, headers=headers)
+
+    def _send(
+        self,
+        stream_key: StreamKey,
+        payload: Payload,
+        place: tuple[int | None, int | None],
+        *,
+        key: bytes | str | None,
+        headers: GivenHeaders | None,
+    ) -> Sent:
+        """Send a message to a stream; its place is shard and time."""
+        data = payload if isinstance(payload, bytes) else _bytes_of(payload)
+        if key is None and not headers:
+            return self._sender.send(OutgoingMessage(stream_key, data, *place))
+        if not self._sender.has_headers:
+            raise StreamUnsupportedError(
+                backend=self._sender.address,
+                action="send a message with a key or headers",
+                reason="its messages have neither",
+                hint="put both into the payload, or use a backend that has them: kafka, pulsar",
+            )
+        message_key = key.encode() if isinstance(key, str) else key
+        head = (message_key, _headers_of(headers))
+        return self._sender.send(OutgoingMessage(stream_key, data, *place, *head))
 
     def send_many(self, payloads: Iterable[Payload]) -> Sent:
         """Send several messages at once, which costs less than one ``send`` for each.

@@ -12,7 +12,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import ProducerEndedError, SendQueueFullError, StreamError
 from bicycle_runtime.streams.lines import format_line, line_payload
-from bicycle_runtime.streams.messages import Message, Receipt
+from bicycle_runtime.streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_runtime.streams.options import StreamerOptions
 from bicycle_runtime.streams.producing import Sender
 
@@ -22,28 +22,22 @@ __all__ = ["LineSender", "Pending", "QueuedSender"]
 class Pending:
     """A message that waits for the other side, and the receipt that follows from its answer."""
 
-    __slots__ = (
-        "_number", "_sender", "error", "head", "key", "payload", "receipt", "shard_id",
-        "timestamp_ms",
-    )  # fmt: skip
+    __slots__ = ("_number", "_sender", "error", "message", "receipt", "shard_id")
 
     def __init__(
-        self,
-        sender: QueuedSender,
-        number: int,
-        place: tuple[StreamKey, int],
-        payload: bytes,
-        *,
-        timestamp_ms: int | None,
+        self, sender: QueuedSender, number: int, message: OutgoingMessage, shard_id: int
     ) -> None:
         self._sender = sender
         self._number = number
-        self.key, self.shard_id = place
-        self.payload = payload
-        self.timestamp_ms = timestamp_ms
-        self.head: dict[str, Any] | None = None  # Key and headers, as the client takes them.
+        self.message = message
+        self.shard_id = shard_id  # That of the message, or the one that was chosen.
         self.receipt: Receipt | None = None
         self.error: StreamError | None = None
+
+    @property
+    def place(self) -> tuple[StreamKey, int]:
+        """Its stream and its shard."""
+        return self.message.stream_key, self.shard_id
 
     def __await__(self) -> Generator[Any, Any, Receipt]:
         yield from self._sender.wait_for(self._number).__await__()
@@ -94,17 +88,18 @@ class QueuedSender(Sender):
     def _begin(self, pending: Pending) -> None:
         """Look at a message that is taken; raise a StreamError when it cannot be sent."""
 
-    def send(
-        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
-    ) -> Pending:
+    def _shard_of(self, message: OutgoingMessage) -> int:
+        """Return the shard of a message; those without one go to each in turn."""
+        return self._next_shard() if message.shard_id is None else message.shard_id
+
+    def send(self, message: OutgoingMessage) -> Pending:
         if self._is_closed:
             raise ProducerEndedError(address=self.address)
         if self._failure is not None:
             raise self._failure
         if len(self._queue) >= self._queue_max:
             raise SendQueueFullError(address=self.address, waiting=len(self._queue))
-        place = (key, self._next_shard() if shard_id is None else shard_id)
-        pending = Pending(self, self._taken + 1, place, payload, timestamp_ms=timestamp_ms)
+        pending = Pending(self, self._taken + 1, message, self._shard_of(message))
         self._begin(pending)
         self._taken += 1
         self._queue.append(pending)
@@ -164,18 +159,18 @@ class LineSender(QueuedSender):
         self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
 
     def _begin(self, pending: Pending) -> None:
-        line_payload(pending.payload, self.address)
-        stream = (pending.key, pending.shard_id)
-        sequence = self._sequences[stream]
-        self._sequences[stream] = sequence + 1
-        time_ms = pending.timestamp_ms
-        pending.receipt = Receipt(*stream, sequence, self._now_ms() if time_ms is None else time_ms)
+        message = pending.message
+        line_payload(message.payload, self.address)
+        sequence = self._sequences[pending.place]
+        self._sequences[pending.place] = sequence + 1
+        time_ms = self._now_ms() if message.timestamp_ms is None else message.timestamp_ms
+        pending.receipt = Receipt(*pending.place, sequence, time_ms)
 
     @staticmethod
     def line_of(pending: Pending) -> str:
         """Return what is sent as a line, without its end."""
         assert pending.receipt is not None, "a line has its number when it is taken"
-        return format_line(pending.receipt, pending.payload.decode())
+        return format_line(pending.receipt, pending.message.payload.decode())
 
     @staticmethod
     def message_of(pending: Pending) -> Message:
@@ -183,4 +178,4 @@ class LineSender(QueuedSender):
         sent = pending.receipt
         assert sent is not None, "a line has its number when it is taken"
         place = (sent.stream_key, sent.shard_id, sent.sequence, sent.timestamp_ms)
-        return Message(*place, pending.payload)
+        return Message(*place, pending.message.payload)

@@ -212,7 +212,7 @@ class _SocketSender(LineSender):
     async def _write(self, batch: list[Pending]) -> None:
         options = self._streamer.options
         lines = [
-            self.line_of(pending).encode() if options.heads else pending.payload
+            self.line_of(pending).encode() if options.heads else pending.message.payload
             for pending in batch
         ]
         await self._streamer.wait_for_peer()

@@ -106,7 +106,7 @@ class _StdioSender(LineSender):
         self._hub = hub
 
     async def _write(self, batch: list[Pending]) -> None:
-        lines = [self.line_of(pending) + "\n" for pending in batch if pending.payload]
+        lines = [self.line_of(pending) + "\n" for pending in batch if pending.message.payload]
         data = "".join(lines).encode()
         try:
             await asyncio.to_thread(self._put, data)

@@ -11,7 +11,7 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import ProducerEndedError
 from bicycle_runtime.streams.file.options import FileOptions
 from bicycle_runtime.streams.file.writing import FileWriter
-from bicycle_runtime.streams.messages import Receipt
+from bicycle_runtime.streams.messages import OutgoingMessage, Receipt
 from bicycle_runtime.streams.producing import Sender, Sent
 
 __all__ = ["FileSender", "SharedWriter"]
@@ -86,13 +86,13 @@ class FileSender(Sender):
         self._syncing: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
 
-    def send(
-        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
-    ) -> Sent:
+    def send(self, message: OutgoingMessage) -> Sent:
         if self._is_closed:
             raise ProducerEndedError(address=self.address)
-        shard = self._next_shard() if shard_id is None else shard_id
-        sequence, time_ms = self._writer.take(key, shard, payload, timestamp_ms)
+        key, shard = message.stream_key, message.shard_id
+        if shard is None:
+            shard = self._next_shard()
+        sequence, time_ms = self._writer.take(key, shard, message.payload, message.timestamp_ms)
         if self._linger is None:
             self._arm()
         return _Written(self, self._writer.taken, (key, shard, sequence, time_ms))

@@ -15,7 +15,7 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import ProducerEndedError, SendQueueFullError, StreamError
 from bicycle_runtime.streams.kafka.cluster import Cluster
 from bicycle_runtime.streams.kafka.errors import NOT_DELIVERED
-from bicycle_runtime.streams.messages import Headers, Message, Receipt
+from bicycle_runtime.streams.messages import Message, OutgoingMessage, Receipt
 from bicycle_runtime.streams.options import Durability
 from bicycle_runtime.streams.producing import Sender, Sent
 
@@ -77,34 +77,11 @@ class KafkaSender(Sender):
         self._thread = threading.Thread(target=self._poll, name="deliveries of Kafka", daemon=True)
         self._thread.start()
 
-    def send(
-        self, key: StreamKey, payload: bytes, *, shard_id: int | None, timestamp_ms: int | None
-    ) -> Sent:
+    def send(self, message: OutgoingMessage) -> Sent:
         if self._shut is not None:
             raise self._shut
-        place = (self._shard(shard_id), timestamp_ms or 0)
-        return self._take(key, _Pending(self, key, payload, place))
-
-    def send_record(
-        self,
-        key: StreamKey,
-        payload: bytes,
-        *,
-        message_key: bytes | None,
-        headers: Headers,
-        shard_id: int | None,
-        timestamp_ms: int | None,
-    ) -> Sent:
-        if self._shut is not None:
-            raise self._shut
-        partition = shard_id
-        if partition is None:  # By the key, where there is one.
-            partition = self._shard(None) if message_key is None else -1
-        pending = _PendingRecord(self, key, payload, (partition, timestamp_ms or 0))
-        pending.message_key, pending.headers = message_key, list(headers)
-        return self._take(key, pending)
-
-    def _take(self, key: StreamKey, pending: _Pending) -> Sent:
+        key = message.stream_key
+        pending = _Pending(self, message)
         if key not in self._waiting:
             self._waiting[key] = []
             task = self._loop.create_task(self._look_for(key))
@@ -177,29 +154,27 @@ class KafkaSender(Sender):
             batch.refuse([str(each["_error"]) for each in messages if "_error" in each])
         return batch
 
-    def _shard(self, shard_id: int | None) -> int:
-        """Return a partition; -1 lets Kafka choose."""
-        if shard_id is not None or self._shard_count == 1:
-            return -1 if shard_id is None else shard_id
-        return self._next_shard()
-
     def _produce(self, pending: _Pending) -> None:
-        partition, time_ms = pending.place
+        message = pending.message
+        key, partition = message.stream_key, message.shard_id
+        if partition is None:  # -1 lets Kafka choose, by the key where there is one.
+            is_free = self._shard_count == 1 or message.key is not None
+            partition = -1 if is_free else self._next_shard()
         try:
             self._client.produce(
-                pending.key,
-                pending.payload,
+                key,
+                message.payload,
                 partition=partition,
-                timestamp=time_ms,
+                timestamp=message.timestamp_ms or 0,
                 on_delivery=pending.settle,
-                key=pending.message_key,
-                headers=pending.headers,
+                key=message.key,
+                headers=list(message.headers) or None,
             )
         except BufferError:
             waiting = len(self._client)
             raise SendQueueFullError(address=self.address, waiting=waiting) from None
         except KafkaException as error:
-            raise self.refusal(pending.key, error.args[0].str()) from None
+            raise self.refusal(key, error.args[0].str()) from None
 
     async def _look_for(self, key: StreamKey) -> None:
         """Send what waits for a topic, once it is there."""
@@ -342,28 +317,23 @@ class _Batch:
 class _Pending:
     """A message that waits for its delivery, and the receipt that follows from it."""
 
-    __slots__ = ("_error", "_receipt", "_sender", "key", "payload", "place")
-    message_key: bytes | None = None
-    headers: _Headers | None = None
+    __slots__ = ("_error", "_receipt", "_sender", "message")
 
-    def __init__(
-        self, sender: KafkaSender, key: StreamKey, payload: bytes, place: tuple[int, int]
-    ) -> None:
+    def __init__(self, sender: KafkaSender, message: OutgoingMessage) -> None:
         self._sender = sender
         self._receipt: Receipt | None = None
         self._error: StreamError | None = None
-        self.key = key
-        self.payload = payload
-        self.place = place
+        self.message = message
 
     def settle(self, error: Any, message: Any) -> None:
         """Take what Kafka says; called on the thread of the sender."""
+        key = self.message.stream_key
         if error is not None:
-            self._error = self._sender.refusal(self.key, error.str())
+            self._error = self._sender.refusal(key, error.str())
             self._sender.note(self._error)
             return
         _, time_ms = message.timestamp()
-        self._receipt = Receipt(self.key, message.partition(), message.offset(), time_ms)
+        self._receipt = Receipt(key, message.partition(), message.offset(), time_ms)
         self._sender.note(None)
 
     def fail(self, error: StreamError) -> None:
@@ -377,11 +347,3 @@ class _Pending:
                 raise self._error
             yield from self._sender.move().__await__()
         return self._receipt
-
-
-class _PendingRecord(_Pending):
-    """A message with a key or headers that waits for its delivery."""
-
-    __slots__ = ("headers", "message_key")
-    message_key: bytes | None
-    headers: _Headers | None

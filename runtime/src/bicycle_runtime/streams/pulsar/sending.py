@@ -15,7 +15,7 @@ import pulsar
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import StreamError
-from bicycle_runtime.streams.messages import Headers, Receipt
+from bicycle_runtime.streams.messages import OutgoingMessage, Receipt
 from bicycle_runtime.streams.options import Durability
 from bicycle_runtime.streams.pulsar.cluster import Cluster, reason_of
 from bicycle_runtime.streams.pulsar.errors import NOT_DELIVERED, NOT_TEXT
@@ -55,40 +55,32 @@ class PulsarSender(QueuedSender):
         self._producers: dict[tuple[StreamKey, int], Any] = {}
         self._now_ms = SystemClock().now_ms
 
-    def send_record(
-        self,
-        key: StreamKey,
-        payload: bytes,
-        *,
-        message_key: bytes | None,
-        headers: Headers,
-        shard_id: int | None,
-        timestamp_ms: int | None,
-    ) -> Pending:
-        words = self._texts_of(key, message_key, headers)
-        if shard_id is None and message_key is not None:
-            shard_id = zlib.crc32(message_key) % self._shard_count
-        pending = self.send(key, payload, shard_id=shard_id, timestamp_ms=timestamp_ms)
-        pending.head = words  # Before the task that hands it over begins.
-        return pending
+    def _shard_of(self, message: OutgoingMessage) -> int:
+        if message.shard_id is None and message.key is not None:
+            return zlib.crc32(message.key) % self._shard_count
+        return super()._shard_of(message)
 
-    def _texts_of(
-        self, key: StreamKey, message_key: bytes | None, headers: Headers
-    ) -> dict[str, Any]:
+    def _begin(self, pending: Pending) -> None:
+        self._head_of(pending.message)
+
+    def _head_of(self, message: OutgoingMessage) -> dict[str, Any]:
         """Return key and headers as the client takes them, which are texts."""
         try:
-            texts = {name: value.decode() for name, value in headers}
-            partition_key = None if message_key is None else message_key.decode()
+            texts = {name: value.decode() for name, value in message.headers}
+            partition_key = None if message.key is None else message.key.decode()
         except UnicodeDecodeError as error:
-            raise NOT_TEXT(backend=self.address, key=key, reason=str(error)) from None
-        if len(texts) < len(headers):
-            raise NOT_TEXT(backend=self.address, key=key, reason="a name comes more than once")
-        return {"partition_key": partition_key, "properties": texts}
+            raise self._not_text(message, str(error)) from None
+        if len(texts) < len(message.headers):
+            raise self._not_text(message, "a name comes more than once")
+        return {"partition_key": partition_key, "properties": texts or None}
+
+    def _not_text(self, message: OutgoingMessage, reason: str) -> StreamError:
+        return NOT_TEXT(backend=self.address, key=message.stream_key, reason=reason)
 
     async def _write(self, batch: list[Pending]) -> None:
         answers = _Answers(len(batch))
         for pending in batch:
-            place = (pending.key, pending.shard_id)
+            place = pending.place
             if place not in self._producers:
                 try:
                     self._producers[place] = await asyncio.to_thread(self._make, *place)
@@ -96,24 +88,23 @@ class PulsarSender(QueuedSender):
                     self.refuse(pending, error)
                     answers.skip()
                     continue
-            if pending.timestamp_ms is None:
-                pending.timestamp_ms = self._now_ms()
             self._hand_over(self._producers[place], pending, answers)
         await answers.all_there()
-        for pending, result, message_id in answers.found:
-            self._settle(pending, result, message_id)
+        for answer in answers.found:
+            self._settle(*answer)
 
     def _hand_over(self, producer: Any, pending: Pending, answers: _Answers) -> None:
+        message = pending.message
+        time_ms = self._now_ms() if message.timestamp_ms is None else message.timestamp_ms
         producer.send_async(
-            pending.payload,
-            lambda result, message_id: answers.take(pending, result, message_id),
-            event_timestamp=pending.timestamp_ms,
-            **(pending.head or {}),
+            message.payload,
+            lambda result, message_id: answers.take(pending, time_ms, result, message_id),
+            event_timestamp=time_ms,
+            **self._head_of(message),
         )
 
-    def _settle(self, pending: Pending, result: Any, message_id: Any) -> None:
-        key, time_ms = pending.key, pending.timestamp_ms
-        assert time_ms is not None, "it has one when it is handed over"
+    def _settle(self, pending: Pending, time_ms: int, result: Any, message_id: Any) -> None:
+        key = pending.message.stream_key
         if result != pulsar.Result.Ok:
             reason = getattr(result, "name", str(result))
             self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
@@ -124,7 +115,7 @@ class PulsarSender(QueuedSender):
             reason = f"it lies at {error}, for which there is no sequence"
             self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
             return
-        pending.receipt = Receipt(key, pending.shard_id, sequence, time_ms)
+        pending.receipt = Receipt(*pending.place, sequence, time_ms)
 
     def _make(self, key: StreamKey, shard_id: int) -> Any:
         """Return a producer of a shard; on a thread."""
@@ -166,15 +157,14 @@ class _Answers:
     """What the client says of a batch of messages, on its own thread."""
 
     def __init__(self, count: int) -> None:
-        self.found: list[tuple[Pending, Any, Any]] = []
+        self.found: list[tuple[Pending, int, Any, Any]] = []
         self._missing = count
-        self._skipped = 0
         self._loop = asyncio.get_running_loop()
         self._are_there = asyncio.Event()
 
-    def take(self, pending: Pending, result: Any, message_id: Any) -> None:
+    def take(self, pending: Pending, time_ms: int, result: Any, message_id: Any) -> None:
         """Note an answer; called by the client, on one thread for each connection."""
-        self.found.append((pending, result, message_id))
+        self.found.append((pending, time_ms, result, message_id))
         if len(self.found) == self._missing:
             self._wake()
 

@@ -9,7 +9,7 @@ from redis.exceptions import NoPermissionError, RedisError
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.streams.errors import ConnectionLostError, StreamError
-from bicycle_runtime.streams.messages import Receipt
+from bicycle_runtime.streams.messages import OutgoingMessage, Receipt
 from bicycle_runtime.streams.options import Durability
 from bicycle_runtime.streams.queued_sending import Pending, QueuedSender
 from bicycle_runtime.streams.redis.connection import LOST, Connection
@@ -100,11 +100,11 @@ class RedisSender(QueuedSender):
         if isinstance(answer, StreamError):
             self.refuse(pending, answer)
         elif isinstance(answer, RedisError):
-            error = REFUSED(address=self.address, key=pending.key, reason=str(answer))
-            self.refuse(pending, error)
+            key = pending.message.stream_key
+            self.refuse(pending, REFUSED(address=self.address, key=key, reason=str(answer)))
         else:
             time_ms, sequence = sequence_of(answer, self._connection.options.timestamps)
-            pending.receipt = Receipt(pending.key, pending.shard_id, sequence, time_ms)
+            pending.receipt = Receipt(*pending.place, sequence, time_ms)
 
     async def _answers(self, batch: list[Pending]) -> list[Any]:
         if not self._connection.is_cluster:
@@ -112,7 +112,7 @@ class RedisSender(QueuedSender):
         # Each stream may be at another node, and what one has taken is not sent again.
         parts: dict[bytes, list[int]] = {}
         for number, pending in enumerate(batch):
-            parts.setdefault(redis_key(pending.key, pending.shard_id), []).append(number)
+            parts.setdefault(redis_key(*pending.place), []).append(number)
         found = await asyncio.gather(
             *(self._answers_of([batch[number] for number in part]) for part in parts.values()),
             return_exceptions=True,
@@ -138,11 +138,12 @@ class RedisSender(QueuedSender):
         """Return an answer for each message: one call for each stream, whatever it holds."""
         by_name: dict[bytes, list[int]] = {}
         for number, pending in enumerate(batch):
-            by_name.setdefault(redis_key(pending.key, pending.shard_id), []).append(number)
+            by_name.setdefault(redis_key(*pending.place), []).append(number)
         if self._connection.options.timestamps == "ns":  # Only a script knows the last id.
             return await self._by_script(batch, by_name)
         # A script holds all of it once more on the server.
-        if self._has_scripts and sum(len(each.payload) for each in batch) <= _SCRIPT_BYTES_MAX:
+        size_bytes = sum(len(pending.message.payload) for pending in batch)
+        if self._has_scripts and size_bytes <= _SCRIPT_BYTES_MAX:
             try:
                 return await self._by_script(batch, by_name)
             except NoPermissionError:
@@ -161,11 +162,9 @@ class RedisSender(QueuedSender):
         for name, numbers in by_name.items():
             words: list[Any] = [options.message_field, options.max_length or ""]
             for number in numbers:
-                pending = batch[number]
-                words += (
-                    *(_entry_time(pending) if is_ns else (_entry_id(pending),)),
-                    pending.payload,
-                )
+                message = batch[number].message
+                words += _entry_time(message) if is_ns else (_entry_id(message),)
+                words.append(message.payload)
             pipeline.execute_command("EVAL", _ADD_NS if is_ns else _ADD, 1, name, *words)
         found = await _answers_of_pipeline(pipeline)
         for numbers, given in zip(by_name.values(), found, strict=True):
@@ -179,8 +178,9 @@ class RedisSender(QueuedSender):
     def _command(self, pending: Pending) -> tuple[Any, ...]:
         options = self._connection.options
         trim = () if options.max_length is None else ("MAXLEN", "~", options.max_length)
-        name = redis_key(pending.key, pending.shard_id)
-        return ("XADD", name, *trim, _entry_id(pending), options.message_field, pending.payload)
+        name = redis_key(*pending.place)
+        message = pending.message
+        return ("XADD", name, *trim, _entry_id(message), options.message_field, message.payload)
 
 
 async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
@@ -192,12 +192,12 @@ async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
     return answers
 
 
-def _entry_time(pending: Pending) -> tuple[int, int | str]:
+def _entry_time(message: OutgoingMessage) -> tuple[int, int | str]:
     """Return the time of an entry as milliseconds and nanoseconds, or none where it was given."""
-    time_ms = pending.timestamp_ms
+    time_ms = message.timestamp_ms
     return divmod(SystemClock().now_ns(), NS_PER_MS) if time_ms is None else (time_ms, "")
 
 
-def _entry_id(pending: Pending) -> bytes:
-    time_ms = pending.timestamp_ms
+def _entry_id(message: OutgoingMessage) -> bytes:
+    time_ms = message.timestamp_ms
     return b"*" if time_ms is None else b"%d-*" % time_ms
