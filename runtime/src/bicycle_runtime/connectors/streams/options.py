@@ -10,12 +10,16 @@ from bicycle_runtime.connectors.settings import codec_for
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
 from bicycle_runtime.streams.options import TlsOptions
+from bicycle_runtime.streams.pulsar.options import PulsarClusterOptions
+from bicycle_runtime.streams.redis.options import RedisServerOptions
 
 __all__ = [
     "PublishedOptions",
+    "PulsarPlaceOptions",
     "PulsarSinkOptions",
     "PulsarSourceOptions",
     "ReceivedOptions",
+    "RedisPlaceOptions",
     "RedisSinkOptions",
     "RedisSourceOptions",
     "SentOptions",
@@ -30,8 +34,6 @@ __all__ = [
 ]
 
 _LISTEN = "Whether to be the server that others connect to."
-_NAMESPACE = "Tenant and namespace of the topics."
-_ADMIN_URL = "Where the cluster of Pulsar is administered, as http://host:8080."
 _HEADS = "Whether lines have heads as on pipes; a line is its payload otherwise."
 
 
@@ -76,14 +78,28 @@ class StreamSinkOptions(PublishedOptions):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSourceOptions(StreamSourceOptions, TlsOptions):
-    """Which streams of Redis are read, and how the server is reached."""
+@dataclass(frozen=True, kw_only=True)
+class RedisPlaceOptions(RedisServerOptions):
+    """How a job reaches a server of Redis."""
+
+    __slots__ = ()  # Those of source and sink have room for these, too.
 
     password: object = option(None, doc="A reference to the password of the server.")
-    username: str = option("", doc="Who we are, where the server has users.")
-    db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
-    message_field: str = option("msg", doc="The field of an entry of Redis with the payload.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PulsarPlaceOptions(PulsarClusterOptions):
+    """How a job reaches a cluster of Pulsar."""
+
+    __slots__ = ()  # Those of source and sink have room for these, too.
+
+    token: object = option(None, doc="A reference to the token with which we log in.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RedisSourceOptions(StreamSourceOptions, RedisPlaceOptions):
+    """Which streams of Redis are read, and how the server is reached."""
+
     group: str = option("", doc="A group of Redis whose position tells others what was read.")
     retry_timeout_ms: int = option(
         60_000, low=1_000, high=3_600_000, doc="How long a task waits for a server that is away."
@@ -91,28 +107,21 @@ class RedisSourceOptions(StreamSourceOptions, TlsOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisSinkOptions(StreamSinkOptions, TlsOptions):
+class RedisSinkOptions(StreamSinkOptions, RedisPlaceOptions):
     """Which stream of Redis is written, and how the server is reached."""
 
-    password: object = option(None, doc="A reference to the password of the server.")
-    username: str = option("", doc="Who we are, where the server has users.")
-    db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
-    message_field: str = option("msg", doc="The field of an entry of Redis with the payload.")
     max_length: int | None = option(
         None, low=1, doc="About how many messages a stream of Redis keeps; all of them if unset."
     )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarSourceOptions(StreamSourceOptions, TlsOptions):
+class PulsarSourceOptions(StreamSourceOptions, PulsarPlaceOptions):
     """Which streams of Pulsar are read, and how the cluster is reached."""
 
     group: str = option(
         doc="The subscription that holds what is not read yet: without one, Pulsar deletes it.",
     )
-    namespace: str = option("public/default", doc=_NAMESPACE)
-    admin_url: str | None = option(None, doc=_ADMIN_URL)
-    token: object = option(None, doc="A reference to the token with which we log in.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,12 +203,8 @@ class SentOptions(PublishedOptions):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarSinkOptions(SentOptions, TlsOptions):
+class PulsarSinkOptions(SentOptions, PulsarPlaceOptions):
     """Which stream of Pulsar is sent to, and how the cluster is reached."""
-
-    namespace: str = option("public/default", doc=_NAMESPACE)
-    admin_url: str | None = option(None, doc=_ADMIN_URL)
-    token: object = option(None, doc="A reference to the token with which we log in.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

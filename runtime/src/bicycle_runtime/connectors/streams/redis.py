@@ -117,7 +117,7 @@ class RedisPlace:
     nodes: tuple[tuple[str, int], ...]
     tls: Mapping[str, Any]
     db: int
-    username: str
+    username: str | None
     secret: Secret | None
 
     def client(self, *, wait_ms: int) -> Any:

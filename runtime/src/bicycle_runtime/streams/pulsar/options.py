@@ -8,12 +8,14 @@ from typing import Literal
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.options import StreamerOptions, TlsOptions
 
-__all__ = ["PulsarOptions"]
+__all__ = ["PulsarClusterOptions", "PulsarOptions"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PulsarOptions(StreamerOptions, TlsOptions):
-    """What the streamer of a Pulsar cluster can be told."""
+@dataclass(frozen=True, kw_only=True)
+class PulsarClusterOptions(TlsOptions):
+    """Where a cluster has its topics, for programs and for jobs."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
 
     namespace: str = option("public/default", doc="Tenant and namespace of the topics.")
     admin_url: str | None = option(
@@ -21,6 +23,12 @@ class PulsarOptions(StreamerOptions, TlsOptions):
         doc="Where the cluster is administered, as http://host:8080; port 8080 of the first node, "
         "or 8443 with TLS, if unset.",
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarOptions(StreamerOptions, PulsarClusterOptions):
+    """What the streamer of a Pulsar cluster can be told."""
+
     create: Literal["never", "if-missing"] = option(
         "never",
         doc="Whether a missing topic is made with partitions, and a small one given more; brokers "

@@ -9,17 +9,26 @@ from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.options import StreamerOptions, TlsOptions
 from bicycle_runtime.streams.redis.ids import Timestamps
 
-__all__ = ["AutoCommit", "RedisOptions"]
+__all__ = ["AutoCommit", "RedisOptions", "RedisServerOptions"]
 
 AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RedisServerOptions(TlsOptions):
+    """How a server is reached, and what its entries look like, for programs and for jobs."""
+
+    __slots__ = ()  # Those of a backend have room for these, too.
+
+    db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
+    username: str | None = option(None, doc="Who we are, where the server has users.")
+    message_field: str = option("msg", doc="The field of an entry that holds the payload.")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RedisOptions(StreamerOptions, TlsOptions):
+class RedisOptions(StreamerOptions, RedisServerOptions):
     """What the streamer of a Redis server can be told."""
 
-    db: int = option(0, low=0, high=65_535, doc="The number of the database.")
-    username: str | None = option(None, doc="Who we are, where the server has users.")
     password: str | None = option(None, doc="The password of the user, or of the server.")
     verify_certificate: bool = option(
         True, doc="Whether rediss:// refuses a server whose certificate nobody vouches for."
@@ -27,7 +36,6 @@ class RedisOptions(StreamerOptions, TlsOptions):
     timestamps: Timestamps = option(
         "ms", doc="In what the times of ids are: milliseconds, or nanoseconds (ns)."
     )
-    message_field: str = option("msg", doc="The field of an entry that holds the payload.")
     max_length: int | None = option(
         None, low=1, doc="About how many messages a stream keeps; all of them if unset."
     )
