@@ -1,56 +1,40 @@
-"""The consumer of the Kafka backend: alone, resumable, or one of a group.
-
-One thread per consumer waits for Kafka, and goes on when the call that waits for it is cancelled.
-"""
+"""The consumer of the Kafka backend: alone, resumable, or one of a group."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as Client
 
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.consuming import Consumer, Subscription
-from bicycle_runtime.streams.errors import (
-    SeekError,
-    StreamEndedError,
-    StreamError,
-    UnacknowledgedError,
-)
+from bicycle_runtime.streams.consuming import Subscription
+from bicycle_runtime.streams.errors import StreamEndedError, StreamError
 from bicycle_runtime.streams.kafka.cluster import Cluster
 from bicycle_runtime.streams.kafka.errors import READ_FAILED
 from bicycle_runtime.streams.messages import BEGINNING, At, Headers, Message, SeqPos
+from bicycle_runtime.streams.thread_consuming import ThreadConsumer
 
 __all__ = ["KafkaConsumer"]
 
-T = TypeVar("T")
 Stream: TypeAlias = tuple[StreamKey, int]
 _WAIT_S = 0.1
 _PASSING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT}
 
 
-class KafkaConsumer(Consumer):
+class KafkaConsumer(ThreadConsumer):
     """Reads topics; made by ``open``."""
+
+    client_error: ClassVar[type[Exception]] = KafkaException
 
     def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
         super().__init__(cluster.address, subscription, cluster.options)
         self._cluster = cluster
-        self._options = cluster.options
         self._timeout_s = cluster.options.connect_timeout_ms / 1_000
         self._patiently = cluster.patiently
-        self._shares = subscription.mode == "load-balanced"
-        self._keeps = subscription.mode != "real-time"
         self._client = self._make_client()
-        self._thread = ThreadPoolExecutor(1, "consumer of Kafka")
-        self._request: asyncio.Task[list[Message]] | None = None
-        self._messages: deque[Message] = deque()
-        self._errors: deque[StreamError] = deque()
         self._keys = {key: key for key in subscription.keys}  # Topics by their names.
         self._at_end: set[Stream] = set()
         self._reads: set[Stream] = set()
@@ -60,20 +44,14 @@ class KafkaConsumer(Consumer):
     @classmethod
     async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
         """Return a consumer whose position is fixed."""
-        consumer = cls(cluster, subscription)
-        try:
-            await consumer._in_thread(consumer._begin)
-        except BaseException:
-            await consumer.end()
-            raise
-        return consumer
+        return await cls(cluster, subscription)._opened()
 
     def _make_client(self) -> Any:
         name = f"bicycle-alone-{system_random().getrandbits(64):016x}"
         return Client(
             self._cluster.settings(
                 group_id=self.subscription.position_name if self._keeps else name,
-                session_timeout_ms=self._options.session_timeout_ms,
+                session_timeout_ms=self._cluster.options.session_timeout_ms,
                 auto_offset_reset="earliest",  # Where what comes next is not kept any more.
                 enable_auto_commit=False,
                 enable_partition_eof=not self.subscription.is_live,
@@ -83,11 +61,8 @@ class KafkaConsumer(Consumer):
             )
         )
 
-    async def _in_thread(self, call: Callable[..., T], *words: Any) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call, *words)
-        except KafkaException as error:
-            raise READ_FAILED(address=self.address, reason=error.args[0].str()) from None
+    def _error_of(self, error: KafkaException) -> StreamError:
+        return READ_FAILED(address=self.address, reason=error.args[0].str())
 
     def _begin(self) -> None:
         """Fix where each partition is read from; a group without a position is given one."""
@@ -131,30 +106,16 @@ class KafkaConsumer(Consumer):
         self._at_end.clear()
 
     async def _fetch(self, count_max: int) -> list[Message]:
-        self._refuse_unacknowledged()
-        messages = self._messages
-        while not messages:
-            if self._errors:
-                raise self._errors.popleft()
-            if self._request is None:
-                self._request = asyncio.create_task(self._in_thread(self._read))
-            await asyncio.wait([self._request])
-            request, self._request = self._request, None
-            messages.extend(request.result())
-            has_none = not messages and not self._errors
-            if has_none and self._reads and self._at_end >= self._reads:
-                raise StreamEndedError(address=self.address)
-        found = [messages.popleft() for _ in range(min(count_max, len(messages)))]
+        found = await super()._fetch(count_max)
         if self._shares:
             for message in found:
                 stream = (message.stream_key, message.shard_id)
                 self._given.setdefault(stream, {})[message.sequence] = False
         return found
 
-    def _read(self) -> list[Message]:
-        """Return messages that are there; waits a little for the first; runs on the thread."""
-        messages: list[Message] = []
-        keys, append = self._keys, messages.append
+    def _read(self) -> list[Message | StreamError]:
+        items: list[Message | StreamError] = []
+        keys, append = self._keys, items.append
         # With a time, the client waits for as many as it was asked for.
         events = self._client.consume(1, _WAIT_S)
         if events and self._prefetch_messages > 1:
@@ -171,14 +132,26 @@ class KafkaConsumer(Consumer):
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at_end.add((keys[found.topic()], found.partition()))
             elif error.code() not in _PASSING:
-                self._errors.append(READ_FAILED(address=self.address, reason=error.str()))
-        return messages
+                append(READ_FAILED(address=self.address, reason=error.str()))
+        if not items and self._reads and self._at_end >= self._reads:
+            raise StreamEndedError(address=self.address)
+        return items
 
-    async def _seek(self, timestamp_ms: int) -> None:
-        await self._move(lambda: self._offsets_at(timestamp_ms), f"time {timestamp_ms}")
-
-    async def _rewind(self, position: SeqPos) -> None:
-        await self._move(lambda: self._offsets_of(position), str(position))
+    def _move(self, target: SeqPos | int) -> bool:
+        found = self._offsets_at(target) if isinstance(target, int) else self._offsets_of(target)
+        if not found:
+            return False
+        known = {_stream(each) for each in found}
+        for partition in self._wanted_partitions():
+            if _stream(partition) not in known:  # Nothing there is wanted but what comes.
+                _, high = self._watermarks(partition)
+                found.append(TopicPartition(partition.topic, partition.partition, high))
+        if self._shares:
+            self._client.close()
+            self._shares = self._keeps = False
+            self._client = self._make_client()
+        self._assign(found)
+        return True
 
     def _offsets_at(self, timestamp_ms: int) -> list[Any]:
         wanted = [
@@ -207,38 +180,13 @@ class KafkaConsumer(Consumer):
             if not self._assigned or _stream(partition) in self._assigned
         ]
 
-    async def _move(self, find: Callable[[], list[Any]], target: str) -> None:
-        """Move; who shared messages leaves the group for it."""
-
-        def move() -> bool:
-            found = find()
-            if not found:
-                return False
-            known = {_stream(each) for each in found}
-            for partition in self._wanted_partitions():
-                if _stream(partition) not in known:  # Nothing there is wanted but what comes.
-                    _, high = self._watermarks(partition)
-                    found.append(TopicPartition(partition.topic, partition.partition, high))
-            if self._shares:
-                self._client.close()
-                self._shares = self._keeps = False
-                self._client = self._make_client()
-            self._assign(found)
-            return True
-
-        if self._request is not None:
-            await asyncio.wait([self._request])
-        if not await self._in_thread(move):
-            raise SeekError(address=self.address, target=target)
-        self._request = None
-        self._messages.clear()
-        self._errors.clear()
+    def _forget(self) -> None:
+        super()._forget()
         self._given.clear()
         self._next.clear()
 
     def _ack(self, message: Message) -> None:
-        if not self._keeps:
-            raise self._unsupported_error("acknowledge messages after it left its group by a move")
+        self._require_group()
         stream = (message.stream_key, message.shard_id)
         if not self._shares:
             self._next[stream] = message.sequence + 1
@@ -270,15 +218,10 @@ class KafkaConsumer(Consumer):
     async def go_back(self) -> None:
         """Go back to what is committed: what was read since then comes again."""
         async with self._reading:
-            if self._request is not None:
-                await asyncio.wait([self._request])
+            await self._finish_read()
             await self._in_thread(self._go_back)
-            self._request = None
             self._ready.clear()
-            self._messages.clear()
-            self._errors.clear()
-            self._given.clear()
-            self._next.clear()
+            self._forget()
 
     def _go_back(self) -> None:
         held = self._client.assignment()
@@ -291,19 +234,11 @@ class KafkaConsumer(Consumer):
         for place in places:
             self._client.seek(place)
 
-    def _refuse_unacknowledged(self) -> None:
-        waiting = sum(map(len, self._given.values())) if self._shares else 0
-        if waiting >= self._options.unacknowledged_max:
-            raise UnacknowledgedError(
-                group=self.subscription.position_name, address=self.address, waiting=waiting
-            )
+    def _unacknowledged_count(self) -> int:
+        return sum(map(len, self._given.values())) if self._shares else 0
 
-    async def _close(self) -> None:
-        if self._request is not None:
-            await asyncio.wait([self._request])
-            self._request = None
-        await self._in_thread(self._client.close)
-        self._thread.shutdown()
+    def _close_client(self) -> None:
+        self._client.close()
 
 
 def _headers_of(found: list[tuple[str, bytes | None]]) -> Headers:

@@ -71,7 +71,6 @@ class KafkaSender(Sender):
         self._moved = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.is_waking = False
-        self._is_closed = False
         self._shut: StreamError | None = None  # Why no message is taken.
         self._has_stopped = threading.Event()
         self._thread = threading.Thread(target=self._poll, name="deliveries of Kafka", daemon=True)
@@ -242,10 +241,14 @@ class KafkaSender(Sender):
         if failure is not None:
             raise failure
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it was closed: it takes no further message."""
+        return isinstance(self._shut, ProducerEndedError)
+
     async def close(self) -> None:
-        if self._is_closed:
+        if self.has_ended:
             return
-        self._is_closed = True
         self._shut = ProducerEndedError(address=self.address)
         try:
             await self.flush()

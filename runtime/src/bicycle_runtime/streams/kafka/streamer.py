@@ -304,7 +304,9 @@ class KafkaStreamer(Streamer):
             raise self._cannot(
                 f"send {durability}", "a transaction sends again what has no receipt"
             )
-        if any(isinstance(each, TransactionalSender) and each.is_open for each in self._senders):
+        if any(
+            isinstance(each, TransactionalSender) and not each.has_ended for each in self._senders
+        ):
             reason = "it would end the first one, which has the same transactional_id; clone that"
             raise self._cannot("give a transactional_id to two producers", reason)
         return await TransactionalSender.open(self._cluster, shard_count, name)

@@ -77,11 +77,6 @@ class TransactionalSender(KafkaSender):
             raise
         return sender
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it may still have transactions."""
-        return not self._is_closed
-
     @asynccontextmanager
     async def transaction(self, consumer: Consumer | None) -> AsyncIterator[None]:
         await self._begin(consumer)
@@ -93,8 +88,7 @@ class TransactionalSender(KafkaSender):
             raise
 
     async def _begin(self, consumer: Consumer | None) -> None:
-        if self._is_closed:
-            raise ProducerEndedError(address=self.address)
+        self._refuse_ended()
         if self._is_within:
             raise self._failure_of("another one is open")
         self._positions_of(consumer)
@@ -104,10 +98,15 @@ class TransactionalSender(KafkaSender):
         except BaseException:
             self._is_within = False
             raise
+        self._refuse_ended()  # It may have been meanwhile.
         self._shut = None
 
+    def _refuse_ended(self) -> None:
+        if self.has_ended:
+            raise ProducerEndedError(address=self.address)
+
     async def _commit(self, consumer: Consumer | None) -> None:
-        self._shut = self._outside()
+        self._shut = self._shut or self._outside()  # It may have ended meanwhile.
         try:
             await self.flush()
         except StreamError as error:
@@ -124,7 +123,7 @@ class TransactionalSender(KafkaSender):
         await self._do(self._end)
 
     async def _abort(self, consumer: Consumer | None) -> None:
-        self._shut = self._outside()
+        self._shut = self._shut or self._outside()
         if self._running is not None:
             await asyncio.wait([self._running])  # What was cancelled goes on on its thread.
         if not self._is_within:
@@ -143,7 +142,7 @@ class TransactionalSender(KafkaSender):
             await reader.go_back()
 
     async def close(self) -> None:
-        if self._is_within and not self._is_closed:
+        if self._is_within and not self.has_ended:
             await self._abort(None)
         await super().close()
 

@@ -1,6 +1,5 @@
 """The consumer of the Pulsar backend: alone, resumable, or one of a group.
 
-One thread per consumer waits for Pulsar, and goes on when the call that waits for it is cancelled.
 A shard is a topic, read by a reader, which belongs to nobody but this process, or by a
 subscription, which the cluster keeps. Both begin at an entry, which may hold many messages, so that
 those before the wanted one are dropped here.
@@ -8,24 +7,14 @@ those before the wanted one are dropped here.
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections import deque
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 import pulsar
 
 from bicycle_runtime.streams.addresses import WILDCARD, StreamKey
-from bicycle_runtime.streams.consuming import Consumer, Subscription, take_messages
-from bicycle_runtime.streams.errors import (
-    SeekError,
-    StreamEndedError,
-    StreamError,
-    StreamUnsupportedError,
-    UnacknowledgedError,
-)
+from bicycle_runtime.streams.consuming import Subscription
+from bicycle_runtime.streams.errors import StreamEndedError, StreamError, StreamUnsupportedError
 from bicycle_runtime.streams.messages import BEGINNING, END, At, Headers, Message, SeqPos
 from bicycle_runtime.streams.pulsar.cluster import Cluster, reason_of
 from bicycle_runtime.streams.pulsar.errors import (
@@ -34,27 +23,23 @@ from bicycle_runtime.streams.pulsar.errors import (
     READ_FAILED,
 )
 from bicycle_runtime.streams.pulsar.positions import id_of, sequence_of
+from bicycle_runtime.streams.thread_consuming import ThreadConsumer
 
 __all__ = ["PulsarConsumer"]
 
-T = TypeVar("T")
 Stream: TypeAlias = tuple[StreamKey, int]
 _FIRST_MS = 5_000  # A message of which the client knows comes at once.
 _WAIT_MS, _TURN_MS = 100, 5  # For one shard, and for one of several.
 
 
-class PulsarConsumer(Consumer):
+class PulsarConsumer(ThreadConsumer):
     """Reads topics; made by ``open``."""
+
+    client_error: ClassVar[type[Exception]] = pulsar.PulsarException
 
     def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
         super().__init__(cluster.address, subscription, cluster.options)
         self._cluster = cluster
-        self._unacknowledged_max = cluster.options.unacknowledged_max
-        self._shares = subscription.mode == "load-balanced"
-        self._keeps = subscription.mode != "real-time"
-        self._thread = ThreadPoolExecutor(1, "consumer of Pulsar")
-        self._request: asyncio.Task[list[Message | StreamError]] | None = None
-        self._items: deque[Message | StreamError] = deque()
         self._shards: dict[Stream, _Shard] = {}
         self._done: dict[Stream, list[int]] = {}  # Acknowledged, and not yet told.
         self._turn = 0
@@ -67,22 +52,12 @@ class PulsarConsumer(Consumer):
         if not subscription.is_live and subscription.mode != "real-time":
             reason = "nobody tells where the position of a group is, so no end can be seen"
             raise _cannot(cluster, "end where a stream ends in a group", reason)
-        consumer = cls(cluster, subscription)
-        try:
-            await consumer._in_thread(consumer._begin)
-        except BaseException:
-            await consumer.end()
-            raise
-        return consumer
+        return await cls(cluster, subscription)._opened()
 
-    async def _in_thread(self, call: Callable[..., T], *words: Any) -> T:
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, call, *words)
-        except pulsar.PulsarException as error:
-            raise READ_FAILED(address=self.address, reason=reason_of(error)) from None
+    def _error_of(self, error: pulsar.PulsarException) -> StreamError:
+        return READ_FAILED(address=self.address, reason=reason_of(error))
 
     def _begin(self) -> None:
-        """Fix where each shard is read from."""
         position = BEGINNING if self.subscription.start == "earliest" else END
         for stream, topic in self._topics().items():
             shard = self._shards[stream] = _Shard(self._cluster, stream, topic)
@@ -98,18 +73,7 @@ class PulsarConsumer(Consumer):
             for number, topic in enumerate(self._cluster.partitions(key))
         }
 
-    async def _fetch(self, count_max: int) -> list[Message]:
-        self._refuse_unacknowledged()
-        while not self._items:
-            if self._request is None:
-                self._request = asyncio.create_task(self._in_thread(self._read))
-            await asyncio.wait([self._request])
-            request, self._request = self._request, None
-            self._items.extend(request.result())
-        return take_messages(self._items, count_max)
-
     def _read(self) -> list[Message | StreamError]:
-        """Return messages that are there; waits a little for the first; runs on the thread."""
         shards = list(self._shards.values())
         items: list[Message | StreamError] = []
         for shard in shards:
@@ -122,25 +86,7 @@ class PulsarConsumer(Consumer):
         wait_ms = _WAIT_MS if len(shards) == 1 else _TURN_MS
         return shards[self._turn].take(self._prefetch_messages, wait_ms)
 
-    async def _seek(self, timestamp_ms: int) -> None:
-        await self._move(timestamp_ms, f"time {timestamp_ms}")
-
-    async def _rewind(self, position: SeqPos) -> None:
-        target = f"sequence {position.sequence}" if isinstance(position, At) else str(position)
-        await self._move(position, target)
-
-    async def _move(self, target: SeqPos | int, text: str) -> None:
-        """Move; who shared messages leaves the group for it."""
-        if self._request is not None:
-            await asyncio.wait([self._request])
-        if not await self._in_thread(self._move_shards, target):
-            raise SeekError(address=self.address, target=text)
-        self._request = None
-        self._items.clear()
-        self._done.clear()
-
-    def _move_shards(self, target: SeqPos | int) -> bool:
-        """Move all shards that are wanted, unless none has anything there; on the thread."""
+    def _move(self, target: SeqPos | int) -> bool:
         wanted = {
             stream: self._shards.get(stream) or _Shard(self._cluster, stream, topic)
             for stream, topic in self._topics().items()
@@ -168,9 +114,12 @@ class PulsarConsumer(Consumer):
         self._shards = wanted
         return True
 
+    def _forget(self) -> None:
+        super()._forget()
+        self._done.clear()
+
     def _ack(self, message: Message) -> None:
-        if not self._keeps:
-            raise self._unsupported_error("acknowledge messages after it left its group by a move")
+        self._require_group()
         stream = (message.stream_key, message.shard_id)
         self._done.setdefault(stream, []).append(message.sequence)
 
@@ -190,24 +139,13 @@ class PulsarConsumer(Consumer):
             else:
                 shard.done_to(max(known))
 
-    def _refuse_unacknowledged(self) -> None:
+    def _unacknowledged_count(self) -> int:
         if not self._keeps:
-            return
-        waiting = sum(len(shard.given) for shard in self._shards.values()) - len(self._items)
-        waiting -= sum(map(len, self._done.values()))
-        if waiting >= self._unacknowledged_max:
-            raise UnacknowledgedError(
-                group=self.subscription.position_name, address=self.address, waiting=waiting
-            )
+            return 0
+        given = sum(len(shard.given) for shard in self._shards.values()) - len(self._items)
+        return given - sum(map(len, self._done.values()))
 
-    async def _close(self) -> None:
-        if self._request is not None:
-            await asyncio.wait([self._request])
-            self._request = None
-        await self._in_thread(self._close_shards)
-        self._thread.shutdown()
-
-    def _close_shards(self) -> None:
+    def _close_client(self) -> None:
         for shard in self._shards.values():
             shard.close()
 
