@@ -1,6 +1,7 @@
 """Backends of streams with one mistake each, all of them the file backend otherwise."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
 
 from bicycle_runtime.streams import At, Receipt, SeekError
@@ -67,6 +68,21 @@ class DropsKeys(Flawless):
 
 class BoastsOfHeaders(DropsKeys):
     capabilities = replace(FileStreamer.capabilities, has_headers=True)
+
+
+class CountsNothingInFlight(Flawless):
+    class sender_type(FileSender):
+        in_flight_count = 0
+
+
+class BoastsOfTransactions(Flawless):
+    capabilities = replace(FileStreamer.capabilities, has_transactions=True)
+
+
+class CommitsMessageByMessage(Flawless):
+    class sender_type(FileSender):
+        def transaction(self, consumer):
+            return nullcontext()
 
 
 class RewindsBehindTheMessage(Flawless):
@@ -140,6 +156,9 @@ BROKEN = {
     GivesAnotherReceipt: "test_a_message_arrives_with_what_its_receipt_says",
     DropsKeys: "test_keys_and_headers_arrive_or_are_refused",
     BoastsOfHeaders: "test_keys_and_headers_arrive_or_are_refused",
+    CountsNothingInFlight: "test_what_is_in_flight_is_counted_until_it_is_flushed",
+    BoastsOfTransactions: "test_a_transaction_is_seen_at_its_end_with_its_positions",
+    CommitsMessageByMessage: "test_a_transaction_is_seen_at_its_end_with_its_positions",
     RewindsBehindTheMessage: "test_rewinding_gives_the_rest_that_message_included",
     SeeksLaterTimes: "test_seeking_gives_the_earliest_message_of_that_time_or_later",
     MovesWhereNothingIs: "test_a_position_beyond_the_end_is_refused_and_nothing_moves",

@@ -46,6 +46,9 @@ class KafkaCase(StreamCase):
     def options(self):
         return {"create": "if-missing", "session_timeout_ms": 6_000, "linger_ms": 0}
 
+    def transaction_options(self, name):
+        return {"transactional_id": f"{self.prefix}-{name}"}
+
     def key(self, name):
         return f"{self.prefix}-{name}"
 

@@ -43,6 +43,7 @@ class Capabilities:
         is_replayable: Whether consumers can seek and rewind.
         has_shards: Whether a stream may have other shards than 0.
         has_headers: Whether messages may have a key and headers.
+        has_transactions: Whether producers may send as a whole, with positions of consumers.
         is_binary: Whether payloads may be any bytes; text without line ends otherwise.
         first_sequence: The sequence number of the first message of a stream.
     """
@@ -52,6 +53,7 @@ class Capabilities:
     is_replayable: bool = False
     has_shards: bool = False
     has_headers: bool = False
+    has_transactions: bool = False
     is_binary: bool = True
     first_sequence: int = 0
 

@@ -26,6 +26,7 @@ _NOT_YET = {  # What was just made is not known to all brokers at once.
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError._STATE,  # Nothing is fetched yet of a partition that was just given to us.
     KafkaError._UNKNOWN_PARTITION,
     KafkaError._WAIT_COORD,
 }

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, ClassVar, Self, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
@@ -40,6 +44,9 @@ class KafkaConsumer(ThreadConsumer):
         self._reads: set[Stream] = set()
         self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
         self._next: dict[Stream, int] = {}
+        self._committed: dict[Stream, int] = {}
+        self._revoked: deque[set[Stream]] = deque()  # Added to on the thread.
+        self._is_torn = False  # What was given and not committed may go to others.
 
     @classmethod
     async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
@@ -83,7 +90,7 @@ class KafkaConsumer(ThreadConsumer):
         if self._keeps and new:
             self._patiently(lambda: self._client.commit(offsets=new, asynchronous=False))
         if self._shares:
-            self._client.subscribe(list(self.subscription.keys))
+            self._client.subscribe(list(self.subscription.keys), on_revoke=self._note_revoked)
         else:
             self._assign(begins)
 
@@ -108,6 +115,7 @@ class KafkaConsumer(ThreadConsumer):
     async def _fetch(self, count_max: int) -> list[Message]:
         found = await super()._fetch(count_max)
         if self._shares:
+            self._drop_revoked()
             for message in found:
                 stream = (message.stream_key, message.shard_id)
                 self._given.setdefault(stream, {})[message.sequence] = False
@@ -119,7 +127,11 @@ class KafkaConsumer(ThreadConsumer):
         # With a time, the client waits for as many as it was asked for.
         events = self._client.consume(1, _WAIT_S)
         if events and self._prefetch_messages > 1:
+            revoked_count = len(self._revoked)
             events += self._client.consume(self._prefetch_messages - 1, 0)
+            if len(self._revoked) != revoked_count:  # They come again, here or elsewhere.
+                self._go_back()
+                return []
         for found in events:
             error = found.error()
             # hot path: 1.3 µs a message, of which 0.9 are calls of the client.
@@ -182,8 +194,21 @@ class KafkaConsumer(ThreadConsumer):
 
     def _forget(self) -> None:
         super()._forget()
-        self._given.clear()
-        self._next.clear()
+        for each in (self._given, self._next, self._committed, self._revoked):
+            each.clear()
+        self._is_torn = False
+
+    def _note_revoked(self, client: Any, partitions: list[Any]) -> None:
+        """Note that others may read these partitions now; on the thread."""
+        self._revoked.append({_stream(each) for each in partitions})
+
+    def _drop_revoked(self) -> None:
+        """Forget what was given of partitions that were taken away: it comes again somewhere."""
+        while self._revoked:
+            for stream in self._revoked.popleft():
+                given, position = self._given.pop(stream, None), self._next.pop(stream, None)
+                is_all_done = not given and position == self._committed.pop(stream, None)
+                self._is_torn = self._is_torn or not is_all_done
 
     def _ack(self, message: Message) -> None:
         self._require_group()
@@ -191,7 +216,11 @@ class KafkaConsumer(ThreadConsumer):
         if not self._shares:
             self._next[stream] = message.sequence + 1
             return
-        given = self._given.setdefault(stream, {})
+        self._drop_revoked()
+        given = self._given.get(stream, {})
+        if message.sequence not in given:  # It was taken away meanwhile, or is done.
+            self._is_torn = self._is_torn or message.sequence >= self._next.get(stream, 0)
+            return
         given[message.sequence] = True
         for sequence in list(given):
             if not given[sequence]:
@@ -200,20 +229,41 @@ class KafkaConsumer(ThreadConsumer):
             del given[sequence]
 
     async def _commit(self) -> None:
-        offsets = [TopicPartition(*stream, offset) for stream, offset in self._next.items()]
-        if offsets:
+        self._drop_revoked()
+        if positions := self._uncommitted():
+            offsets = _places(positions)
             await self._in_thread(
                 self._patiently, lambda: self._client.commit(offsets=offsets, asynchronous=False)
             )
+            self._committed |= positions
+
+    def _uncommitted(self) -> dict[Stream, int]:
+        return {
+            stream: position
+            for stream, position in self._next.items()
+            if self._committed.get(stream) != position
+        }
 
     def refuse_without_positions(self) -> None:
         """Raise where no position is kept that could be committed."""
         self._refuse_real_time("commit")
 
-    async def positions_to_commit(self) -> tuple[list[TopicPartition], Any]:
-        """Return the acknowledged positions, and which member of its group the consumer is."""
-        offsets = [TopicPartition(*stream, offset) for stream, offset in self._next.items()]
-        return offsets, await asyncio.to_thread(self._client.consumer_group_metadata)
+    @asynccontextmanager
+    async def committing(self) -> AsyncIterator[tuple[list[TopicPartition], Any] | None]:
+        """Give the acknowledged positions and which member of its group the consumer is.
+
+        They count as committed when it is left; None: others may have been given the same messages.
+        """
+        member = await asyncio.to_thread(self._client.consumer_group_metadata)
+        # Behind that, since who comes in again has another number in what was just told.
+        is_member = not self._shares or await asyncio.to_thread(self._client.memberid)
+        self._drop_revoked()
+        positions = self._uncommitted()
+        if self._is_torn or not is_member:
+            yield None
+        else:
+            yield _places(positions), member
+            self._committed |= positions
 
     async def go_back(self) -> None:
         """Go back to what is committed: what was read since then comes again."""
@@ -225,6 +275,8 @@ class KafkaConsumer(ThreadConsumer):
 
     def _go_back(self) -> None:
         held = self._client.assignment()
+        if not held:  # It is about to be given some.
+            return
         found = self._patiently(lambda: self._client.committed(held, timeout=self._timeout_s))
         places = [place for place in found if place.offset >= 0]
         if not self._shares:
@@ -232,13 +284,17 @@ class KafkaConsumer(ThreadConsumer):
             return
         self._at_end.clear()
         for place in places:
-            self._client.seek(place)
+            self._patiently(partial(self._client.seek, place))
 
     def _unacknowledged_count(self) -> int:
         return sum(map(len, self._given.values())) if self._shares else 0
 
     def _close_client(self) -> None:
         self._client.close()
+
+
+def _places(positions: Mapping[Stream, int]) -> list[TopicPartition]:
+    return [TopicPartition(*stream, position) for stream, position in positions.items()]
 
 
 def _headers_of(found: list[tuple[str, bytes | None]]) -> Headers:

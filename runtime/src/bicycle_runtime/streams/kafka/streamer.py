@@ -278,6 +278,7 @@ class KafkaStreamer(Streamer):
         is_replayable=True,
         has_shards=True,
         has_headers=True,
+        has_transactions=True,  # With the option transactional_id.
     )
     options_type: ClassVar[type[StreamerOptions]] = KafkaOptions
     words_to_write: ClassVar[Mapping[str, object]] = {"create": "if-missing"}

@@ -112,15 +112,20 @@ class TransactionalSender(KafkaSender):
         except StreamError as error:
             raise await self._explain(error) from error
         reader = self._positions_of(consumer)
-        if reader is not None:
-            offsets, member = await reader.positions_to_commit()
+        if reader is None:
+            await self._do(self._end)
+            return
+        async with reader.committing() as found:
+            if found is None:
+                raise self._failure_of("other members of the group may have its messages now")
+            offsets, member = found
             if offsets:
                 await self._do(
                     lambda limit_s: self._client.send_offsets_to_transaction(
                         offsets, member, limit_s
                     )
                 )
-        await self._do(self._end)
+            await self._do(self._end)
 
     async def _abort(self, consumer: Consumer | None) -> None:
         self._shut = self._shut or self._outside()

@@ -16,7 +16,14 @@ import pytest
 pytest.register_assert_rewrite(
     *(
         f"{__name__}.{name}"
-        for name in ("consumer_rules", "group_rules", "load", "position_rules", "producer_rules")
+        for name in (
+            "consumer_rules",
+            "group_rules",
+            "load",
+            "position_rules",
+            "producer_rules",
+            "transaction_rules",
+        )
     )
 )
 
@@ -35,9 +42,12 @@ from bicycle_runtime.testing.streams.position_rules import (  # noqa: E402 - see
 from bicycle_runtime.testing.streams.producer_rules import (  # noqa: E402 - see above.
     ProducerRules,
 )
+from bicycle_runtime.testing.streams.transaction_rules import (  # noqa: E402 - see above.
+    TransactionRules,
+)
 
 __all__ = ["LosesConnections", "StreamCase", "StreamLoadSuite", "StreamSuite"]
 
 
-class StreamSuite(ProducerRules, ConsumerRules, PositionRules, GroupRules):
+class StreamSuite(ProducerRules, ConsumerRules, PositionRules, GroupRules, TransactionRules):
     """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""

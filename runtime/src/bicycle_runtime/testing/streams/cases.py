@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -61,6 +61,10 @@ class StreamCase(ABC):
         """Options with which a streamer reaches the place, and finds streams that are missing."""
         return {}
 
+    def transaction_options(self, name: str) -> dict[str, object]:  # noqa: ARG002 - of others.
+        """Return further options with which producers have transactions, under this name."""
+        return {}
+
     def key(self, name: str) -> str:
         """Return the key of a stream; another one where tests share a place."""
         return name
@@ -91,11 +95,22 @@ class CaseRules(Suite):
         case.close()
 
 
-def play(case: StreamCase, scenario: Callable[[Streamer], Awaitable[T]]) -> T:
-    """Run a scenario with a streamer that is disconnected in the end, and return its result."""
+def play(
+    case: StreamCase,
+    scenario: Callable[[Streamer], Awaitable[T]],
+    options: Mapping[str, object] | None = None,
+) -> T:
+    """Run a scenario with a streamer that is disconnected in the end, and return its result.
+
+    Args:
+        case: Where the streams are.
+        scenario: What is done with them.
+        options: Further options of the streamer.
+    """
 
     async def whole() -> T:
-        async with asyncio.timeout(case.patience_s), connect(case.uri, case.options) as streamer:
+        words = {**case.options, **(options or {})}
+        async with asyncio.timeout(case.patience_s), connect(case.uri, words) as streamer:
             return await scenario(streamer)
 
     return asyncio.run(whole())

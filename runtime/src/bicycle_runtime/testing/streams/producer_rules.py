@@ -14,9 +14,11 @@ from bicycle_runtime.streams import (
     Producer,
     ProducerEndedError,
     Streamer,
+    StreamError,
     StreamKey,
     StreamUnsupportedError,
 )
+from bicycle_runtime.streams.errors import FLUSH_TIMED_OUT
 from bicycle_runtime.streams.messages import Headers
 from bicycle_runtime.testing.connectors.rules import needs
 from bicycle_runtime.testing.streams.cases import (
@@ -173,6 +175,31 @@ class ProducerRules(CaseRules):
                         producer.send(payload)
                 await producer.send("é")
                 assert (await consumer.next()).as_str() == "é"
+
+        play(case, scenario)
+
+    def test_what_is_in_flight_is_counted_until_it_is_flushed(self, case: StreamCase) -> None:
+        """Over all clones; a flush that gives up waiting takes nothing back."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            consumer = await streamer.create_consumer(key)
+            producer = await streamer.create_producer(key)
+            clone = producer.clone()
+            assert producer.in_flight_count == 0
+            for number in range(5):
+                (producer, clone)[number % 2].send(str(number))
+            assert producer.in_flight_count == clone.in_flight_count == 5
+            try:
+                await producer.flush(timeout_s=0)
+            except StreamError as error:
+                assert error.code == FLUSH_TIMED_OUT.code
+                assert error.facts["waiting"] == producer.in_flight_count > 0
+            else:
+                assert producer.in_flight_count == 0
+            await clone.flush(timeout_s=case.patience_s)
+            assert producer.in_flight_count == 0
+            assert await texts(consumer, 5) == [str(number) for number in range(5)]
 
         play(case, scenario)
 
