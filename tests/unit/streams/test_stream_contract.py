@@ -40,10 +40,9 @@ class ListSender(Sender):
         self.messages = messages
         self.closes = 0
 
-    def send(self, key, payload, *, shard_id, timestamp_ms):
-        self.messages.append(
-            Message(key, shard_id or 0, len(self.messages), timestamp_ms or 0, payload)
-        )
+    def send(self, message):
+        place = (message.stream_key, message.shard_id or 0, len(self.messages))
+        self.messages.append(Message(*place, message.timestamp_ms or 0, message.payload))
         return self._receipt(self.messages[-1])
 
     async def _receipt(self, message):

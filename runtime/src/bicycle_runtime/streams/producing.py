@@ -188,8 +188,7 @@ class Producer:
         """
         if self._key is None:
             raise NotAnchoredError(address=self._sender.address)
-        place = (shard_id, timestamp_ms)
-        return self._send(self._key, payload, place, key=key, headers=headers)
+        return self._send(self._key, payload, (shard_id, timestamp_ms), (key, headers))
 
     def send_to(
         self,
@@ -203,21 +202,21 @@ class Producer:
     ) -> Sent:
         """Send a message to a stream, whatever this producer is anchored to; like ``send``."""
         place = (shard_id, timestamp_ms)
-        return self._send(StreamKey(stream_key), payload, place, key=key, headers=headers)
+        return self._send(StreamKey(stream_key), payload, place, (key, headers))
 
     def _send(
         self,
         stream_key: StreamKey,
         payload: Payload,
         place: tuple[int | None, int | None],
-        *,
-        key: bytes | str | None,
-        headers: GivenHeaders | None,
+        head: tuple[bytes | str | None, GivenHeaders | None],
     ) -> Sent:
-        """Send a message to a stream; its place is shard and time."""
+        """Send a message to a stream; its place is shard and time, its head key and headers."""
+        # hot path: `*place` as arguments costs 0.1 µs.
+        (shard_id, timestamp_ms), (key, headers) = place, head
         data = payload if isinstance(payload, bytes) else _bytes_of(payload)
         if key is None and not headers:
-            return self._sender.send(OutgoingMessage(stream_key, data, *place))
+            return self._sender.send(OutgoingMessage(stream_key, data, shard_id, timestamp_ms))
         if not self._sender.has_headers:
             raise StreamUnsupportedError(
                 backend=self._sender.address,
@@ -226,8 +225,9 @@ class Producer:
                 hint="put both into the payload, or use a backend that has them: kafka, pulsar",
             )
         message_key = key.encode() if isinstance(key, str) else key
-        head = (message_key, _headers_of(headers))
-        return self._sender.send(OutgoingMessage(stream_key, data, *place, *head))
+        return self._sender.send(
+            OutgoingMessage(stream_key, data, *place, message_key, _headers_of(headers))
+        )
 
     def send_many(self, payloads: Iterable[Payload]) -> Sent:
         """Send several messages at once, which costs less than one ``send`` for each.

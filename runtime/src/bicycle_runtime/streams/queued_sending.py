@@ -22,7 +22,7 @@ __all__ = ["LineSender", "Pending", "QueuedSender"]
 class Pending:
     """A message that waits for the other side, and the receipt that follows from its answer."""
 
-    __slots__ = ("_number", "_sender", "error", "message", "receipt", "shard_id")
+    __slots__ = ("_number", "_sender", "error", "message", "place", "receipt")
 
     def __init__(
         self, sender: QueuedSender, number: int, message: OutgoingMessage, shard_id: int
@@ -30,14 +30,9 @@ class Pending:
         self._sender = sender
         self._number = number
         self.message = message
-        self.shard_id = shard_id  # That of the message, or the one that was chosen.
+        self.place = (message.stream_key, shard_id)  # Its stream, and the shard that was chosen.
         self.receipt: Receipt | None = None
         self.error: StreamError | None = None
-
-    @property
-    def place(self) -> tuple[StreamKey, int]:
-        """Its stream and its shard."""
-        return self.message.stream_key, self.shard_id
 
     def __await__(self) -> Generator[Any, Any, Receipt]:
         yield from self._sender.wait_for(self._number).__await__()
