@@ -35,6 +35,7 @@ class RedisCase(HasOutages):
     word = "redis"
     clock = SystemClock()
     wait_s = 60.0
+    query = ""
 
     def join(self, server):
         self.server = server
@@ -43,7 +44,11 @@ class RedisCase(HasOutages):
 
     @property
     def uri(self):
-        return f"{self.server.uri}/{self.key}?format=json"
+        return f"{self.server.uri}/{self.key}?format=json{self.query}"
+
+    def entry_id(self, time_ms):
+        """Return an id of this time, behind the others of it."""
+        return f"{time_ms}-*"
 
     def break_transport(self):
         self.server.kill()
@@ -69,13 +74,27 @@ class RedisSourceCase(RedisCase, EndlessSourceCase, FeedsBadRecords, CarriesMeta
             for number in numbers:
                 shard = number % SHARDS
                 key = f"{self.key}:{shard}" if shard else self.key
-                client.xadd(key, {"msg": f'{{"n": {number}}}'}, id=f"{BEGIN_MS + number}-*")
+                client.xadd(key, {"msg": f'{{"n": {number}}}'}, id=self.entry_id(BEGIN_MS + number))
                 self.last_ms = BEGIN_MS + number
 
     def feed_bad(self):
         with self.server.client as client:
-            client.xadd(self.key, {"msg": b"{no json"}, id=f"{self.last_ms}-*")
+            client.xadd(self.key, {"msg": b"{no json"}, id=self.entry_id(self.last_ms))
         return b"{no json"
+
+
+class InNanoseconds:
+    """The trait of a case whose ids are nanoseconds."""
+
+    query = "&timestamps=ns"
+
+    def entry_id(self, time_ms):
+        self.id_count = getattr(self, "id_count", 0) + 1
+        return f"{time_ms}{self.id_count:06d}-0"
+
+
+class NanosecondSourceCase(InNanoseconds, RedisSourceCase):
+    """A stream whose programs have ids in nanoseconds."""
 
 
 class RedisSinkCase(RedisCase, SinkCase, CanBeUnwritable):
@@ -96,12 +115,20 @@ class RedisSinkCase(RedisCase, SinkCase, CanBeUnwritable):
             return [[json.loads(fields[b"msg"]) for _, fields in client.xrange(self.key)]]
 
 
+class NanosecondSinkCase(InNanoseconds, RedisSinkCase):
+    """A stream to whose readers the job has to give ids in nanoseconds."""
+
+
 class TestRedisSource(SourceSuite):
     case_type = RedisSourceCase
 
     @pytest.fixture
     def case(self, tmp_path, server):
-        return RedisSourceCase(tmp_path).join(server)
+        return self.case_type(tmp_path).join(server)
+
+
+class TestNanosecondSource(TestRedisSource):
+    case_type = NanosecondSourceCase
 
 
 class TestRedisSink(SinkSuite):
@@ -112,6 +139,10 @@ class TestRedisSink(SinkSuite):
         case = self.case_type(tmp_path).join(server)
         yield case
         case.close()
+
+
+class TestNanosecondSink(TestRedisSink):
+    case_type = NanosecondSinkCase
 
 
 class TestExtension(ExtensionSuite):

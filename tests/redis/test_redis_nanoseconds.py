@@ -5,10 +5,18 @@ import time
 
 import pytest
 
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.streams.redis import RedisStreamSink, RedisStreamSource
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.streams import BEGINNING, At, Message, StreamKey, connect
 from bicycle_runtime.streams.redis.errors import ID_UNUSABLE, REFUSED
 from bicycle_runtime.streams.redis.ids import NS_PER_MS
+from bicycle_runtime.testing import Harness
+from bicycle_sdk.sinks.addresses import sink_from_uri
+from bicycle_sdk.uris import source_from_uri
 from tests.raising import raises
+from tests.waiting import until
 
 HOUR_MS = 3_600_000
 
@@ -123,3 +131,113 @@ def test_a_user_who_may_run_no_script_is_told(server):
             await producer.flush()
 
     run(server, scenario, username="no-scripts", password="x")
+
+
+def counting(server):
+    def job(env):
+        words = env.from_uri(f"{server.uri}/in?timestamps=ns").uid("in")
+        counts = words.key_by(lambda word: word).count().uid("counts")
+        counts.map(lambda counted: f"{counted[0]} {counted[1]}").uid("texts").to_uri(
+            f"{server.uri}/out?timestamps=ns"
+        ).uid("out")
+
+    return job
+
+
+def entries(server, key):
+    with server.client as client:
+        return [
+            (entry_id.decode(), fields[b"msg"].decode()) for entry_id, fields in client.xrange(key)
+        ]
+
+
+@pytest.mark.parametrize("backend", ["memory", "rocksdb"])
+@pytest.mark.parametrize("point", ["after_seal", "transaction_marked"])
+def test_a_job_counts_each_message_once_through_kills(server, backend, point):
+    """Over several epochs; the job dies at a point, and the server is killed."""
+    ahead = time.time_ns() + HOUR_MS * NS_PER_MS  # Somebody's clock: the job goes on behind it.
+    server.client.xadd("out", {"msg": b"before"}, id=f"{ahead}-0")
+
+    async def add(streamer, begin, end):
+        producer = await streamer.create_producer("in", shard_count=2)
+        for number in range(begin, end):
+            producer.send(f"word-{number % 3}")
+
+    def feed(begin, end):
+        run(server, lambda streamer: add(streamer, begin, end))
+
+    def written():
+        return [text for _, text in entries(server, "out")][1:]
+
+    def run_until(condition):
+        def has_come():
+            harness.run_epoch()
+            return condition()
+
+        until(has_come, "what the job writes")
+
+    options = EngineOptions(state_backend=backend)
+    with Harness(counting(server), real_sinks=["out"], engine=options) as harness:
+        feed(0, 12)
+        run_until(lambda: len(written()) == 12)
+        harness.fail_at(point)
+        feed(12, 24)
+        run_until(lambda: harness.crash_count == 1)
+        server.kill()
+        server.start()
+        feed(24, 36)
+        run_until(lambda: len(written()) >= 36)
+        harness.crash()
+        feed(36, 39)
+        run_until(lambda: len(written()) >= 39)
+
+    assert sorted(written()) == sorted(f"word-{n % 3} {n // 3 + 1}" for n in range(39))
+    times = [int(entry_id.removesuffix("-0")) for entry_id, _ in entries(server, "out")]
+    assert times == list(range(ahead, ahead + 40))
+
+
+def test_a_job_reads_the_times_that_messages_have(server):
+    begin_ms = time.time_ns() // NS_PER_MS - HOUR_MS
+
+    async def add(streamer):
+        producer = await streamer.create_producer("in")
+        for number in range(3):
+            producer.send(str(number), timestamp_ms=begin_ms + number)
+
+    def job(env):
+        uri = f"{server.uri}/in?timestamps=ns&bounded=true&group=readers"
+        env.from_uri(uri).uid("in").collect("out")
+
+    run(server, add)
+    with Harness(job) as harness:
+        harness.run()
+        assert harness.results("out") == ["0", "1", "2"]
+
+    last, _ = entries(server, "in")[-1]
+    with server.client as client:
+        [group] = client.xinfo_groups("in")
+    assert group["last-delivered-id"].decode() == last
+
+
+def test_an_id_that_no_sequence_stands_for_ends_a_job(server):
+    """It is named; nothing behind it is taken for it, and nothing is passed over."""
+
+    def job(env):
+        env.from_uri(f"{server.uri}/in?timestamps=ns&bounded=true").uid("in").collect("out")
+
+    with server.client as client:
+        for entry_id in ("5-0", "5-1", "6-0"):
+            client.xadd("in", {"msg": entry_id}, id=entry_id)
+    with Harness(job) as harness, raises(ID_UNUSABLE):
+        harness.run()
+
+
+@pytest.mark.parametrize("make", [source_from_uri, sink_from_uri])
+def test_timestamps_that_there_are_not_are_refused(server, make, tmp_path):
+    found = make(f"{server.uri}/a?timestamps=us")
+    spec = ConnectorSpec(
+        vertex_id="a", connector_type="redis", properties=found.properties, record_type=str
+    )
+    connector = RedisStreamSource if make is source_from_uri else RedisStreamSink
+    with raises(CONNECTOR_OPTION_WRONG):
+        connector(spec)

@@ -129,10 +129,11 @@ def test_lines_cannot_be_read_as_a_type():
         ("redis://h/a", Order, "redis", {"value_format": "json"}, Order),
         ("file://a.ss/a?format=csv", Order, "stream_file", {"value_format": "csv"}, Order),
         (
-            "redis://h/a?start=latest&bounded=true&group=g&db=2&message_field=m&username=u",
+            "redis://h/a?start=latest&bounded=true&group=g&db=2&message_field=m&username=u"
+            "&timestamps=ns",
             None, "redis",
             {"start": "latest", "bounded": True, "group": "g", "db": 2, "message_field": "m",
-             "username": "u"}, str,
+             "username": "u", "timestamps": "ns"}, str,
         ),
         (
             "socket://h:1/a?journal=true&listen=true&heads=true&line_bytes_max=9", Order,

@@ -195,6 +195,7 @@ def redis_options(query: Query) -> dict[str, Any]:
         password=None if variable is None else Secret.env(variable).to_json(),
         db=query.number("db"),
         message_field=query.text("message_field"),
+        timestamps=query.text("timestamps"),
         **tls_options(query),
     )
 

@@ -6,7 +6,9 @@ one. Rows of a class tell its cases apart. Errors of one backend stand in the fo
 
 from __future__ import annotations
 
-from bicycle_sdk.errors import BicycleError
+from typing import Any
+
+from bicycle_sdk.errors import BicycleError, ErrorRow
 
 
 class StreamError(BicycleError):
@@ -15,6 +17,11 @@ class StreamError(BicycleError):
     code = "BIC-2600"
     message = "stream {address}: {problem}"
     fix = "{hint}"
+
+    def __init__(self, row: ErrorRow[BicycleError] | None = None, /, **facts: Any) -> None:
+        # Keys of streams are texts of a class of theirs, which no report of a task can hold.
+        plain = {name: str(f) if isinstance(f, str) else f for name, f in facts.items()}
+        super().__init__(row, **plain)
 
 
 class StreamUrlError(StreamError):

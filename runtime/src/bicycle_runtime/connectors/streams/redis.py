@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from redis import Redis
@@ -51,8 +52,15 @@ from bicycle_runtime.streams.redis.connection import (
     no_cluster,
     tls_words,
 )
-from bicycle_runtime.streams.redis.ids import id_of, sequence_of, shard_of
+from bicycle_runtime.streams.redis.ids import (
+    SEQUENCE_END,
+    Timestamps,
+    id_of,
+    sequence_behind,
+    shard_of,
+)
 from bicycle_runtime.streams.redis.places import entry_message
+from bicycle_runtime.streams.redis.sending import ADD_NS, time_now
 from bicycle_sdk.secrets import Secret
 
 __all__ = ["RedisStreamSink", "RedisStreamSource"]
@@ -89,6 +97,7 @@ class RedisStreamSource(StreamSource):
             options.message_field,
             options.group,
             options.retry_timeout_ms,
+            options.timestamps,
         )
 
 
@@ -106,6 +115,7 @@ class RedisStreamSink(StreamSink):
             url.stream_key,
             message_field=options.message_field,
             max_length=options.max_length,
+            timestamps=options.timestamps,
         )
 
 
@@ -179,15 +189,17 @@ class RedisInput:
     message_field: str
     group: str
     wait_ms: int
+    timestamps: Timestamps
     _client: Any = None
     _names: set[bytes] = field(default_factory=set)
     _polls: int = 0
 
     def __getstate__(self) -> Any:
-        return (self.place, self.keys, self.message_field, self.group, self.wait_ms)
+        words = (self.message_field, self.group, self.wait_ms, self.timestamps)
+        return (self.place, self.keys, *words)
 
     def __setstate__(self, state: Any) -> None:
-        self.place, self.keys, self.message_field, self.group, self.wait_ms = state
+        self.place, self.keys, self.message_field, self.group, self.wait_ms, self.timestamps = state
         self._client, self._names, self._polls = None, set(), 0
 
     def ends(self) -> Mapping[str, int]:
@@ -234,41 +246,52 @@ class RedisInput:
                 return None
             raise AwayError(f"{name.decode()}: {error}") from None  # A right, or another kind.
         last_id = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
-        return sequence_of(last_id)[1] + 1
+        end = sequence_behind(last_id, self.timestamps)
+        if end > SEQUENCE_END:
+            raise AwayError(f"{name.decode()}: no sequence stands for the id {last_id.decode()}")
+        return end
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         count = min(size[0], _CUT_MAX)
         try:
-            ids = self._call("EVAL", _IDS, 1, shard, id_of(start), id_of(end - 1), count, size[1])
+            ids = self._call("EVAL", _IDS, 1, shard, *self._range(start, end), count, size[1])
         except LOST:
             self.close()
             return Cut((), ())
-        return cut_of([sequence_of(entry_id)[1] for entry_id in ids], parts)
+        behind = [sequence_behind(entry_id, self.timestamps) for entry_id in ids]
+        return cut_of([sequence - 1 for sequence in behind], parts)
+
+    def _range(self, start: int, end: int) -> tuple[bytes, bytes]:
+        """Return the ids of a range as ``XRANGE`` takes them, without the end."""
+        return id_of(start, self.timestamps), b"(" + id_of(end, self.timestamps)
 
     def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
         name = shard.encode()
         [key] = [key for key in self.keys if shard_of(name, key) is not None]
         shard_id = shard_of(name, key) or 0
         words = (self.message_field.encode(), self.place.address)
-        while start < end:
+        first, last = self._range(start, end)
+        entries: list[Any] = []
+        while not entries or len(entries) == _BATCH:
             try:
-                entries = self._call(
-                    "XRANGE", name, id_of(start), id_of(end - 1), "COUNT", _BATCH, waits=True
-                )
+                entries = self._call("XRANGE", name, first, last, "COUNT", _BATCH, waits=True)
             except LOST as error:
                 self.close()
                 raise AwayError(str(error)) from None
             if not entries:
                 return
-            items = [entry_message(entry, (key, shard_id), *words) for entry in entries]
+            items = [
+                entry_message(entry, (key, shard_id), *words, timestamps=self.timestamps)
+                for entry in entries
+            ]
             yield [item for item in items if item is not None]
-            start = sequence_of(entries[-1][0])[1] + 1
+            first = b"(" + entries[-1][0]
 
     def keep(self, positions: Mapping[str, int]) -> None:
         """Move the group; it is made where it is missing, and a server that is away hears later."""
         try:
             for shard, position in positions.items() if self.group else ():
-                last_id = id_of(position - 1)
+                last_id = id_of(position - 1, self.timestamps)
                 try:
                     self._call("XGROUP", "SETID", shard, self.group, last_id)
                 except ResponseError:
@@ -298,15 +321,23 @@ class RedisOutput:
         key: The stream.
         message_field: The field with the payload.
         max_length: About how many messages are kept; None: all.
+        timestamps: In what the times of ids are.
     """
 
     def __init__(
-        self, place: RedisPlace, key: StreamKey, *, message_field: str, max_length: int | None
+        self,
+        place: RedisPlace,
+        key: StreamKey,
+        *,
+        message_field: str,
+        max_length: int | None,
+        timestamps: Timestamps,
     ) -> None:
         self._place = place
         self._key = key
         self._field = message_field
-        self._trim = () if max_length is None else ("MAXLEN", "~", max_length)
+        self._max_length = max_length
+        self._is_ns = timestamps == "ns"
         self._client: Any = None
 
     def open(self, now_ms: int) -> None:
@@ -345,14 +376,28 @@ class RedisOutput:
                 return
             # 2. The messages and the number are put into one transaction.
             pipeline.multi()
-            for payload in payloads:
-                pipeline.execute_command("XADD", self._key, *self._trim, "*", self._field, payload)
+            self._add(pipeline, payloads)
             fault_point("transaction_produced")
             pipeline.execute_command("SET", marker, epoch)
             fault_point("transaction_marked")
             # 3. The server takes all of it, or nothing where the number has changed.
-            pipeline.execute()
+            for answer in pipeline.execute():
+                for each in answer if isinstance(answer, list) else ():
+                    if isinstance(each, RedisError):  # Of one message, as the script tells it.
+                        raise each
         fault_point("transaction_committed")
+
+    def _add(self, pipeline: Any, payloads: Iterator[bytes]) -> None:
+        """Put messages into a transaction; those with nanoseconds need a script for their ids."""
+        if not self._is_ns:
+            trim = () if self._max_length is None else ("MAXLEN", "~", self._max_length)
+            for payload in payloads:
+                pipeline.execute_command("XADD", self._key, *trim, "*", self._field, payload)
+            return
+        while batch := list(islice(payloads, _BATCH)):
+            words = [word for payload in batch for word in (*time_now(), payload)]
+            head = (self._field, self._max_length or "")
+            pipeline.execute_command("EVAL", ADD_NS, 1, self._key, *head, *words)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

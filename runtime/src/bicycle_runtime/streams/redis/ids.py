@@ -14,11 +14,13 @@ from bicycle_runtime.streams.addresses import StreamKey
 __all__ = [
     "FIRST",
     "NS_PER_MS",
+    "SEQUENCE_END",
     "Timestamps",
     "id_at",
     "id_before",
     "id_of",
     "redis_key",
+    "sequence_behind",
     "sequence_of",
     "shard_of",
 ]
@@ -28,6 +30,7 @@ Timestamps: TypeAlias = Literal["ms", "ns"]  # In what the times of ids are.
 FIRST = b"0-0"  # Before all entries.
 NS_PER_MS = 1_000_000
 _SEQUENCE_BITS = 63
+SEQUENCE_END = 1 << _SEQUENCE_BITS  # Behind all sequences.
 _COUNTER_BITS = 16
 _COUNTER_MAX = (1 << 64) - 1
 
@@ -54,6 +57,22 @@ def sequence_of(entry_id: bytes, timestamps: Timestamps = "ms") -> tuple[int, in
     if counter >> _COUNTER_BITS or sequence >> _SEQUENCE_BITS:
         raise ValueError(entry_id)
     return time, sequence
+
+
+def sequence_behind(entry_id: bytes, timestamps: Timestamps = "ms") -> int:
+    """Return the first sequence behind an entry, also of one that no sequence stands for.
+
+    Example:
+        >>> sequence_behind(b"5-1"), sequence_behind(b"5-70000") == 6 << 16
+        (327682, True)
+        >>> sequence_behind(b"5000001-2", "ns")
+        5000002
+    """
+    try:
+        return sequence_of(entry_id, timestamps)[1] + 1
+    except ValueError:
+        time = int(entry_id.partition(b"-")[0]) + 1
+        return time if timestamps == "ns" else time << _COUNTER_BITS
 
 
 def id_of(sequence: int, timestamps: Timestamps = "ms") -> bytes:

@@ -22,6 +22,9 @@ class RedisServerOptions(TlsOptions):
 
     db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
     username: str | None = option(None, doc="Who we are, where the server has users.")
+    timestamps: Timestamps = option(
+        "ms", doc="In what the times of ids are: milliseconds, or nanoseconds (ns)."
+    )
     message_field: str = option("msg", doc="The field of an entry that holds the payload.")
 
 
@@ -32,9 +35,6 @@ class RedisOptions(StreamerOptions, RedisServerOptions):
     password: str | None = option(None, doc="The password of the user, or of the server.")
     verify_certificate: bool = option(
         True, doc="Whether rediss:// refuses a server whose certificate nobody vouches for."
-    )
-    timestamps: Timestamps = option(
-        "ms", doc="In what the times of ids are: milliseconds, or nanoseconds (ns)."
     )
     max_length: int | None = option(
         None, low=1, doc="About how many messages a stream keeps; all of them if unset."

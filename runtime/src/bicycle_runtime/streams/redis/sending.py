@@ -16,7 +16,7 @@ from bicycle_runtime.streams.redis.connection import LOST, Connection
 from bicycle_runtime.streams.redis.errors import REFUSED
 from bicycle_runtime.streams.redis.ids import NS_PER_MS, redis_key, sequence_of
 
-__all__ = ["RedisSender"]
+__all__ = ["ADD_NS", "RedisSender", "time_now"]
 
 _SCRIPT_BYTES_MAX = 8 << 20
 # Adds entries to one stream, and answers for each: an id, or why it was refused.
@@ -35,7 +35,7 @@ return answers
 
 # Adds entries with ids in nanoseconds to one stream: each behind the last, within its millisecond
 # where it was given one. Times are milliseconds and the rest, since numbers of Lua have 53 bits.
-_ADD_NS = """
+ADD_NS = """
 local answers, field, length = {}, ARGV[1], ARGV[2]
 local top_ms, top_rest = 0, 0
 local info = redis.pcall('XINFO', 'STREAM', KEYS[1])
@@ -165,7 +165,7 @@ class RedisSender(QueuedSender):
                 message = batch[number].message
                 words += _entry_time(message) if is_ns else (_entry_id(message),)
                 words.append(message.payload)
-            pipeline.execute_command("EVAL", _ADD_NS if is_ns else _ADD, 1, name, *words)
+            pipeline.execute_command("EVAL", ADD_NS if is_ns else _ADD, 1, name, *words)
         found = await _answers_of_pipeline(pipeline)
         for numbers, given in zip(by_name.values(), found, strict=True):
             if isinstance(given, NoPermissionError) and not is_ns:
@@ -195,7 +195,12 @@ async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
 def _entry_time(message: OutgoingMessage) -> tuple[int, int | str]:
     """Return the time of an entry as milliseconds and nanoseconds, or none where it was given."""
     time_ms = message.timestamp_ms
-    return divmod(SystemClock().now_ns(), NS_PER_MS) if time_ms is None else (time_ms, "")
+    return time_now() if time_ms is None else (time_ms, "")
+
+
+def time_now() -> tuple[int, int]:
+    """Return the time as milliseconds and the nanoseconds of the rest, as ``ADD_NS`` takes it."""
+    return divmod(SystemClock().now_ns(), NS_PER_MS)
 
 
 def _entry_id(message: OutgoingMessage) -> bytes:
