@@ -156,7 +156,7 @@ BROKEN = {
     GivesAnotherReceipt: "test_a_message_arrives_with_what_its_receipt_says",
     DropsKeys: "test_keys_and_headers_arrive_or_are_refused",
     BoastsOfHeaders: "test_keys_and_headers_arrive_or_are_refused",
-    CountsNothingInFlight: "test_what_is_in_flight_is_counted_until_it_is_flushed",
+    CountsNothingInFlight: "test_what_is_in_flight_is_counted_until_the_flush",
     BoastsOfTransactions: "test_a_transaction_is_seen_at_its_end_with_its_positions",
     CommitsMessageByMessage: "test_a_transaction_is_seen_at_its_end_with_its_positions",
     RewindsBehindTheMessage: "test_rewinding_gives_the_rest_that_message_included",

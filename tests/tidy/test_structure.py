@@ -55,7 +55,6 @@ STAND_ALONE = frozenset(
         "serving.rpc",
         "streams.file.consuming",
         "streams.pulsar.sending",
-        "streams.redis.sending",
         "webui.pages.state",
     }
 )

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class ThreadConsumer(Consumer):
-    """A consumer whose client waits, and is called on one thread; made by ``_opened``.
+    """A consumer whose client waits, and is called on one thread; made by ``_start``.
 
     Args:
         address: What it reads, for messages of errors.
@@ -46,7 +46,7 @@ class ThreadConsumer(Consumer):
         self._request: asyncio.Task[list[Message | StreamError]] | None = None
         self._items: deque[Message | StreamError] = deque()
 
-    async def _opened(self) -> Self:
+    async def _start(self) -> Self:
         """Return this consumer, once its position is fixed."""
         try:
             await self._in_thread(self._begin)

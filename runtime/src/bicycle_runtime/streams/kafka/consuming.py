@@ -51,7 +51,7 @@ class KafkaConsumer(ThreadConsumer):
     @classmethod
     async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
         """Return a consumer whose position is fixed."""
-        return await cls(cluster, subscription)._opened()
+        return await cls(cluster, subscription)._start()
 
     def _make_client(self) -> Any:
         name = f"bicycle-alone-{system_random().getrandbits(64):016x}"
@@ -230,14 +230,14 @@ class KafkaConsumer(ThreadConsumer):
 
     async def _commit(self) -> None:
         self._drop_revoked()
-        if positions := self._uncommitted():
+        if positions := self._find_uncommitted():
             offsets = _places(positions)
             await self._in_thread(
                 self._patiently, lambda: self._client.commit(offsets=offsets, asynchronous=False)
             )
             self._committed |= positions
 
-    def _uncommitted(self) -> dict[Stream, int]:
+    def _find_uncommitted(self) -> dict[Stream, int]:
         return {
             stream: position
             for stream, position in self._next.items()
@@ -249,7 +249,7 @@ class KafkaConsumer(ThreadConsumer):
         self._refuse_real_time("commit")
 
     @asynccontextmanager
-    async def committing(self) -> AsyncIterator[tuple[list[TopicPartition], Any] | None]:
+    async def positions_to_commit(self) -> AsyncIterator[tuple[list[TopicPartition], Any] | None]:
         """Give the acknowledged positions and which member of its group the consumer is.
 
         They count as committed when it is left; None: others may have been given the same messages.
@@ -258,7 +258,7 @@ class KafkaConsumer(ThreadConsumer):
         # Behind that, since who comes in again has another number in what was just told.
         is_member = not self._shares or await asyncio.to_thread(self._client.memberid)
         self._drop_revoked()
-        positions = self._uncommitted()
+        positions = self._find_uncommitted()
         if self._is_torn or not is_member:
             yield None
         else:

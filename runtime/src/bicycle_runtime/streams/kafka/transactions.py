@@ -115,7 +115,7 @@ class TransactionalSender(KafkaSender):
         if reader is None:
             await self._do(self._end)
             return
-        async with reader.committing() as found:
+        async with reader.positions_to_commit() as found:
             if found is None:
                 raise self._failure_of("other members of the group may have its messages now")
             offsets, member = found

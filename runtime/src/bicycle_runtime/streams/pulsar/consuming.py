@@ -52,7 +52,7 @@ class PulsarConsumer(ThreadConsumer):
         if not subscription.is_live and subscription.mode != "real-time":
             reason = "nobody tells where the position of a group is, so no end can be seen"
             raise _cannot(cluster, "end where a stream ends in a group", reason)
-        return await cls(cluster, subscription)._opened()
+        return await cls(cluster, subscription)._start()
 
     def _error_of(self, error: pulsar.PulsarException) -> StreamError:
         return READ_FAILED(address=self.address, reason=reason_of(error))

@@ -178,7 +178,7 @@ class ProducerRules(CaseRules):
 
         play(case, scenario)
 
-    def test_what_is_in_flight_is_counted_until_it_is_flushed(self, case: StreamCase) -> None:
+    def test_what_is_in_flight_is_counted_until_the_flush(self, case: StreamCase) -> None:
         """Over all clones; a flush that gives up waiting takes nothing back."""
         key = case.key("a")
 

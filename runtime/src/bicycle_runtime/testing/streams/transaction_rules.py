@@ -40,17 +40,17 @@ class TransactionRules(CaseRules):
                     async with producer.transaction():
                         raise AssertionError("there are none")
                 return
-            consumer = await _resumed(streamer, source)
+            consumer = await _resume(streamer, source)
             async with producer.transaction(consumer):
                 await _copy(consumer, producer, 2)
-                assert await _committed(streamer, target) == []
+                assert await _read_committed(streamer, target) == []
                 assert await _next_of_group(streamer, source) == 0
-            assert await _committed(streamer, target) == [0, 1]
+            assert await _read_committed(streamer, target) == [0, 1]
             assert await _next_of_group(streamer, source) == 2
             async with producer.transaction():
                 producer.send("2")
                 producer.send_many(["3", "4"])
-            assert await _committed(streamer, target) == list(range(5))
+            assert await _read_committed(streamer, target) == list(range(5))
             assert await _next_of_group(streamer, source) == 2
 
         play(case, lambda streamer: send(streamer, source, range(5)))
@@ -64,24 +64,24 @@ class TransactionRules(CaseRules):
             if not streamer.capabilities.has_transactions:
                 return
             producer = await streamer.create_producer(target)
-            consumer = await _resumed(streamer, source)
+            consumer = await _resume(streamer, source)
             for _ in range(2):
                 with pytest.raises(_StopError):
                     async with producer.transaction(consumer):
                         await _copy(consumer, producer, 3)
                         raise _StopError
                 assert producer.in_flight_count == 0
-                assert await _committed(streamer, target) == []
+                assert await _read_committed(streamer, target) == []
                 assert await _next_of_group(streamer, source) == 0
             async with producer.transaction(consumer):
                 await _copy(consumer, producer, 3)
-            assert await _committed(streamer, target) == [0, 1, 2]
+            assert await _read_committed(streamer, target) == [0, 1, 2]
             assert await numbers(consumer, 2) == [3, 4]
 
         play(case, lambda streamer: send(streamer, source, range(5)))
         play(case, scenario, case.transaction_options("one"))
 
-    def test_who_joins_during_a_transaction_makes_no_message_count_twice(
+    def test_a_member_that_joins_in_a_transaction_makes_no_message_count_twice(
         self, case: StreamCase
     ) -> None:
         """What goes to another member while it is open is not committed by the first one."""
@@ -118,7 +118,7 @@ class TransactionRules(CaseRules):
             play(case, scenario, case.transaction_options("one"))
 
 
-async def _resumed(streamer: Streamer, key: str) -> Consumer:
+async def _resume(streamer: Streamer, key: str) -> Consumer:
     return await streamer.create_consumer(key, mode="resumable", group=_GROUP, start="earliest")
 
 
@@ -164,10 +164,10 @@ async def _see_all(streamer: Streamer, key: str, tasks: list[asyncio.Task[None]]
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    assert sorted(await _committed(streamer, key)) == list(range(_SHARED_COUNT))
+    assert sorted(await _read_committed(streamer, key)) == list(range(_SHARED_COUNT))
 
 
-async def _committed(streamer: Streamer, key: str) -> list[int]:
+async def _read_committed(streamer: Streamer, key: str) -> list[int]:
     """Return what everybody sees of a stream."""
     consumer = await streamer.create_consumer(key, start="earliest", is_live=False)
     found = [int(message.payload) async for message in consumer]
@@ -177,7 +177,7 @@ async def _committed(streamer: Streamer, key: str) -> list[int]:
 
 async def _next_of_group(streamer: Streamer, key: str) -> int:
     """Return the message with which another one of the group would go on."""
-    consumer = await _resumed(streamer, key)
+    consumer = await _resume(streamer, key)
     [found] = await numbers(consumer, 1)
     await consumer.end()
     return found
