@@ -129,7 +129,7 @@ class Engine:
 
         with self.loop(setup, options=options, on_epoch=take) as loop:
             found.began = time.monotonic()
-            while not stop.is_set() and not (step := loop.step()).is_finished:
+            while not stop.is_set() and not (step := loop.step(reads_on=True)).is_finished:
                 if not step.has_run:
                     stop.wait(step.wait_ms / 1000)
             if is_finished:
@@ -171,6 +171,9 @@ class _KeptExecutor:
 
     def run(self, orders: Any) -> Any:
         return self.executor.run(orders)
+
+    def slots(self) -> int:
+        return self.executor.slots()
 
     def rest(self) -> None:
         self.executor.rest()

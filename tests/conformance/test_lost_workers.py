@@ -38,6 +38,9 @@ class Recording:
         self.reports += reports
         return reports
 
+    def slots(self):
+        return self.spark.slots()
+
     def rest(self):
         self.spark.rest()
 

@@ -25,6 +25,7 @@ __all__ = [
     "InterruptiblePublication",
     "MakesTargets",
     "PreparingWriter",
+    "PromptWriter",
     "RowWriter",
     "Sink",
     "SinkWriter",
@@ -87,14 +88,16 @@ class Sink(Connector, ABC):
     ``guarantee`` is what this vertex promises; ``takes_times`` tells that its writers are
     ``PreparingWriter``s which want the event times of records, ``takes_rows`` that they are
     ``RowWriter``s which take rows, ``refuses_records`` that what it publishes may be refused record
-    by record, and leave dead letters. Where options decide them, the constructor sets them; ask
-    instances only.
+    by record, and leave dead letters, ``writes_at_once`` that its writers are ``PromptWriter``s,
+    and nothing is published when the epoch is sealed. Where options decide them, the constructor
+    sets them; ask instances only.
     """
 
     guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
     takes_times: bool = False
     takes_rows: bool = False
     refuses_records: bool = False
+    writes_at_once: bool = False
 
     @abstractmethod
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -261,6 +264,14 @@ class SinkWriter(Protocol):
 
     def abort(self) -> None:
         """Drop everything. Called instead of ``finish`` when the task fails."""
+
+
+@runtime_checkable
+class PromptWriter(SinkWriter, Protocol):
+    """A writer whose records are visible before the epoch is sealed: at least once."""
+
+    def flush(self) -> None:
+        """Make what was written visible, and wait until it is. Called while a task reads on."""
 
 
 @runtime_checkable

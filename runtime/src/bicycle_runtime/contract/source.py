@@ -11,17 +11,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from bicycle_runtime.contract.vertex import Connector, DriverServices, Guarantee
 
 __all__ = [
     "BadRecord",
     "Budget",
+    "FollowingReader",
     "FollowsPublication",
     "Headers",
     "Lag",
     "Raw",
+    "ReadOn",
+    "ReadsOn",
     "RereadsEarlierSlices",
     "Slice",
     "SnapshotsState",
@@ -57,13 +60,27 @@ class Budget:
     """The most that one epoch may take from one source, and among how many subtasks it is split.
 
     Where it ``is_approximate`` a few more records do no harm: their number only makes epochs take
-    the time that they should. A source need not count then what it can estimate.
+    the time that they should. A source need not count then what it can estimate. Where it
+    ``reads_on``, tasks go on behind their slices: each shard has one, be it empty.
     """
 
     record_count: int
     byte_count: int
     parallelism: int
     is_approximate: bool = False
+    reads_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOn:
+    """How far a task may read behind its slices: at most so long, so many records, so many bytes.
+
+    The record with which a number is reached is the last one.
+    """
+
+    duration_ms: int
+    record_count: int
+    byte_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +218,20 @@ class FollowsPublication(ABC):
         """Take note that all before these offsets is published: drop journals, tell others."""
 
 
-Source._mixins = (SnapshotsState, StartsBeforeSinks, RereadsEarlierSlices, FollowsPublication)
+class ReadsOn(ABC):
+    """A source whose readers are ``FollowingReader``s: they can go on behind their slices."""
+
+    @abstractmethod
+    def lengthened(self, part: Slice, end: int) -> Slice:
+        """Return a slice as if it had been planned to this end, which reading has reached.
+
+        A replay reads it. Called on the driver, also while the source is not started.
+        """
+
+
+Source._mixins = (
+    SnapshotsState, StartsBeforeSinks, RereadsEarlierSlices, FollowsPublication, ReadsOn,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,6 +287,18 @@ class SourceReader(Protocol):
 
     def close(self) -> None:
         """Release what was opened. Called when the worker drops the reader."""
+
+
+@runtime_checkable
+class FollowingReader(SourceReader, Protocol):
+    """A reader that can go on behind its slices while more comes."""
+
+    def read_on(self, parts: Sequence[Slice], limits: ReadOn) -> Iterator[tuple[str, SourceBatch]]:
+        """Yield what comes in the shards of some slices from their ends on, with the shard.
+
+        Batches are small: what is there is not held back until more comes. Ends early where a shard
+        cannot be read, which the next epoch then finds out.
+        """
 
 
 def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list[Slice]:

@@ -56,6 +56,10 @@ class DeferredExecutor:
             self._is_started = True
         return self._executor.run(orders)
 
+    def slots(self) -> int:
+        """Return how many tasks run at the same time; 0 before the start."""
+        return self._executor.slots() if self._is_started else 0
+
     def rest(self) -> None:
         """Keep what workers hold; before the start, begin it without waiting for it."""
         if self._is_started:

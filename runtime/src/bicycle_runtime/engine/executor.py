@@ -28,6 +28,9 @@ class Executor(Protocol):
         used.
         """
 
+    def slots(self) -> int:
+        """Return how many tasks run at the same time; 0 while that is not known."""
+
     def rest(self) -> None:
         """Keep what workers hold while there is nothing to run. Called again and again then."""
 
@@ -40,6 +43,7 @@ class KeptExecutor:
 
     def __init__(self, executor: Executor) -> None:
         self.start, self.run, self.rest = executor.start, executor.run, executor.rest
+        self.slots = executor.slots
 
     def stop(self) -> None:
         """Leave it running: who made it stops it."""

@@ -51,6 +51,10 @@ class LocalExecutor:
             inboxes = following
         return [decode_report(report) for report in reports_in(inboxes[0])]
 
+    def slots(self) -> int:
+        """One task runs after another."""
+        return 1
+
     def rest(self) -> None:
         """Nothing is lost by waiting."""
 

@@ -111,7 +111,8 @@ class JobOptions:
         high=30_000,
         doc="How long results may take while the job keeps up: epochs start no more often than "
         "that asks for, and in between the machine rests, for as long as an epoch takes at least. "
-        "No backlog waits for it. 0 runs an epoch whenever there is input.",
+        "No backlog waits for it. 0 runs an epoch whenever there is input; a job of one stage from "
+        "Kafka to Kafka, at least once and without state, then reads on within its epochs.",
     )
     lease_beat_ms: int = option(
         1_000,

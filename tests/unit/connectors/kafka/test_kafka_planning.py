@@ -62,3 +62,15 @@ def test_records_and_bytes_stay_within_the_budget(counts, records, size):
 def test_nothing_to_read_gives_no_slices():
     assert plan([0, 0, 0]) == []
     assert plan_slices([], Budget(record_count=1, byte_count=1, parallelism=3)) == []
+
+
+@given(COUNTS, st.integers(1, 7))
+def test_tasks_that_read_on_get_every_partition_of_theirs(counts, width):
+    backlogs = [Backlog(shard=f"t/{i}", start=100, end=100 + n) for i, n in enumerate(counts)]
+    budget = Budget(record_count=10_000, byte_count=1 << 30, parallelism=width, reads_on=True)
+
+    slices = plan_slices(backlogs, budget)
+
+    assert {part.shard for part in slices} == {backlog.shard for backlog in backlogs}
+    for index, part in enumerate(slices):
+        assert index % width == int(part.shard.removeprefix("t/")) % width

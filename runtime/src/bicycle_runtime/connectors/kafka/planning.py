@@ -28,6 +28,7 @@ def plan_slices(backlogs: Sequence[Backlog], budget: Budget) -> list[Slice]:
     3. Partition number n is read by subtask ``n % parallelism`` in every epoch, so that a worker
        goes on with what it has fetched ahead. The engine gives slice i to subtask
        ``i % parallelism``: empty slices of idle partitions fill the gaps.
+    4. Where tasks read on, each partition has its slice, be it empty.
 
     Args:
         backlogs: All partitions of the source, in a lasting order; the idle ones included.
@@ -45,8 +46,11 @@ def plan_slices(backlogs: Sequence[Backlog], budget: Budget) -> list[Slice]:
             end=backlog.start + share,
             details={"bytes": budget.byte_count * share // max(total, 1)},
         )
-        (busy if share else idle)[number % budget.parallelism].append(part)
-    return _in_rows(busy, idle)
+        (busy if share or budget.reads_on else idle)[number % budget.parallelism].append(part)
+    planned = _in_rows(busy, idle)
+    while planned and not budget.reads_on and planned[-1].start == planned[-1].end:
+        planned.pop()
+    return planned
 
 
 def fair_shares(wanted: Sequence[int], total: int) -> list[int]:
@@ -66,18 +70,15 @@ def fair_shares(wanted: Sequence[int], total: int) -> list[int]:
 
 
 def _in_rows(busy: list[list[Slice]], idle: list[list[Slice]]) -> list[Slice]:
-    """Return the slices in rows of one per subtask, and nothing behind the last busy one.
+    """Return the slices in rows of one per subtask.
 
     There are always enough idle ones: the subtasks' partitions differ in number by one at most, and
     only the last subtasks have fewer.
     """
     height = max(map(len, busy))
-    planned = [
+    return [
         lane[row] if row < len(lane) else spare[row - len(lane)]
         for row in range(height)
         for lane, spare in zip(busy, idle, strict=True)
         if row < len(lane) + len(spare)
     ]
-    while planned and planned[-1].start == planned[-1].end:
-        planned.pop()
-    return planned

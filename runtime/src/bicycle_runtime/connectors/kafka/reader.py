@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.base.clock import SystemClock
@@ -13,7 +13,7 @@ from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.connectors.kafka.formats import Format, MessageDecoder
 from bicycle_runtime.connectors.kafka.options import LossPolicy
 from bicycle_runtime.connectors.kafka.settings import ClientProperties
-from bicycle_runtime.contract import Slice, SourceBatch
+from bicycle_runtime.contract import ReadOn, Slice, SourceBatch
 
 __all__ = ["KafkaReader", "place_of"]
 
@@ -78,6 +78,13 @@ class KafkaReader:
             except PartitionGoneError as error:
                 position = self._settle_loss(part, position, error)
         yield SourceBatch(values=[], offsets=(), next_offset=part.end)
+
+    def read_on(self, parts: Sequence[Slice], limits: ReadOn) -> Iterator[tuple[str, SourceBatch]]:
+        """Yield what comes in the partitions of some slices from their ends on."""
+        shards = {place_of(part.shard): part.shard for part in parts}
+        starts = {place_of(part.shard): part.end for part in parts}
+        for place, messages, next_offset in self._consumer.read_on(starts, limits):
+            yield shards[place], self._decoder.batch(messages, next_offset)
 
     def give_fields(self) -> bool:
         """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""

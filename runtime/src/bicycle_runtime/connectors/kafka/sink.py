@@ -108,6 +108,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self.guarantee = Guarantee(options.guarantee)
         self.takes_times = takes_times(options, spec)
         self._is_staged = self.guarantee is Guarantee.EXACTLY_ONCE
+        self.writes_at_once = not self._is_staged
         self._topic_plan = topic_plan(options.create_topic, spec)
         self._messages = message_plan(options, spec)
         self.takes_rows = takes_rows(self._messages)

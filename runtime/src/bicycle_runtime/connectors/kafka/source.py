@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from threading import Lock
 from typing import Any, Final
 
@@ -47,6 +48,7 @@ from bicycle_runtime.contract import (
     FollowsPublication,
     Guarantee,
     Lag,
+    ReadsOn,
     RereadsEarlierSlices,
     Slice,
     SnapshotsState,
@@ -70,6 +72,7 @@ NEXT_POLL_MS = 10
 _OUTAGE_POLL_MS = 200
 _ANSWER_WAIT_S = 0.05  # Longest stop of the epoch loop; an answer takes 0.5 to 3 ms.
 _SILENCE_S = 2.0
+_UNCUT_BYTES = 1 << 62
 _RESERVED: Final = {
     "group.id": "use the option group_id",
     "enable.auto.commit": "leave it out: published offsets are reported to the group in any case",
@@ -193,7 +196,7 @@ class WaitingTimes:
 
 
 class KafkaSource(
-    SnapshotsState, StartsBeforeSinks, RereadsEarlierSlices, FollowsPublication, Source
+    SnapshotsState, StartsBeforeSinks, RereadsEarlierSlices, FollowsPublication, ReadsOn, Source
 ):
     """Reads topics of Kafka, exactly once; endless unless ``bounded`` is set."""
 
@@ -315,6 +318,10 @@ class KafkaSource(
     def rereader(self, services: DriverServices) -> KafkaReader:  # needs no storage
         """Return a reader that leaves nothing out: what retention has removed is an error."""
         return self._reader("fail")
+
+    def lengthened(self, part: Slice, end: int) -> Slice:
+        """Return a slice that goes to this end, whatever its size."""
+        return replace(part, end=end, details={**part.details, "bytes": _UNCUT_BYTES})
 
     def _reader(self, on_data_loss: LossPolicy) -> KafkaReader:
         return KafkaReader(

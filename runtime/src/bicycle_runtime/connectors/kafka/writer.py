@@ -171,6 +171,15 @@ class DirectWriter:
         """Wait until the brokers have all messages. There is nothing to publish later.
 
         Raises:
+            BicycleError: see ``flush``.
+        """
+        self.flush()
+        return []
+
+    def flush(self) -> None:
+        """Wait until the brokers have what was written.
+
+        Raises:
             KAFKA_DELIVERY_FAILED: some were not taken, or not in time.
             KafkaAccessError: the client's credentials or rights were refused.
         """
@@ -181,7 +190,6 @@ class DirectWriter:
             except KafkaException as error:
                 raise self._error(error.args[0]) from error
             self._raise_failures()
-        return []
 
     def abort(self) -> None:
         """Drop what was not sent yet. What the brokers have stays: that is at least once."""

@@ -21,7 +21,7 @@ import msgspec
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.storage import LocalStorage, ObjectMissingError, Storage
-from bicycle_runtime.contract import Slice
+from bicycle_runtime.contract import ReadsOn, Slice, Source
 from bicycle_runtime.engine.epoch.stats import total_counts
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.layouts.paths import BEGUN_EPOCH
@@ -34,6 +34,7 @@ __all__ = [
     "ReplayRecord",
     "decode_record",
     "encode_record",
+    "reaching",
     "record_of",
     "with_counts",
 ]
@@ -106,6 +107,29 @@ def record_of(
     )
 
 
+def reaching(
+    record: ReplayRecord, ends: Mapping[str, Mapping[str, int]], sources: Mapping[str, Source]
+) -> ReplayRecord:
+    """Return the record of an epoch whose tasks have read on behind its slices.
+
+    Args:
+        record: The record.
+        ends: How far they came in each shard of each source.
+        sources: Of the job.
+    """
+    slices = dict(record.slices)
+    for uid, source in sources.items():
+        if isinstance(source, ReadsOn) and uid in slices:
+            reached = ends.get(uid, {})
+            slices[uid] = [
+                source.lengthened(part, end)
+                if (end := reached.get(part.shard, part.end)) > part.end
+                else part
+                for part in slices[uid]
+            ]
+    return msgspec.structs.replace(record, slices=slices)
+
+
 def with_counts(record: ReplayRecord, reports: Iterable[TaskReport]) -> ReplayRecord:
     """Return the record of an epoch whose tasks are done."""
     counts = {uid: (c.records_in, c.records_out) for uid, c in total_counts(reports).items()}
@@ -141,13 +165,17 @@ class BegunEpoch:
         return record if record.epoch == epoch else None
 
     @contextlib.contextmanager
-    def noting(self, record: ReplayRecord) -> Iterator[None]:
-        """Write the record down; with the error when what runs inside fails, which passes."""
+    def noting(self, record: ReplayRecord, sources: Mapping[str, Source]) -> Iterator[None]:
+        """Write the record down; with the error when what runs inside fails, which passes.
+
+        A record on which it fails may lie behind the slices: the noted ones go as far.
+        """
         self._begin(record)
         try:
             yield
         except BicycleError as error:
             self.close()
+            record = reaching(record, _place_in(error), sources)
             self._note(self._storage, msgspec.structs.replace(record, error=_plain(error)))
             raise
 
@@ -177,6 +205,14 @@ class BegunEpoch:
                 _LOG, "begun_epoch_not_noted", level=logging.WARNING, job=self._job,
                 epoch=record.epoch, error=error,
             )  # fmt: skip
+
+
+def _place_in(error: BicycleError) -> dict[str, dict[str, int]]:
+    """Return where the input ends that an error speaks of, by source and shard; if it does."""
+    source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
+    if not isinstance(source, str) or not isinstance(shard, str) or not isinstance(offset, int):
+        return {}
+    return {source: {shard: error.facts.get("end_offset") or offset + 1}}
 
 
 def _plain(error: BicycleError) -> dict[str, Any]:

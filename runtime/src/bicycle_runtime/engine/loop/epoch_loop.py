@@ -34,6 +34,7 @@ from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import (
     BegunEpoch,
     encode_record,
+    reaching,
     record_of,
     with_counts,
 )
@@ -149,8 +150,9 @@ class EpochLoop:
         """The last sealed manifest (a blank one before the first)."""
         return self._last
 
-    def step(self) -> Step:
-        """Look for work and run at most one epoch."""
+    def step(self, *, reads_on: bool = False) -> Step:
+        """Look for work and run at most one epoch, which may read on when ``reads_on``."""
+        self._intake.slots = self._executor.slots() if reads_on else 0
         statuses = self._intake.poll()
         has_input = any(status.has_input for status in statuses.values())
         has_work = has_input or bool(self._last.feedback)
@@ -332,15 +334,18 @@ class EpochLoop:
         is_interval_over = folded_ms >= self._options.checkpoint_interval_ms
         if is_interval_over:
             self._folded_at = now_s
+        setup, sources = self._setup, self._setup.sources
         orders = epoch_orders(
-            self._setup.plan, self._last, epoch=planned.epoch, now_ms=now_ms,
-            is_interval_over=is_interval_over, slices=planned.slices, time=self._intake.order,
-            letters=planned.letters,
+            setup.plan, self._last, epoch=planned.epoch, now_ms=now_ms, slices=planned.slices,
+            is_interval_over=is_interval_over, time=self._intake.order, letters=planned.letters,
         )  # fmt: skip
-        record = record_of(self._setup, orders, planned.slices, planned.letters)
-        with self._begun.noting(record), self._loads.watching(state_bytes(self._last.states)):
+        orders[0].read_on = self._intake.read_on
+        record = record_of(setup, orders, planned.slices, planned.letters)
+        loads = self._loads.watching(state_bytes(self._last.states))
+        with self._begun.noting(record, sources), loads:
             reports = self._reports_of(orders)
-        tell_loads(reports, job=self._setup.job_id, epoch=planned.epoch)
+        tell_loads(reports, job=setup.job_id, epoch=planned.epoch)
+        record = reaching(record, {uid: merge_ends(reports, uid) for uid in sources}, sources)
         return replace(planned, reports=reports, replay=encode_record(with_counts(record, reports)))
 
     def _reports_of(self, orders: list[EpochOrder]) -> list[TaskReport]:
@@ -379,15 +384,10 @@ class EpochLoop:
         """Learn from an epoch, tell what it was like, and return whether it was full."""
         duration_ms, reports, counts = watch.elapsed_ms, work.reports, read_counts(work.reports)
         full_sources = self._intake.full_sources(work.slices, counts)
-        has_backlog = self._intake.has_more(statuses)
         # Before the first tasks of a run, workers come up: that says nothing about the next.
         paced_ms = duration_ms if self._is_warm else min(duration_ms, tasks_ms(reports))
         self._is_warm |= bool(reports)
-        self._intake.pacer.learn(
-            duration_ms=paced_ms,
-            record_count=max(counts.values(), default=0),
-            has_backlog=has_backlog,
-        )
+        self._intake.learn(paced_ms, counts, statuses)
         stats = stats_of(
             manifest, reports, statuses, watch,
             graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,

@@ -10,21 +10,26 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from bicycle_runtime.contract import Budget, Slice, SourceStatus
+from bicycle_runtime.contract import Budget, ReadOn, ReadsOn, Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
-from bicycle_sdk.graph import JobGraph
+from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, Link, StateScope
+from bicycle_sdk.graph import JobGraph, OperatorKind
 
-__all__ = ["IDLE_MS_MAX", "Intake", "Pacer"]
+__all__ = ["IDLE_MS_MAX", "READ_ON_MS", "Intake", "Pacer", "reads_on"]
 
 IDLE_MS_MAX = 1_000
+READ_ON_MS = 1_000
+LETTER_SINKS = (DEAD_LETTERS, REPLAYED_LETTERS)
 
 
 class Intake:
     """The sources of a job as its epoch loop sees them.
 
-    ``order`` is how event time stands for the epoch that is planned.
+    ``order`` is how event time stands for the epoch that is planned, ``read_on`` how far its tasks
+    read behind their slices; ``slots`` says how many tasks run at the same time, 0 where none is to
+    read on.
 
     Args:
         setup: The job.
@@ -36,7 +41,10 @@ class Intake:
         self._setup = setup
         self.timeline = timeline
         self.pacer = Pacer(options, per_second=_per_second(setup.graph))
+        self._options = options
         self.order = timeline.order({})
+        self.slots = 0
+        self.read_on: ReadOn | None = None
         self._held: set[str] = set()
 
     def change_topology(self, setup: JobSetup, timeline: Timeline) -> None:
@@ -62,6 +70,7 @@ class Intake:
     def plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
         """Return what each source with input lets an epoch read."""
         parallelism = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}
+        self.read_on = self.how_far(statuses)
         return {
             uid: self._setup.sources[uid].plan(
                 Budget(
@@ -69,23 +78,35 @@ class Intake:
                     byte_count=self.pacer.byte_count,
                     parallelism=parallelism[uid],
                     is_approximate=self.pacer.is_approximate,
+                    reads_on=self.read_on is not None,
                 )
             )
             for uid, status in statuses.items()
             if status.has_input
         }
 
+    def learn(
+        self, duration_ms: float, counts: Mapping[str, int], statuses: Mapping[str, SourceStatus]
+    ) -> None:
+        """Take note of an epoch that has just run; one that read on lasted as long as it was to.
+
+        Args:
+            duration_ms: How long it took.
+            counts: What it read of each source.
+            statuses: Those that it was planned with.
+        """
+        if self.read_on is None:
+            self.pacer.learn(
+                duration_ms=duration_ms,
+                record_count=max(counts.values(), default=0),
+                has_backlog=self._has_more(statuses),
+            )
+
     def begin(
         self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
     ) -> None:
         """Take note of what the epoch reads: its order of time goes by that."""
         self.order = self.timeline.order(self._views(statuses, slices))
-
-    def has_more(self, statuses: Mapping[str, SourceStatus]) -> bool:
-        """Tell whether input is left after an epoch that was planned with these statuses."""
-        return any(status.has_input for status in statuses.values()) and any(
-            source.poll().has_input for source in self._setup.sources.values()
-        )
 
     def full_sources(
         self, slices: Mapping[str, list[Slice]], counts: Mapping[str, int]
@@ -97,17 +118,42 @@ class Intake:
             counts: How many records of each source that were.
         """
         spans = {uid: sum(part.end - part.start for part in slices[uid]) for uid in slices}
+        is_timed = self.read_on is not None
+        most = self._options.max_records_per_epoch if is_timed else self.pacer.record_count
         return frozenset(
             uid
             for uid in spans
-            if 2 * spans[uid] >= self.pacer.byte_count
-            or 2 * counts.get(uid, 0) >= self.pacer.record_count
+            if 2 * spans[uid] >= self.pacer.byte_count or 2 * counts.get(uid, 0) >= most
         )
 
     def wait_ms(self, statuses: Mapping[str, SourceStatus], *, now_ms: int) -> int:
         """Return how long there is nothing to do, as far as sources and event time know."""
         longest_ms = min([IDLE_MS_MAX, *(status.next_poll_ms for status in statuses.values())])
         return self.timeline.wait_ms(now_ms=now_ms, longest_ms=longest_ms)
+
+    def how_far(self, statuses: Mapping[str, SourceStatus]) -> ReadOn | None:
+        """Return how far tasks read on: nowhere unless all of them run at once and keep up."""
+        width = max(self._setup.plan.level_parallelism)
+        options, is_paced = self._options, self._options.epoch_interval_ms > 0
+        if is_paced or self.slots < width or not statuses or not reads_on(self._setup):
+            return None
+        for status in statuses.values():
+            count = status.lag.record_count
+            if not status.has_input or not status.waiting_shards or status.is_bounded:
+                return None
+            if count is None or 2 * count > self.pacer.record_count:
+                return None
+        return ReadOn(
+            duration_ms=READ_ON_MS,
+            record_count=max(options.max_records_per_epoch // (2 * width), 1),
+            byte_count=max(options.max_bytes_per_epoch // (2 * width), 1),
+        )
+
+    def _has_more(self, statuses: Mapping[str, SourceStatus]) -> bool:
+        """Tell whether input is left after an epoch that was planned with these statuses."""
+        return any(status.has_input for status in statuses.values()) and any(
+            source.poll().has_input for source in self._setup.sources.values()
+        )
 
     def _views(
         self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
@@ -116,6 +162,37 @@ class Intake:
             uid: SourceView.of(status, slices.get(uid, ()), is_held=uid in self._held)
             for uid, status in statuses.items()
         }
+
+
+# Operators that hand on what they get: nothing waits in them for other records, or for time.
+_PROMPT = frozenset(
+    {
+        OperatorKind.SOURCE, OperatorKind.MAP, OperatorKind.FLAT_MAP, OperatorKind.FILTER,
+        OperatorKind.ASSIGN_TIMESTAMPS, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT,
+        OperatorKind.SINK,
+    }
+)  # fmt: skip
+
+
+def reads_on(setup: JobSetup) -> bool:
+    """Tell whether tasks may read behind their slices: results are visible before the epoch ends.
+
+    That is so where records go from one source to sinks that write at once, in one stage.
+    """
+    plan = setup.plan
+    sinks = {uid: sink for uid, sink in setup.sinks.items() if uid not in LETTER_SINKS}
+    routes = [route for chain in plan.chains for route in chain.routes]
+    return (
+        plan.level_count == 1
+        and len(setup.sources) == 1
+        and all(isinstance(source, ReadsOn) for source in setup.sources.values())
+        and all(sink.writes_at_once for sink in sinks.values())
+        and all(route.link is Link.DIRECT for route in routes)
+        and all(
+            operator.vertex.kind in _PROMPT and operator.scope is StateScope.NONE
+            for operator in plan.operators()
+        )
+    )
 
 
 def _per_second(graph: JobGraph) -> float:

@@ -113,7 +113,7 @@ class SparkExecutor:
         self._memory_mb = 0
         self._results: Any = None
         self._parallelisms: tuple[int, ...] = ()
-        self._epoch = 0
+        self._epoch = self._slots = 0
         self._view: ClusterView | None = None
         self._anchors: Anchors | None = None
         self._needs = WorkerNeeds()
@@ -187,6 +187,7 @@ class SparkExecutor:
             parallelism = self._parallelisms[0]
             self._seed = self._context.parallelize(range(parallelism), parallelism)
             self._memory_mb = self._seed._memory_limit()
+            self._slots = self._context.defaultParallelism  # All cores of the executors there are.
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         self._epoch = orders[0].epoch
@@ -196,6 +197,9 @@ class SparkExecutor:
             blocks = self._run_levels(orders)
         self._worked_at = self._clock.monotonic()
         return [decode_report(report) for report in reports_in(blocks)]
+
+    def slots(self) -> int:
+        return self._slots
 
     def rest(self) -> None:
         """Give workers a task without work before Spark ends them, and with them what they hold.

@@ -147,6 +147,7 @@ class Epochs:
         """Return whether all input is finished; False when a stop was requested."""
         run, clock = self._run, self._run.services.clock
         rests_until = clock.monotonic()
+        target_ms = run.request.options.latency_target_ms
         while not run.services.stop.is_set:
             if run.lease.is_lost:
                 run.lease.require()
@@ -158,7 +159,7 @@ class Epochs:
                 continue
             with run.phases.epoch(loop.epoch + 1), run.progress.epoch():
                 run.savepoints.meet(loop)
-                step = loop.drain() if self._is_draining else loop.step()
+                step = loop.drain() if self._is_draining else loop.step(reads_on=not target_ms)
             if step.is_finished:
                 return True
             if not step.has_run:
@@ -166,7 +167,6 @@ class Epochs:
                 self._wait(step.wait_ms)
             elif step.is_caught_up:
                 now = clock.monotonic()
-                target_ms = run.request.options.latency_target_ms
                 rests_until = now + pause_ms(target_ms, (now - begun_at) * 1_000) / 1_000
         return False
 

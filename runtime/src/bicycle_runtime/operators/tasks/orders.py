@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from bicycle_runtime.contract import Slice, StagedFile
+from bicycle_runtime.contract import ReadOn, Slice, StagedFile
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -64,7 +64,7 @@ class EpochOrder(msgspec.Struct, kw_only=True):
     """What all tasks of one level are to do in one epoch.
 
     ``reached`` are the watermarks that operators come to, where these are known before: of an epoch
-    that was sealed already, and is followed.
+    that was sealed already, and is followed. ``read_on`` is how far tasks read behind their slices.
     """
 
     epoch: int
@@ -73,3 +73,4 @@ class EpochOrder(msgspec.Struct, kw_only=True):
     tasks: list[TaskOrder]
     time: TimeOrder = TimeOrder()
     reached: dict[str, int] = {}
+    read_on: ReadOn | None = None

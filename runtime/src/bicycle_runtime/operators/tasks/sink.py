@@ -10,6 +10,7 @@ from typing import Any
 from bicycle_runtime.contract import (
     EventTimes,
     PreparingWriter,
+    PromptWriter,
     RowWriter,
     SinkWriter,
     StagedFile,
@@ -68,6 +69,11 @@ class SinkOperator(Operator):
             records = list(zip(values, times or repeat(None), strict=False))
             results = each(partial(_prepare_one, writer), records, policy=self.policy, awaits=False)
             return [result for result in results if result is not DROPPED]
+
+    def flush(self) -> None:
+        """Let what was written be visible, where the sink writes at once."""
+        if isinstance(self._writer, PromptWriter):
+            self._writer.flush()
 
     def finish(self) -> list[StagedFile]:
         """Close the writer and return what it staged."""

@@ -20,14 +20,15 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
-from bicycle_runtime.contract import Slice, WriterTask
+from bicycle_runtime.contract import FollowingReader, ReadOn, Slice, SourceBatch, WriterTask
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin, SourceLineage
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -231,6 +232,8 @@ class _Task:
         for uid, slices in self._order.slices.items():
             for part in slices:
                 yield from self._read(uid, part)
+            if self._epoch.read_on is not None:
+                yield from self._read_on(uid, slices, self._epoch.read_on)
         targets = {route.edge: route for chain in self._image.plan.chains for route in chain.routes}
         no_pickle = self._image.state.no_pickle
         for edge, files in self._order.feedback.items():
@@ -297,28 +300,53 @@ class _Task:
         return self._epoch.time.watermarks.get(operator.uid, WATERMARK_MIN)
 
     def _read(self, uid: str, part: Slice) -> Iterator[None]:
+        LAST_POSITION.enter(uid)
+        LAST_POSITION.read(
+            Origin(source=uid, shard=part.shard, offset=part.start, end_offset=part.end)
+        )
+        batches = ((part.shard, batch) for batch in self._image.readers[uid].read(part))
+        yield from self._feed_batches(uid, batches, {part.shard: part.start})
+
+    def _read_on(self, uid: str, slices: Sequence[Slice], limits: ReadOn) -> Iterator[None]:
+        """Read behind the slices; what was written is visible before more is read."""
+        reader, ends = self._image.readers[uid], self._report.source_ends[uid]
+        assert isinstance(reader, FollowingReader)
+        parts = [replace(part, start=ends[part.shard], end=ends[part.shard]) for part in slices]
+        self._flush()
+        for _ in self._feed_batches(uid, reader.read_on(parts, limits), dict(ends)):
+            self._flush()
+            LAST_POSITION.enter(uid)
+            yield
+
+    def _flush(self) -> None:
+        for operator in self._program.operators():
+            if isinstance(operator, SinkOperator):
+                LAST_POSITION.enter(operator.uid)
+                operator.flush()
+
+    def _feed_batches(
+        self, uid: str, batches: Iterable[tuple[str, SourceBatch]], positions: dict[str, int]
+    ) -> Iterator[None]:
+        """Feed what a reader gives, with its shards, from their positions on."""
         chain = next(
             chain for chain in self._program.chains.values() if chain.operators[0].spec.uid == uid
         )
         policy = chain.operators[0].policy
         counts, reading = self._report.source_counts, self._reading
-        end = part.start
-        LAST_POSITION.enter(uid)
-        LAST_POSITION.read(Origin(source=uid, shard=part.shard, offset=end, end_offset=part.end))
         started = time.perf_counter_ns()
-        for batch in self._image.readers[uid].read(part):
+        for shard, batch in batches:
             chain.operators[0].busy_ns += time.perf_counter_ns() - started
             fault_point("read")
             for bad in batch.failures:
-                policy.reject_input(bad, Origin(source=uid, shard=part.shard, offset=bad.offset))
+                policy.reject_input(bad, Origin(source=uid, shard=shard, offset=bad.offset))
             lineage = SourceLineage(
-                uid, part.shard, batch.offsets, start=end, end=batch.next_offset,
+                uid, shard, batch.offsets, start=positions[shard], end=batch.next_offset,
                 timestamps=batch.timestamps, keys=batch.keys, headers=batch.headers,
                 raws=batch.raws,
             )  # fmt: skip
             LAST_POSITION.read(lineage.span())
             chain.feed(Batch(batch.values, lineage))
-            end = batch.next_offset
+            positions[shard] = batch.next_offset
             counts[uid] = counts.get(uid, 0) + len(batch.values)
             reading(sum(counts.values()))
             LAST_POSITION.enter(uid)
@@ -326,7 +354,8 @@ class _Task:
             yield
             started = time.perf_counter_ns()
         ends = self._report.source_ends.setdefault(uid, {})
-        ends[part.shard] = max(end, ends.get(part.shard, 0))
+        for shard, end in positions.items():
+            ends[shard] = max(end, ends.get(shard, 0))
 
     def _feed(
         self, route: RouteSpec, blob: RecordBlob, body: memoryview, received: ReceivedBlobs
