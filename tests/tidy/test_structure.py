@@ -39,7 +39,6 @@ STAND_ALONE = frozenset(
         "cli.stream_serve",
         "connectors.builtin",
         "connectors.files.zstd",
-        "connectors.kafka.consuming",
         "connectors.streams.sent",
         "extraction.loading",
         "formats.errors",

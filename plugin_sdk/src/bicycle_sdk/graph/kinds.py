@@ -107,6 +107,8 @@ class KindDescriptor:
         lag_ms: How far results may lie behind the watermark at which they come out.
         can_be_ordered: Whether its function can see records in the order of event time.
         mixes: What its function sees in another order when epochs are cut elsewhere; None: nothing.
+        is_prompt: Whether it hands on at once what it gets: nothing waits in it, be it for other
+            records, for answers or for time.
     """
 
     description: str
@@ -134,6 +136,7 @@ class KindDescriptor:
     lag_ms: int = 0
     can_be_ordered: bool = False
     mixes: str | None = None
+    is_prompt: bool = False
 
     @property
     def passes_on(self) -> bool:
@@ -166,11 +169,13 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         inputs=Inputs.NONE,
         required={"connector": dict},
         begins_time=True,
+        is_prompt=True,
     ),
     OperatorKind.SINK: KindDescriptor(
         description="writes records to another system",
         required={"connector": dict},
         ends_chain=True,
+        is_prompt=True,
     ),
     OperatorKind.MAP: KindDescriptor(
         description="replaces each record by one record",
@@ -178,6 +183,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         method="map",
         may_change_records=True,
         keeps_times=True,
+        is_prompt=True,
     ),
     OperatorKind.FLAT_MAP: KindDescriptor(
         description="replaces each record by any number of records",
@@ -186,6 +192,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         gives_many=True,
         may_change_records=True,
         keeps_times=True,
+        is_prompt=True,
     ),
     OperatorKind.FILTER: KindDescriptor(
         description="keeps some of the records",
@@ -193,6 +200,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         method="filter",
         keeps_type=True,
         keeps_times=True,
+        is_prompt=True,
     ),
     OperatorKind.MAP_BATCHES: KindDescriptor(
         description="replaces whole batches of records",
@@ -240,12 +248,14 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         is_bare=True,
         can_fail=False,
         keeps_times=True,
+        is_prompt=True,
     ),
     OperatorKind.SIDE_OUTPUT: KindDescriptor(
         description="passes on what a function wrote to a side output",
         required={"tag": str},
         can_fail=False,
         keeps_times=True,
+        is_prompt=True,
     ),
     OperatorKind.PROCESS: KindDescriptor(
         description="calls a function with state",
@@ -293,6 +303,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         optional={"idle_timeout_ms": int, "alignment_group": str, "max_drift_ms": int},
         begins_time=True,
         reads_times=True,
+        is_prompt=True,
     ),
     OperatorKind.WINDOW: KindDescriptor(
         description="computes results over windows of the records of each key",

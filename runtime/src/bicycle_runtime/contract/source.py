@@ -222,7 +222,7 @@ class ReadsOn(ABC):
     """A source whose readers are ``FollowingReader``s: they can go on behind their slices."""
 
     @abstractmethod
-    def lengthened(self, part: Slice, end: int) -> Slice:
+    def reached_slice(self, part: Slice, end: int) -> Slice:
         """Return a slice as if it had been planned to this end, which reading has reached.
 
         A replay reads it. Called on the driver, also while the source is not started.

@@ -72,7 +72,7 @@ NEXT_POLL_MS = 10
 _OUTAGE_POLL_MS = 200
 _ANSWER_WAIT_S = 0.05  # Longest stop of the epoch loop; an answer takes 0.5 to 3 ms.
 _SILENCE_S = 2.0
-_UNCUT_BYTES = 1 << 62
+_ANY_BYTES = 1 << 62
 _RESERVED: Final = {
     "group.id": "use the option group_id",
     "enable.auto.commit": "leave it out: published offsets are reported to the group in any case",
@@ -319,9 +319,9 @@ class KafkaSource(
         """Return a reader that leaves nothing out: what retention has removed is an error."""
         return self._reader("fail")
 
-    def lengthened(self, part: Slice, end: int) -> Slice:
+    def reached_slice(self, part: Slice, end: int) -> Slice:
         """Return a slice that goes to this end, whatever its size."""
-        return replace(part, end=end, details={**part.details, "bytes": _UNCUT_BYTES})
+        return replace(part, end=end, details={**part.details, "bytes": _ANY_BYTES})
 
     def _reader(self, on_data_loss: LossPolicy) -> KafkaReader:
         return KafkaReader(

@@ -34,9 +34,9 @@ __all__ = [
     "ReplayRecord",
     "decode_record",
     "encode_record",
-    "reaching",
     "record_of",
     "with_counts",
+    "with_ends",
 ]
 
 _LOG = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ def record_of(
     )
 
 
-def reaching(
+def with_ends(
     record: ReplayRecord, ends: Mapping[str, Mapping[str, int]], sources: Mapping[str, Source]
 ) -> ReplayRecord:
     """Return the record of an epoch whose tasks have read on behind its slices.
@@ -122,7 +122,7 @@ def reaching(
         if isinstance(source, ReadsOn) and uid in slices:
             reached = ends.get(uid, {})
             slices[uid] = [
-                source.lengthened(part, end)
+                source.reached_slice(part, end)
                 if (end := reached.get(part.shard, part.end)) > part.end
                 else part
                 for part in slices[uid]
@@ -175,7 +175,7 @@ class BegunEpoch:
             yield
         except BicycleError as error:
             self.close()
-            record = reaching(record, _place_in(error), sources)
+            record = with_ends(record, _place_in(error), sources)
             self._note(self._storage, msgspec.structs.replace(record, error=_plain(error)))
             raise
 

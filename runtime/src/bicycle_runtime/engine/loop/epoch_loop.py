@@ -34,9 +34,9 @@ from bicycle_runtime.engine.epoch.orders import epoch_orders
 from bicycle_runtime.engine.epoch.replay_record import (
     BegunEpoch,
     encode_record,
-    reaching,
     record_of,
     with_counts,
+    with_ends,
 )
 from bicycle_runtime.engine.epoch.stats import (
     Stopwatch,
@@ -345,7 +345,7 @@ class EpochLoop:
         with self._begun.noting(record, sources), loads:
             reports = self._reports_of(orders)
         tell_loads(reports, job=setup.job_id, epoch=planned.epoch)
-        record = reaching(record, {uid: merge_ends(reports, uid) for uid in sources}, sources)
+        record = with_ends(record, {uid: merge_ends(reports, uid) for uid in sources}, sources)
         return replace(planned, reports=reports, replay=encode_record(with_counts(record, reports)))
 
     def _reports_of(self, orders: list[EpochOrder]) -> list[TaskReport]:

@@ -15,7 +15,7 @@ from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, Link, StateScope
-from bicycle_sdk.graph import JobGraph, OperatorKind
+from bicycle_sdk.graph import JobGraph
 
 __all__ = ["IDLE_MS_MAX", "READ_ON_MS", "Intake", "Pacer", "reads_on"]
 
@@ -164,16 +164,6 @@ class Intake:
         }
 
 
-# Operators that hand on what they get: nothing waits in them for other records, or for time.
-_PROMPT = frozenset(
-    {
-        OperatorKind.SOURCE, OperatorKind.MAP, OperatorKind.FLAT_MAP, OperatorKind.FILTER,
-        OperatorKind.ASSIGN_TIMESTAMPS, OperatorKind.UNION, OperatorKind.SIDE_OUTPUT,
-        OperatorKind.SINK,
-    }
-)  # fmt: skip
-
-
 def reads_on(setup: JobSetup) -> bool:
     """Tell whether tasks may read behind their slices: results are visible before the epoch ends.
 
@@ -189,7 +179,7 @@ def reads_on(setup: JobSetup) -> bool:
         and all(sink.writes_at_once for sink in sinks.values())
         and all(route.link is Link.DIRECT for route in routes)
         and all(
-            operator.vertex.kind in _PROMPT and operator.scope is StateScope.NONE
+            operator.vertex.descriptor.is_prompt and operator.scope is StateScope.NONE
             for operator in plan.operators()
         )
     )
