@@ -141,6 +141,13 @@ def test_tests_name_their_sources_and_may_ask_for_an_order():
     assert second.missing == {"z": ["y", "x"]}
 
 
+def test_a_record_of_a_test_without_a_time_is_told():
+    text = pipeline_template("clicks", "toml").replace('at = "2026-01-01T00:00:05Z", ', "")
+
+    with raises(PIPELINE_TEST_UNUSABLE, match="without a time in 'at': there is no time"):
+        run_pipeline_tests(checked(text))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from bicycle_runtime.expressions.compiling import compile_expressions
+from bicycle_runtime.operators.errors import FunctionFailedError
 from bicycle_runtime.pipelines.computed import Where
 from bicycle_runtime.pipelines.errors import SQL_EXTRA_MISSING
 from tests.raising import raises
@@ -89,6 +90,14 @@ def test_a_bad_record_meets_the_rule_and_its_neighbours_stay(tmp_path):
         assert [row["n"] for row in harness.results("sink")] == [6, 3] * 3
         assert len(harness.dead_letters) == 3
         assert "divide by zero" in str(harness.dead_letters[0])
+
+
+def test_a_record_that_ends_the_job_is_told_with_the_line_of_the_step(tmp_path):
+    rows = [{"at": 0, "celsius": 0, "town": "", "more": 0}]
+    step = '[[steps]]\noperator = "map"\nselect = { n = "6 / celsius" }\n'
+
+    with raises(FunctionFailedError, match=r"divide by zero error\n  at Map, p.toml:\d+\n"):
+        run(text(lines(tmp_path, *rows), step))
 
 
 def test_a_rule_with_retries_asks_again_and_gives_the_same(tmp_path):

@@ -146,6 +146,7 @@ def test_where_fields_are_not_known_for_another_problem_they_are_not_asked_for()
     [
         ("a = 1\na = 2\n", "toml", "p.toml:2: this is no TOML: a key is given twice"),
         ("[a]\n[a]\n", "toml", "p.toml:2: this is no TOML: the table [a] is given twice"),
+        ("a: 1\n---\nb: 2\n", "yaml", "p.yaml:2: this is no YAML: a second document begins"),
         ("a:\n\t- b\n", "yaml", "p.yaml:2: this is no YAML: a tab stands where only spaces may"),
         ("a:\n  - b: 1\n   c: 2\n", "yaml", "p.yaml:3: this is no YAML: "),
         ("a:\n  b: 1\n c: 2\n", "yaml", "the line is indented otherwise than those above it"),

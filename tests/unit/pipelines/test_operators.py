@@ -239,6 +239,20 @@ def test_event_time_may_be_told_behind_another_operator(tmp_path, kind, field):
     assert [(row["window_start_ms"], row["count"]) for row in run(text, "yaml")] == [(0, 1)]
 
 
+def test_a_field_of_sources_before_a_union_tells_the_event_time():
+    text = graph_of(
+        collection("a", [{"at": 1_000}], "at"),
+        collection("b", [{"at": 12_000}], "at"),
+        "{id: u, operator: union}",
+        "{id: time, operator: time}",
+        "{id: w, operator: window, config: {size: 10s}}",
+        SINK,
+        edges=[("a", "u"), ("b", "u"), ("u", "time"), ("time", "w"), ("w", "sink")],
+    )
+
+    assert [row["window_start_ms"] for row in run(text, "yaml")] == [0, 10_000]
+
+
 def test_a_union_has_the_records_of_all():
     text = graph_of(
         collection("a", [{"n": 1}]),

@@ -398,7 +398,8 @@ SESSION = '[window]\ntype = "session"\ngap = "5m"\noffset = "1s"\n[ops]\ncount_b
     ("before", "message"),
     [
         ("", "window.type is session, which needs event time: give the source `time_field`"),
-        ("[time]\n", None),
+        ("[time]\n", "4:1: 'source' gives no event time: give it `time_field`, or time a `field`"),
+        ('[time]\nfield = "at"\n', None),
         ('time_field = "at"\n', None),
     ],
 )
@@ -408,6 +409,39 @@ def test_windows_that_need_event_time_have_one(before, message):
     found = problems(source + SESSION + '[sink]\nkind = "console"\n')
 
     assert [message in each for each in found] == ([] if message is None else [True])
+
+
+UNION = """\
+vertices:
+  - {id: a, operator: source, connector: {type: collection, properties: {items: [] }}}
+  - id: b
+    operator: source
+    connector: {type: kafka, properties: {brokers: "b:1", topic: t, time_field: when}}
+  - {id: u, operator: union}
+  - {id: t, operator: time}
+  - {id: z, operator: sink, connector: {type: console}}
+edges: [{from: a, to: u}, {from: b, to: u}, {from: u, to: t}, {from: t, to: z}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("items", "time", "problems_found"),
+    [
+        ("", "", ["'a' gives no event time", "a, b tell the event time otherwise"]),
+        (", time_field: at", "", ["a, b tell the event time otherwise from each other"]),
+        (", time_field: at", ", config: {field: at}", []),
+        (", time_field: when", "", []),
+    ],
+)
+def test_sources_before_a_union_tell_the_event_time_in_one_field(items, time, problems_found):
+    text = UNION.replace("[] }", f"[]{items}}}").replace("operator: time", f"operator: time{time}")
+
+    found = problems(text, "yaml")
+
+    assert len(found) == len(problems_found)
+    for message, one in zip(problems_found, found, strict=True):
+        assert message in one
+        assert one.startswith("7:")
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from bicycle_runtime.pipelines.checking import Checks, label_of
 from bicycle_runtime.pipelines.computed import ComputedFields, Where, without_fields
 from bicycle_runtime.pipelines.edges import Input
 from bicycle_runtime.pipelines.http_calls import CallServer
+from bicycle_runtime.pipelines.key_rules import sources_before
 from bicycle_runtime.pipelines.lookup_files import (
     CompletedFromFile,
     CompletedOnColumns,
@@ -239,12 +240,10 @@ class _Building:
         return self._set(self._input(node).assign_timestamps(strategy), node)
 
     def _field_of_source(self, node: Node) -> str | None:
-        """Return the field with the time, where the source before does not read it itself."""
-        by_id = {each.id: each for each in self._pipeline.nodes}
-        before = by_id[node.inputs[0].node]
-        while len(before.inputs) == 1:
-            before = by_id[before.inputs[0].node]
-        return None if self._reads_time(before) else getattr(before.spec, "time_field", None)
+        """Return the field with the time, where a source before does not read it itself."""
+        sources = sources_before(node, {each.id: each for each in self._pipeline.nodes})
+        fields = {each.spec.time_field for each in sources if not self._reads_time(each)}
+        return fields.pop() if fields else None
 
     def _reads_time(self, source: Node) -> bool:
         """Tell whether a source takes event times from its records itself.

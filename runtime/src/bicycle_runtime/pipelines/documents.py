@@ -121,6 +121,10 @@ def _read_toml(text: str, file: str) -> Document:
     except ValueError as error:  # An int of thousands of digits.
         raise _unreadable(file, 1, f"this is no TOML: {error}") from error
     keys, values = toml_places(text)
+    if len(values) > _NODE_COUNT_MAX:
+        raise _unreadable(
+            file, text.count("\n") + 1, f"it has more than {_NODE_COUNT_MAX:,} values"
+        )
     places = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
     own_keys, own_values = places
     return Document(file=file, notation="toml", data=_plain(data), keys=own_keys, values=own_values)
@@ -133,6 +137,7 @@ _WORDS: tuple[tuple[str, str], ...] = (
     (r"Cannot declare \('(.+)',\) twice", r"the table [\1] is given twice"),
     (r"found character '\\t' that cannot start any token", "a tab stands where only spaces may"),
     (r"expected <block end>, but found .*", "the line is indented otherwise than those above it"),
+    (r"but found another document", "a second document begins, and a file is one pipeline"),
     (r"mapping values are not allowed here", "a second colon, or a line that is indented too far"),
 )
 

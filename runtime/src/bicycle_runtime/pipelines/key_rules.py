@@ -31,7 +31,7 @@ from bicycle_runtime.pipelines.sinks import SinkKeys
 from bicycle_runtime.pipelines.sources import SourceKeys
 from bicycle_runtime.pipelines.values import duration_ms
 
-__all__ = ["check_node", "check_times"]
+__all__ = ["check_node", "check_times", "sources_before"]
 
 _OPS = ("sum", "avg", "distinct")
 _BOUNDS = ("window_start_ms", "window_end_ms")
@@ -52,22 +52,56 @@ def check_times(checks: Checks, nodes: Sequence[Any]) -> None:
         checks: Takes the problems.
         nodes: All nodes, senders first.
     """
+    by_id = {node.id: node for node in nodes}
     timed: set[str] = set()
     for node in nodes:
         if node.operator == "time" or any(each.node in timed for each in node.inputs):
             timed.add(node.id)
         elif node.operator == "window":
-            path = (*node.path, "config") if node.path[0] == "vertices" else node.path
-            needs = [name for name in ("offset", "keep") if getattr(node.spec, name) is not None]
-            if node.spec.type in ("sliding", "session"):
-                needs = ["type"]
-            for name in needs if node.spec.type != "count" else ():
-                value = getattr(node.spec, name)
-                where = "a vertex `time` before it"
-                if node.path[0] != "vertices":
-                    where = "the source `time_field`, or the file a table [time]"
-                text = f"{label_of((*path, name))} is {value}, which needs event time: give {where}"
-                checks.note((*path, name), text)
+            _check_window(checks, node)
+        if node.operator == "time" and node.spec.field is None:
+            _check_time(checks, node, sources_before(node, by_id))
+
+
+def sources_before(node: Any, by_id: Mapping[str, Any]) -> list[Any]:
+    """Return the sources whose records come to a node with their own times, if they have some."""
+    found, left, seen = [], [node], {node.id}
+    while left:
+        each = left.pop(0)
+        if each.operator == "source":
+            found.append(each)
+        elif each.operator not in ("window", "join"):  # They give times.
+            ids = [one.node for one in each.inputs if one.node in by_id and one.node not in seen]
+            seen.update(ids)
+            left += [by_id[uid] for uid in dict.fromkeys(ids)]
+    return found
+
+
+def _check_time(checks: Checks, node: Any, sources: Sequence[Any]) -> None:
+    """See that the sources before an operator of time tell it, and those that do in one field."""
+    fields = {source.id: getattr(source.spec, "time_field", None) for source in sources}
+    for source in sources:
+        if fields[source.id] is None and not source.spec.has_times:
+            text = f"{source.id!r} gives no event time: give it `time_field`, or time a `field`"
+            checks.note(node.path, text)
+    told = {fields[each.id] for each in sources if fields[each.id] and not each.spec.reads_time}
+    if told and len(set(fields.values())) > 1:
+        text = f"{', '.join(fields)} tell the event time otherwise from each other: give `field`"
+        checks.note(node.path, text)
+
+
+def _check_window(checks: Checks, node: Any) -> None:
+    path = (*node.path, "config") if node.path[0] == "vertices" else node.path
+    needs = [name for name in ("offset", "keep") if getattr(node.spec, name) is not None]
+    if node.spec.type in ("sliding", "session"):
+        needs = ["type"]
+    for name in needs if node.spec.type != "count" else ():
+        value = getattr(node.spec, name)
+        where = "a vertex `time` before it"
+        if node.path[0] != "vertices":
+            where = "the source `time_field`"
+        text = f"{label_of((*path, name))} is {value}, which needs event time: give {where}"
+        checks.note((*path, name), text)
 
 
 def _map(checks: Checks, spec: Map, path: KeyPath) -> None:

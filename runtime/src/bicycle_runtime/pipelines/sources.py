@@ -42,9 +42,14 @@ _KAFKA_FORMATS: Mapping[str, Any] = {"string": str, "bytes": bytes}
 
 
 class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The keys of a source; ``reads_time`` tells whether it can take event times itself."""
+    """The keys of a source.
+
+    ``reads_time`` tells whether it can take event times from a field itself, ``has_times`` whether
+    its records have some without a field.
+    """
 
     reads_time: ClassVar[bool] = False
+    has_times: ClassVar[bool] = False
 
     def source(self) -> SourceDescriptor[Any]:
         """Return the source that they describe."""
@@ -103,6 +108,8 @@ class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
 class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Messages of a Kafka topic."""
+
+    has_times: ClassVar[bool] = True
 
     bootstrap_servers: Brokers
     topic: Annotated[Text, describe("Topic, several with commas.")]

@@ -60,7 +60,9 @@ def _run(pipeline: CheckedPipeline, test: Test, name: str) -> TestOutcome:
     missing, unexpected = {}, {}
     with Harness(env, scripted=list(sources)) as harness:
         for uid, records in inputs.items():
-            harness.push(records, source=uid, timestamp=_times(sources[uid], records))
+            harness.push(
+                records, source=uid, timestamp=_times(pipeline, name, sources[uid], records)
+            )
         harness.end()
         harness.run()
         for uid, expected in outputs.items():
@@ -92,10 +94,18 @@ def _by_id(
     return dict(given)
 
 
-def _times(source: Node, records: list[Any]) -> list[int] | None:
+def _times(
+    pipeline: CheckedPipeline, name: str, source: Node, records: list[Any]
+) -> list[int] | None:
     """Return the times that a source reads itself."""
     field = getattr(source.spec, "time_field", None)
-    return None if field is None else [TimeOf(field)(record) for record in records]
+    if field is None:
+        return None
+    try:
+        return [TimeOf(field)(record) for record in records]
+    except ValueError as error:
+        problem = f"{name!r} has a record of {source.id!r} without a time in {field!r}: {error}"
+        raise _unusable(pipeline, problem) from error
 
 
 def _differences(

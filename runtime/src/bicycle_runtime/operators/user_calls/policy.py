@@ -41,6 +41,7 @@ __all__ = ["DROPPED", "RecordPolicy", "pause_ms", "user_frames", "user_hook"]
 _TRACEBACK_LINES_MAX = 60
 _REPR_LENGTH_MAX = 10_000
 _EXAMPLE_LENGTH_MAX = 200
+_CALL_ITSELF = "the call itself (no line of the function was reached)"
 
 
 class _Dropped(list[Any]):
@@ -231,7 +232,7 @@ class RecordPolicy:
         return {
             "exception": type(error).__qualname__,
             "exception_message": str(error),
-            "location": location,
+            "location": location or self._spec.vertex.made or _CALL_ITSELF,
             "operator": self._spec.uid,
             "operator_name": self._spec.vertex.label,
             "plugin": self._plugin.name,
@@ -385,8 +386,7 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     users = without_loop([frame for frame in frames if not is_ours(frame)])
     lines = "".join(traceback.format_list(users)).rstrip().splitlines()[-_TRACEBACK_LINES_MAX:]
     if not users:
-        known: str | None = getattr(error, "user_line", None)
-        return "", known or "the call itself (no line of the function was reached)"
+        return "", getattr(error, "user_line", None) or ""
     location = blamed_frame(users)
     return "\n".join(lines), f"{location.filename}:{location.lineno} in {location.name}"
 
