@@ -255,6 +255,13 @@ def test_secrets_of_a_start_are_neither_stored_nor_shown(home):
     assert asked.facts["params"]["password"] == "***"
 
 
+def test_a_text_is_searched_for_secrets_once_however_long_it_is():
+    for text in ("a" * 1_000_000, "a://" * 250_000, "://" + "a" * 1_000_000):
+        hidden = redacted({"plugin": f"{text} redis://ada:hunter2@host"})["plugin"]
+
+        assert hidden == f"{text} redis://***@host"
+
+
 def test_the_audit_log_cannot_be_changed(home):
     with opened(home) as service:
         entry = dict.fromkeys(("actor", "address", "action", "target", "outcome"), "x")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bicycle_runtime.service.plugins.errors import LOCK_REFUSED, WHEEL_REFUSED
-from bicycle_runtime.service.plugins.lock_files import read_lock
+from bicycle_runtime.service.plugins.lock_files import LOCK_BYTES_MAX, read_lock
 from bicycle_runtime.service.plugins.wheels import WheelLimits, check_wheel
 from bicycle_sdk.errors import BicycleError
 from tests.cluster.wheels import write_wheel
@@ -183,15 +183,26 @@ def test_a_wheel_without_a_plugin_and_a_file_that_is_none_are_refused(tmp_path):
         refused(wheel, "")
 
 
-def test_damage_within_is_refused(tmp_path):
+def content(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return {entry.filename: archive.read(entry) for entry in archive.infolist()}
+
+
+def test_damage_within_is_refused_or_changes_nothing(tmp_path):
     wheel = plain(tmp_path)
-    data = wheel.read_bytes()
-    for place in range(0, len(data), 7):
+    data, whole, refused_count = wheel.read_bytes(), content(wheel), 0
+    places = range(0, len(data), 7)
+    for place in places:
         wheel.write_bytes(data[:place] + bytes([data[place] ^ 0x41]) + data[place + 1 :])
         try:
             check_wheel(wheel)
         except BicycleError as error:
             assert error.code == WHEEL_REFUSED.code
+            refused_count += 1
+        else:  # It lies in a time, a version, or such: nobody reads them.
+            assert content(wheel) == whole, place
+
+    assert refused_count > len(places) / 2
 
 
 HASH = "--hash=sha256:" + "0" * 64
@@ -211,6 +222,11 @@ deep==1.0 {HASH}
     assert [each.name for each in found] == ["colors", "deep"]
     assert found[0].line.startswith('Colors[shine]==2.0; python_version >= "3" --hash=sha256:000')
     assert found[1].line == f"deep==1.0 {HASH}"
+
+
+def test_a_lock_file_of_nothing_but_spaces_is_read_at_once():
+    assert read_lock(b" " * LOCK_BYTES_MAX) == []
+    assert [each.name for each in read_lock(f"demo==1 {HASH} \t # why\n".encode())] == ["demo"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from bicycle_runtime.service.plugins.errors import LOCK_REFUSED
 __all__ = ["LOCK_BYTES_MAX", "LockedLibrary", "read_lock"]
 
 LOCK_BYTES_MAX = 4 << 20
-_COMMENT = re.compile(r"(^|\s+)#.*$")
+_COMMENT = re.compile(r"(^|\s)#.*$")
 _HASH = re.compile(r"\s--hash[=\s]\s*(\S+)")
 _SHA = re.compile(r"sha256:[0-9a-f]{64}")
 

@@ -31,7 +31,8 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _REFERENCE = re.compile(r"(env|file|prompt):")
-_USER_IN_URL = re.compile(r"([a-z][a-z0-9+.-]*://)[^/@\s]+@", re.IGNORECASE)
+# Begins at what every URL has: a scheme before it would be looked for at each letter of a text.
+_USER_IN_URL = re.compile(r"://[^/@\s]++@")
 
 
 def redacted(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def _redact_value(name: str, value: Any) -> Any:
         return value
     if _SECRET.search(name) and not _REFERENCE.match(value):
         return HIDDEN if value else value
-    return _USER_IN_URL.sub(rf"\1{HIDDEN}@", value)
+    return _USER_IN_URL.sub(f"://{HIDDEN}@", value)
 
 
 class JobSecrets:
