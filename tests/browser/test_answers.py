@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
 from urllib.error import HTTPError
+from urllib.parse import quote
 
 import pytest
 
@@ -61,6 +63,16 @@ def test_text_of_others_is_never_markup(ready):
         assert "&lt;script&gt;alert(" in body, path
 
 
+def test_the_list_of_keys_names_each_page_of_a_job(ready):
+    body = answer(f"{ready}/jobs/clicks")[1]
+    keys = body.partition('id="keys"')[2].partition("</dialog>")[0]
+    line, names = keys.partition("<kbd>g</kbd> then")[2].split("</dd>")[0].split("<dd>")
+
+    assert re.findall(r"<kbd>(.)</kbd>", line) == [tab.key for tab in TABS]
+    told = names.removesuffix(" of a job").split(", ")
+    assert told == [tab.title.lower() for tab in TABS]
+
+
 def test_what_is_not_there_is_told_and_named(ready):
     status, body, _ = answer(f"{ready}/jobs/nobody")
     assert (status, "BIC-1902" in body) == (404, True)
@@ -68,6 +80,27 @@ def test_what_is_not_there_is_told_and_named(ready):
     assert (status, "shoe-size" in body) == (400, True)
     assert answer(f"{ready}/jobs?after=nonsense")[0] == 400
     assert answer(f"{ready}/live/jobs/nobody/overview")[0] == 404
+
+
+def test_a_number_that_nobody_has_is_none(ready):
+    for number in ("9" * 5_000, "\u0663", "-1", "x"):
+        word = quote(number)
+        for path in ("epochs?after=", "logs?after=", "state?ask=count&epoch="):
+            assert answer(f"{ready}/jobs/clicks/{path}{word}")[0] == 200, (path, number[:9])
+        assert answer(f"{ready}/audit?before={word}")[0] == 200
+        assert answer(f"{ready}/plugins/operations/{word}")[0] == 404
+
+
+def test_a_form_that_cannot_be_read_is_told_as_that(ready):
+    for kind, body in (
+        ("application/x-www-form-urlencoded", b"job=a&" * 2_000),
+        ("multipart/form-data; boundary=b", b"junk"),
+    ):
+        head = {"Content-Type": kind, "Origin": ready}
+        with pytest.raises(HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(f"{ready}/bulk/stop", body, head))
+        with refused.value as error:
+            assert (error.code, b"BIC-2404" in error.read()) == (400, True), kind
 
 
 def test_files_are_kept_for_ever_and_nothing_else_is_found_there(ready):

@@ -33,11 +33,11 @@ PAGES = {
     "confirm": "/jobs/clicks/actions/cancel",
     "bulk": "/bulk/stop?job=clicks&job=payments",
     "plugins-empty": "/plugins",
+    "audit": "/audit",
+    "login": "/login",
 }
-STREAMLESS = {"confirm", "bulk", "missing", "plugins-empty"}
-
-
-LOOKS = [("light", 1280), ("dark", 1280), ("light", 400)]
+STREAMLESS = {"confirm", "bulk", "plugins-empty", "audit", "login"}
+LOOKS = [("light", 1280), ("dark", 1280), ("light", 400), ("dark", 400)]
 AXE = Path(__file__).with_name("axe-core-4.14.1") / "axe.min.js"
 
 
@@ -45,12 +45,15 @@ AXE = Path(__file__).with_name("axe-core-4.14.1") / "axe.min.js"
 def test_pages_are_shown_and_accessible(opened, url, look, width):
     page = opened(url, color_scheme=look, viewport={"width": width, "height": 860})
     source, serious = AXE.read_text("utf-8"), {}
+    page.request.post(f"{url}/api/v1/jobs/clicks/rescale", data={})  # Refused: a line of the log.
     for name, path in PAGES.items():
         page.goto(url + path)
         if name not in STREAMLESS:
             is_live(page)
         if name in ("graph", "streams"):
             page.wait_for_selector("#drawing[data-drawn]")
+        if name == "audit":
+            assert "/api/v1/jobs/clicks/rescale" in page.inner_text("table.audit")
         keep_picture(page, f"{name}-{look}-{width}")
         page.evaluate(source)
         found = page.evaluate("axe.run()")["violations"]

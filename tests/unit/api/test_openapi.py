@@ -199,3 +199,4 @@ def test_a_path_that_is_not_there_and_a_wrong_method_are_told_as_such(site):
     assert (code, headers["allow"]) == (405, "GET, HEAD")
     assert json.loads(data)["code"] == "BIC-2402"
     assert site.get("GET", "/api/v1/jobs/..%2f..%2fetc")[0] == 404
+    assert site.get("GET", f"/api/v1/operations/{'9' * 5_000}")[0] == 404

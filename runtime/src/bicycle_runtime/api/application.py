@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,7 +14,7 @@ from starlette.routing import BaseRoute
 from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp
 
-from bicycle_runtime.api.errors import METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
+from bicycle_runtime.api.errors import BODY_UNREADABLE, METHOD_NOT_ALLOWED, ROUTE_UNKNOWN
 from bicycle_runtime.api.guard import Guard, broken_answer, error_answer
 from bicycle_runtime.api.openapi import document
 from bicycle_runtime.api.route import endpoint
@@ -25,6 +26,15 @@ from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["build_application"]
+
+
+class _NumberConvertor(IntegerConvertor):
+    """A number in an address, of no more digits than one of ours has: Python reads not any."""
+
+    regex = "[0-9]{1,18}"
+
+
+register_url_convertor("int", _NumberConvertor())
 
 
 def build_application(
@@ -77,6 +87,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         words = (error.headers or {}).get("Allow", "").split(", ")  # In the order of a set.
         allowed = ", ".join(sorted(words))
         return error_answer(METHOD_NOT_ALLOWED(path=path, method=request.method, allowed=allowed))
+    if error.status_code == 400:  # A form that cannot be read, or has too many fields.
+        return error_answer(BODY_UNREADABLE(problem=str(error.detail)))
     return error_answer(ROUTE_UNKNOWN(path=path))
 
 

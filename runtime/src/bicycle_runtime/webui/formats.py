@@ -9,11 +9,15 @@ from typing import Any
 
 from bicycle_sdk.quantities import duration_text
 
-__all__ = ["FILTERS", "NOTHING", "clock_text", "count", "rate", "seconds_of_lag", "share", "size"]
+__all__ = [
+    "FILTERS", "NOTHING", "clock_text", "count", "rate", "seconds_of_lag", "share", "size",
+    "whole_number",
+]  # fmt: skip
 
 NOTHING = "\u2013"  # A dash, where a number is not known.
 _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _EXACT_MAX = 100_000
+_DIGITS_MAX = 15
 _END_MS = 253_402_300_799_999  # The last moment of the year 9999: later watermarks mean the end.
 
 
@@ -141,6 +145,18 @@ def behind_text(watermark_ms: int | None, now_ms: int) -> str:
     if watermark_ms > now_ms:
         return "ahead of the clock"
     return f"{duration_text(now_ms - watermark_ms)} behind"
+
+
+def whole_number(text: str) -> int | None:
+    """Return the number that somebody has typed, of 15 digits at most; None for anything else.
+
+    Example:
+        >>> whole_number("12"), whole_number(" 7 "), whole_number("-1"), whole_number("9" * 5_000)
+        (12, 7, None, None)
+    """
+    plain = text.strip()
+    is_number = plain.isascii() and plain.isdecimal() and len(plain) <= _DIGITS_MAX
+    return int(plain) if is_number else None
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

@@ -20,6 +20,7 @@ from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
@@ -162,7 +163,7 @@ def _upgrade_facts(form: FormData) -> dict[str, Any]:
             facts[name] = str(form[name])
     for name in ("epochs", "watch_ms", "catch_up_ms"):
         if text := str(form.get(name, "")).strip():
-            facts[name] = int(text) if text.isdecimal() else text
+            facts[name] = _number_or_text(text)
     for name in ("skip_savepoint", "allow_dropped_state"):
         facts[name] = bool(form.get(name))
     return facts
@@ -197,6 +198,11 @@ def _can_stop(job: KnownJob) -> bool:
     return _BY_KIND["stop"].fits(job)
 
 
+def _number_or_text(text: str) -> int | str:
+    number = whole_number(text)
+    return text if number is None else number
+
+
 def _facts(kind: str, form: FormData) -> dict[str, Any]:
     """Return what a form says. What makes no sense is left as it is: the service refuses it."""
     if kind == RESTORE.kind:
@@ -206,7 +212,7 @@ def _facts(kind: str, form: FormData) -> dict[str, Any]:
     if kind in ("savepoint", "suspend", REMOVE_SAVEPOINT.kind) and name:
         return {"name": name}
     if kind == "rescale":
-        return {"parallelism": int(width) if width.isdecimal() else width}
+        return {"parallelism": _number_or_text(width)}
     if kind == REPLAY.kind and form.get("letter"):
         return {"letters": [str(form["letter"])]}
     return {}

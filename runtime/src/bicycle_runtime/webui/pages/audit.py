@@ -8,20 +8,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from bicycle_runtime.service.users.roles import Role, require_role
+from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 
 __all__ = ["audit_page"]
 
 _LINES = 100
-_NUMBER_LENGTH_MAX = 15
 
 
 async def audit_page(site: Site, request: Request) -> Response:
     """Return one page of the log, the newest line first."""
     require_role(request.state.identity, Role.ADMIN)
-    text = request.query_params.get("before", "")
-    is_number = text.isascii() and text.isdecimal() and len(text) <= _NUMBER_LENGTH_MAX
-    before = int(text) if is_number else None
+    before = whole_number(request.query_params.get("before", ""))
     found = await site.scope(request).latest_audit(before, _LINES)
     lines = [(entry, json.dumps(entry.facts) if entry.facts else "") for entry in found]
     older = found[-1].id if len(found) == _LINES else None

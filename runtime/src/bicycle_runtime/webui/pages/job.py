@@ -23,6 +23,7 @@ from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob, one_line
 from bicycle_runtime.webui.drawing import drawing_of, operator_rows
 from bicycle_runtime.webui.epoch_bars import waterfall
+from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.live import BEAT_S, Message, live_answer
 from bicycle_runtime.webui.pages.actions import ACTIONS, REPLAY, UPGRADE
 from bicycle_runtime.webui.pages.state import read_state
@@ -106,8 +107,7 @@ async def _graph(site: Site, job: KnownJob, _request: Request) -> Facts:
 
 
 async def _epochs(site: Site, job: KnownJob, request: Request) -> Facts:
-    readings, after = site.service.readings, request.query_params.get("after")
-    cursor = int(after) if after is not None and after.isdecimal() else None
+    readings, cursor = site.service.readings, whole_number(request.query_params.get("after", ""))
     name = job.summary.job_id
     kept = await site.service.slow(lambda: readings.epochs(name, limit=50, after=cursor))
     recent = await site.service.slow(readings.recent_epochs, name)
@@ -135,8 +135,7 @@ async def _exceptions(site: Site, job: KnownJob, _request: Request) -> Facts:
 
 
 async def _logs(site: Site, job: KnownJob, request: Request) -> Facts:
-    readings, after = site.service.readings, request.query_params.get("after")
-    offset = int(after) if after is not None and after.isdecimal() else None
+    readings, offset = site.service.readings, whole_number(request.query_params.get("after", ""))
     return {
         "log": await site.service.slow(
             lambda: readings.logs(job.summary.job_id, after=offset, limit=_LOG_LINES)
@@ -216,7 +215,7 @@ async def job_live(site: Site, request: Request, tab: Tab) -> Response:
 
 
 class _Live:
-    """What one open page of a job has seen, and what it is one_line next."""
+    """What one open page of a job has seen, and what it is told next."""
 
     def __init__(self, site: Site, request: Request, tab: Tab) -> None:
         self._site, self._request, self._tab = site, request, tab
@@ -225,8 +224,7 @@ class _Live:
         self._mark: Hashable = None
         self._sampled: list[int] | None = None
         self._read_ms = 0
-        offset = request.query_params.get("next", "")
-        self._log_offset = int(offset) if offset.isdecimal() else None
+        self._log_offset = whole_number(request.query_params.get("next", ""))
 
     async def render(self, change: Change | None) -> list[Message]:
         """Return the messages of a change, or of a while without one."""

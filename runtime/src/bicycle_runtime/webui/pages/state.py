@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
 
@@ -41,7 +42,8 @@ async def read_state(site: Site, job: KnownJob, request: Request) -> dict[str, A
 
 
 async def _find(site: Site, job: str, ask: str, words: dict[str, str]) -> dict[str, Any] | None:
-    epochs = {name: _number(words[name]) for name in ("epoch", "since")}
+    # What is no number means the newest.
+    epochs = {name: whole_number(words[name]) for name in ("epoch", "since")}
     given = {name: words[name] or None for name in ("operator", "state", "key", "prefix")}
     match ask:
         case "find":
@@ -55,8 +57,3 @@ async def _find(site: Site, job: str, ask: str, words: dict[str, str]) -> dict[s
             return await site.service.state(job, "operators", epoch=epochs["epoch"])
         case _:
             return None
-
-
-def _number(text: str) -> int | None:
-    """Return the number of an epoch; None for anything else, which means the newest."""
-    return int(text) if text.isdecimal() and text.isascii() and len(text) < 16 else None
