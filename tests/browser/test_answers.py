@@ -82,6 +82,19 @@ def test_what_is_not_there_is_told_and_named(ready):
     assert answer(f"{ready}/live/jobs/nobody/overview")[0] == 404
 
 
+def test_an_address_that_is_not_there_is_a_page_for_people_and_json_for_programs(ready):
+    for path in ("/jbos", "/jobs/clicks/tasks", "/api/v1/nothing"):
+        for kind in ("text/html,*/*;q=0.8", "application/json"):
+            request = urllib.request.Request(ready + path, headers={"Accept": kind})
+            with pytest.raises(HTTPError) as refused:
+                urllib.request.urlopen(request)
+            with refused.value as error:
+                body = error.read().decode()
+            assert (error.code, "BIC-2401" in body) == (404, True), path
+            is_page = "html" in kind and not path.startswith("/api/")
+            assert ("<h1>Not found</h1>" in body) == is_page, (path, kind)
+
+
 def test_a_number_that_nobody_has_is_none(ready):
     for number in ("9" * 5_000, "\u0663", "-1", "x"):
         word = quote(number)

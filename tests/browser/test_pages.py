@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -119,6 +122,22 @@ def test_the_head_of_a_job_shows_what_was_asked_of_it(opened, fleet, url):
 
     page.wait_for_selector("#job-head .badge:text-matches('CANCEL')")
     assert fleet.processes["to-cancel"].wait(30) is not None
+
+
+def test_the_place_of_a_savepoint_is_shown_whole_on_a_phone(opened, fleet, url):
+    place = f"/data/{'checkpoints' * 5}/payments/savepoints/before-upgrade"
+    told = json.dumps({"url": place})
+    sql = (
+        "INSERT INTO operations (actor, body_digest, job, kind, facts, state, asked_ms, ended_ms,"
+        " result) VALUES ('ada', '', 'payments', 'savepoint', '{}', 'done', ?, ?, ?)"
+    )
+    with closing(sqlite3.connect(fleet.home.path / "service/control.db")) as book, book:
+        book.execute(sql, (now_ms(), now_ms(), told))
+
+    page = opened(f"{url}/jobs/payments", viewport={"width": 400, "height": 860})
+
+    assert place in page.inner_text("#job-head")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
 def test_the_log_is_followed(opened, fleet, url):

@@ -17,6 +17,7 @@ from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits, Rate
 from bicycle_runtime.service.users.roles import Role
+from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
 from tests.unit.jobs.job_samples import put_job
 
@@ -49,7 +50,7 @@ class Asked:
         self.service = service
         self.runner = runner
         limits = Limits(options.pop("limits", MANY))
-        pages = options.pop("pages", None) or page_routes(service)
+        pages = options.pop("pages", None) or page_routes(Site(service))
         authenticator = Authenticator(
             service.tokens, service.sessions, **{"needs_login": False, "clients": {}, **options}
         )

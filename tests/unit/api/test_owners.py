@@ -34,6 +34,7 @@ from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.users.roles import LOCAL, Identity, Role
 from bicycle_runtime.serving.doors import Doors
 from bicycle_runtime.serving.rpc import serve_rpc
+from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
 from tests.unit.api.asking import DAY_MS, MANY, Asked
 from tests.unit.jobs.job_samples import put_job
@@ -324,7 +325,7 @@ def test_the_admin_of_an_owner_reads_the_audit_log_of_that_owner(ask):
 
 
 def pages(ask):
-    for route in page_routes(ask.service):
+    for route in page_routes(Site(ask.service)):
         if not route.path.startswith("/static/"):
             yield route.path, "POST" in route.methods
 

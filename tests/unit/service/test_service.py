@@ -225,6 +225,7 @@ def test_facts_are_checked_before_anything_is_promised(home):
             ("rescale", {"operators": {"a": 0}}), ("savepoint", {"timeout_ms": 1}),
             ("savepoint", {}), ("explode", {}),
             ("submit", {"plugin": "a", "options": {"name": "b"}}),
+            ("submit", {"plugin": "a" * 5_000}),
         ):  # fmt: skip
             with raises(OPERATION_FACTS_INVALID):
                 ask(service, kind, None if kind == "submit" else "job", facts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import functools
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 from starlette.applications import Starlette
@@ -27,19 +28,21 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = ["build_application"]
 
+Missing = Callable[[Request, BicycleError], Response]
 
-class _NumberConvertor(IntegerConvertor):
-    """A number in an address, of no more digits than one of ours has: Python reads not any."""
+
+class _Number(IntegerConvertor):
+    """A number in an address, of no more digits than any of ours has."""
 
     regex = "[0-9]{1,18}"
 
 
-register_url_convertor("int", _NumberConvertor())
+register_url_convertor("int", _Number())
 
 
 def build_application(
     service: Service, *, hosts: Collection[str], authenticator: Authenticator, limits: Limits,
-    pages: Sequence[BaseRoute] = (),
+    pages: Sequence[BaseRoute] = (), missing: Missing | None = None,
 ) -> ASGIApp:  # fmt: skip
     """Return the application.
 
@@ -49,6 +52,7 @@ def build_application(
         authenticator: Tells who asks.
         limits: Counts what one token or address asks for.
         pages: Further routes, for paths that the API does not have.
+        missing: Makes the page for a person who asks for an address that is not there.
     """
     data = msgspec.json.encode(document())
 
@@ -65,7 +69,7 @@ def build_application(
     app = Starlette(
         routes=[*routes, *pages],
         exception_handlers={
-            HTTPException: _http_error,
+            HTTPException: functools.partial(_http_error, missing),
             BicycleError: _our_error,
             Exception: _answer_bug,
         },
@@ -79,7 +83,7 @@ async def _our_error(request: Request, error: Exception) -> Response:
     return error_answer(error)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def _http_error(missing: Missing | None, request: Request, error: Exception) -> Response:
     """Return Starlette's own refusals in the one shape of errors."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
@@ -89,7 +93,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
         return error_answer(METHOD_NOT_ALLOWED(path=path, method=request.method, allowed=allowed))
     if error.status_code == 400:  # A form that cannot be read, or has too many fields.
         return error_answer(BODY_UNREADABLE(problem=str(error.detail)))
-    return error_answer(ROUTE_UNKNOWN(path=path))
+    unknown = ROUTE_UNKNOWN(path=path)
+    is_person = request.method == "GET" and "text/html" in request.headers.get("accept", "")
+    if missing is not None and is_person and not path.startswith("/api/"):
+        return missing(request, unknown)
+    return error_answer(unknown)
 
 
 async def _answer_bug(request: Request, error: Exception) -> Response:

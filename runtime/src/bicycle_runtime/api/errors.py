@@ -35,8 +35,8 @@ QUERY_UNREADABLE = BicycleError.row(
 BODY_UNREADABLE = BicycleError.row(
     "BIC-2404",
     "the body cannot be read: {problem}",
-    cause="The body is no JSON, or not of the shape that the route takes.",
-    fix="send one JSON object as /api/openapi.json describes it",
+    cause="The body is no JSON, or no form, or not of the shape that the route takes.",
+    fix="send what /api/openapi.json describes for this path",
 )
 
 

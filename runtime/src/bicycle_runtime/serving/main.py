@@ -33,6 +33,7 @@ from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.serving.doors import Doors, missing_of
 from bicycle_runtime.serving.http_server import serve
+from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
 from bicycle_sdk.errors import BicycleError
 
@@ -85,9 +86,10 @@ async def _serve(
             service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.clients
         )
         limits = Limits(LimitOptions())
-        pages = page_routes(service)
+        site = Site(service)
         app = build_application(
-            service, hosts=hosts, authenticator=authenticator, limits=limits, pages=pages
+            service, hosts=hosts, authenticator=authenticator, limits=limits,
+            pages=page_routes(site), missing=functools.partial(site.refusal, status=404),
         )  # fmt: skip
         try:
             async with _rpc(

@@ -9,7 +9,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from bicycle_runtime.service.service import Service
 from bicycle_runtime.webui.pages.actions import (
     action_do,
     action_page,
@@ -48,13 +47,12 @@ __all__ = ["page_routes"]
 PageOf = Callable[[Site, Request], Awaitable[Response]]
 
 
-def page_routes(service: Service) -> list[BaseRoute]:
+def page_routes(site: Site) -> list[BaseRoute]:
     """Return the routes of all pages.
 
     Args:
-        service: What they show. Each request must carry ``state.identity`` and ``state.address``.
+        site: What they show. Each request must carry ``state.identity`` and ``state.address``.
     """
-    site = Site(service)
     tabs = [
         route
         for tab in TABS

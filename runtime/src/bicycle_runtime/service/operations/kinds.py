@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
@@ -64,6 +64,7 @@ __all__ = [
 ]
 
 _LETTERS_MAX = 10_000
+_PLUGIN_LENGTH_MAX = 4_096  # A pipeline is named by its path.
 
 
 class RescaleFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -85,7 +86,7 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     one.
     """
 
-    plugin: str = ""
+    plugin: Annotated[str, msgspec.Meta(max_length=_PLUGIN_LENGTH_MAX)] = ""
     pipeline: PipelineFile | None = None
     digest: str | None = None
     name: str | None = None
