@@ -11,7 +11,6 @@ from bicycle_runtime.base.faults import InjectedFault, arm_fault, disarm_faults
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.epoch.replay_record import BegunEpoch, decode_record
 from bicycle_runtime.engine.local import LocalExecutor
-from bicycle_runtime.engine.loop import intake
 from bicycle_runtime.engine.loop.epoch_loop import EpochLoop
 from bicycle_runtime.engine.loop.services import LoopServices
 from bicycle_runtime.engine.options import EngineOptions
@@ -51,7 +50,7 @@ class Relay:
     @contextlib.contextmanager
     def loop(self):
         services = LoopServices(clock=SystemClock(), console=print, on_epoch=lambda _: None)
-        options = EngineOptions(max_records_per_epoch=RECORDS_MAX)
+        options = EngineOptions(max_records_per_epoch=RECORDS_MAX, epoch_target_ms=600_000)
         with EpochLoop(
             self.setup(), LocalExecutor(), options=options, run_id="run", services=services
         ) as loop:
@@ -86,8 +85,7 @@ class Stepping(threading.Thread):
 
 
 @pytest.fixture
-def relay(kafka_broker, topic, tmp_path, monkeypatch):
-    monkeypatch.setattr(intake, "READ_ON_MS", 600_000)
+def relay(kafka_broker, topic, tmp_path):
     yield Relay(kafka_broker, tmp_path / "job", topic(partitions=2), topic(partitions=1))
     disarm_faults()
 

@@ -8,7 +8,7 @@ one shard that one task reads in one epoch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -293,11 +293,13 @@ class SourceReader(Protocol):
 class FollowingReader(SourceReader, Protocol):
     """A reader that can go on behind its slices while more comes."""
 
-    def read_on(self, parts: Sequence[Slice], limits: ReadOn) -> Iterator[tuple[str, SourceBatch]]:
-        """Yield what comes in the shards of some slices from their ends on, with the shard.
+    def read_on(
+        self, parts: Sequence[Slice], limits: ReadOn
+    ) -> Iterator[Iterable[tuple[str, SourceBatch]]]:
+        """Yield what comes in the shards of some slices from their ends on: shards and batches.
 
-        Batches are small: what is there is not held back until more comes. Ends early where a shard
-        cannot be read, which the next epoch then finds out.
+        Together comes what is there at one time; it is not held back until there is more. Ends
+        early where a shard cannot be read, which the next epoch then finds out.
         """
 
 

@@ -27,7 +27,8 @@ class EngineOptions:
     )  # fmt: skip
     epoch_target_ms: int = option(
         2_000, low=10, high=600_000,
-        doc="Under backlog, epochs grow or shrink until they take about this long.",
+        doc="Under backlog, epochs grow or shrink until they take about this long. An epoch that "
+        "reads on takes this time.",
     )  # fmt: skip
     max_records_per_epoch: int = option(
         2_000_000,

@@ -195,10 +195,11 @@ class RangeConsumer:
 
     def read_on(
         self, starts: Mapping[tuple[str, int], int], limits: ReadOn
-    ) -> Iterator[tuple[tuple[str, int], list[Message], int]]:
-        """Yield what comes in some partitions, each list with the offset behind it.
+    ) -> Iterator[list[tuple[tuple[str, int], list[Message], int]]]:
+        """Yield what comes in some partitions: of each its messages, and the offset behind them.
 
-        Ends at a limit, or where a partition is gone: who reads it next is told.
+        Together comes what is there at one time. Ends at a limit, or where a partition is gone: who
+        reads it next is told.
 
         Args:
             starts: Partitions, each with the offset to begin at.
@@ -214,19 +215,19 @@ class RangeConsumer:
         for place in self._lanes.keys() - lanes.keys():
             self.forget(*place)
         while True:
+            pieces = []
             for place, lane in lanes.items():
-                messages = lane.take(lane.reached)
-                if not messages:
-                    continue
-                fitting = min(_fitting(messages, size), count)
-                lane.give_back(messages[fitting:])
-                messages = messages[:fitting]
-                yield place, messages, lane.start
-                count, size = count - fitting, size - sum(map(len, messages))
-                if count <= 0 or size <= 0:
-                    return
+                messages = lane.take(lane.reached) if count > 0 and size > 0 else []
+                if messages:
+                    fitting = min(_fitting(messages, size), count)
+                    lane.give_back(messages[fitting:])
+                    messages = messages[:fitting]
+                    pieces.append((place, messages, lane.start))
+                    count, size = count - fitting, size - sum(map(len, messages))
+            if pieces:
+                yield pieces
             left_s = deadline - self._clock.monotonic()
-            if left_s <= 0:
+            if left_s <= 0 or count <= 0 or size <= 0:
                 return
             try:
                 self._pull(lanes, min(left_s, _WAIT_S))

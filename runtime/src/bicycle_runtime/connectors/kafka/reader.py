@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from bicycle_runtime.base.clock import SystemClock
@@ -79,12 +79,17 @@ class KafkaReader:
                 position = self._settle_loss(part, position, error)
         yield SourceBatch(values=[], offsets=(), next_offset=part.end)
 
-    def read_on(self, parts: Sequence[Slice], limits: ReadOn) -> Iterator[tuple[str, SourceBatch]]:
+    def read_on(
+        self, parts: Sequence[Slice], limits: ReadOn
+    ) -> Iterator[Iterable[tuple[str, SourceBatch]]]:
         """Yield what comes in the partitions of some slices from their ends on."""
         shards = {place_of(part.shard): part.shard for part in parts}
         starts = {place_of(part.shard): part.end for part in parts}
-        for place, messages, next_offset in self._consumer.read_on(starts, limits):
-            yield shards[place], self._decoder.batch(messages, next_offset)
+        for pieces in self._consumer.read_on(starts, limits):
+            yield (
+                (shards[place], self._decoder.batch(messages, next_offset))
+                for place, messages, next_offset in pieces
+            )
 
     def give_fields(self) -> bool:
         """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""

@@ -17,10 +17,10 @@ from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, Link, StateScope
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["IDLE_MS_MAX", "READ_ON_MS", "Intake", "Pacer", "reads_on"]
+__all__ = ["IDLE_MS_MAX", "Intake", "Pacer", "reads_on"]
 
 IDLE_MS_MAX = 1_000
-READ_ON_MS = 1_000
+_READ_ON_SHARE = 0.9  # Of the time that an epoch is to take: the rest is for what it takes itself.
 LETTER_SINKS = (DEAD_LETTERS, REPLAYED_LETTERS)
 
 
@@ -144,7 +144,7 @@ class Intake:
             if count is None or 2 * count > self.pacer.record_count:
                 return None
         return ReadOn(
-            duration_ms=READ_ON_MS,
+            duration_ms=round(_READ_ON_SHARE * options.epoch_target_ms),
             record_count=max(options.max_records_per_epoch // (2 * width), 1),
             byte_count=max(options.max_bytes_per_epoch // (2 * width), 1),
         )

@@ -313,10 +313,10 @@ class _Task:
         assert isinstance(reader, FollowingReader)
         parts = [replace(part, start=ends[part.shard], end=ends[part.shard]) for part in slices]
         self._flush()
-        for _ in self._feed_batches(uid, reader.read_on(parts, limits), dict(ends)):
+        for batches in reader.read_on(parts, limits):
+            yield from self._feed_batches(uid, batches, dict(ends))
             self._flush()
             LAST_POSITION.enter(uid)
-            yield
 
     def _flush(self) -> None:
         for operator in self._program.operators():
