@@ -8,7 +8,9 @@ import json
 import pytest
 
 from bicycle_runtime.streams import (
+    At,
     Message,
+    SeekError,
     StreamConnectError,
     StreamError,
     StreamKey,
@@ -183,6 +185,43 @@ def test_a_message_that_kafka_does_not_take_is_told_and_others_arrive(kafka_brok
         return caught.value.code, (await producer.send("second")).sequence
 
     assert run(kafka_broker, scenario, create="if-missing") == ("BIC-2681", 1)
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+def test_messages_are_compressed_as_asked(kafka_broker, compression):
+    topic = f"compressed-{compression}"
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(topic)
+        await producer.send_many([b"x" * 1_000] * 500)
+        consumer = await streamer.create_consumer(topic, start="earliest", is_live=False)
+        return {message.payload async for message in consumer}
+
+    options = {"create": "if-missing", "compression": compression}
+    assert run(kafka_broker, scenario, **options) == {b"x" * 1_000}
+    stored = kafka_broker.folder.glob(f"data/{topic}-0/*.log")
+    assert 0 < sum(path.stat().st_size for path in stored) < 250_000
+
+
+def test_a_position_that_no_message_has_is_understood(kafka_broker):
+    """Kafka takes some negative times for words, as -1 for the end."""
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(f"edges-{next(_numbers)}")
+        for number in range(3):
+            await producer.send(str(number))
+        consumer = await streamer.create_consumer(
+            producer.anchored, start="earliest", is_live=False
+        )
+        for move in (consumer.rewind(At(-5)), consumer.seek(-1), consumer.seek(-2)):
+            await move
+            assert (await consumer.next()).payload == b"0"
+        for move in (consumer.rewind(At(1 << 90)), consumer.seek(1 << 90)):
+            with pytest.raises(SeekError):
+                await move
+        return (await consumer.next()).payload
+
+    assert run(kafka_broker, scenario, create="if-missing") == b"1"
 
 
 @pytest.mark.parametrize("words", ["colour", "colour=red"])

@@ -7,8 +7,10 @@ import sys
 import pytest
 
 from bicycle_runtime.streams import (
+    At,
     CommitNotAllowedError,
     ConnectionLostError,
+    SeekError,
     StreamConnectError,
     StreamError,
     StreamUnsupportedError,
@@ -201,6 +203,22 @@ def test_shards_are_streams_of_their_own_and_new_ones_are_found(server):
     assert found == (("foreign", 0, "zero"), {0}, {0, 1})
     with server.client as client:
         assert sorted(client.keys()) == [b"a", b"a:1", b"foreign:0"]
+
+
+@pytest.mark.parametrize("timestamps", ["ms", "ns"])
+def test_positions_that_no_id_has_are_understood(server, timestamps):
+    async def scenario(streamer):
+        await send(streamer, range(3))
+        consumer = await streamer.create_consumer("a", start="earliest", is_live=False)
+        for move in (consumer.rewind(At(-5)), consumer.seek(-5)):
+            await move
+            assert await numbers(consumer, 1) == [0]
+        for move in (consumer.rewind(At(1 << 90)), consumer.seek(1 << 90)):
+            with pytest.raises(SeekError):
+                await move
+        return await numbers(consumer, 1)
+
+    assert run(server, scenario, timestamps=timestamps) == [1]
 
 
 def test_a_stream_keeps_about_as_many_messages_as_it_may(server):

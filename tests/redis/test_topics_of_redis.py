@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from click.testing import CliRunner
 
+from bicycle_runtime.cli import main
 from tests.topic_calls import call, refused, told
 
 
@@ -103,6 +105,33 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(server):
     assert call("delete", f"{server.uri}/").exit_code == 2
     assert told("list", f"{server.uri}/") == ["orders"]
     assert len(told("describe", url)[0]["shards"]) == 2
+
+
+def test_an_entry_that_no_sequence_stands_for_hides_no_stream(server):
+    with server.client as client:
+        client.xadd("orders", {"msg": "x"}, id="5-70000")
+
+    [orders] = told("describe", f"{server.uri}/orders")
+    assert (orders["message_count"], orders["shards"][0]["last_sequence"]) == (1, None)
+
+
+def test_what_a_user_may_not_do_is_told(server):
+    with server.client as client:
+        client.xadd("orders", {"msg": "x"})
+        client.acl_setuser(
+            "guest", enabled=True, nopass=True, keys=["*"], commands=["+ping", "+info"]
+        )
+    user = ("--set", "username=guest", "--set", "password=any")
+
+    for action in ("list", "describe", "delete"):
+        code, error, facts = refused(action, f"{server.uri}/orders", *user)
+        assert (code, error) == (1, "BIC-2675")
+        assert "scan" in facts["reason"]
+    for command in ("cat", "top", "tail"):
+        once = ("--once",) if command == "top" else ()
+        words = ["stream", command, f"{server.uri}/orders", *once, *user, "--json"]
+        done = CliRunner().invoke(main, words, prog_name="bicycle")
+        assert (done.exit_code, json.loads(done.stdout)["code"]) == (1, "BIC-2675")
 
 
 def test_a_server_that_is_gone_is_told(server):

@@ -134,13 +134,14 @@ def test_payloads_that_are_no_json_for_everybody_arrive_as_they_are(tmp_path):
     async def scenario():
         async with served(tmp_path) as (producer, server), client_of(server) as client:
             await client.ask(op="subscribe", id="a", stream="orders")
-            for payload in (b"\xff\x00", "NaN", '{"a": Infinity}', "", '"text"', "[" * 50_000):
-                await producer.send_to("orders", payload)
-            frames = [await client.next() for _ in range(6)]
-            assert frames[0]["payload_base64"] == "/wA="
-            assert [frame["payload"] for frame in frames[1:]] == [
-                "NaN", '{"a": Infinity}', "", '"text"', "[" * 50_000,
+            texts = [
+                "NaN", '{"a": Infinity}', "", '"text"', "[" * 50_000, '{"a": "\\ud800"}', "[1e999]",
             ]  # fmt: skip
+            for payload in (b"\xff\x00", *texts, '["\\ud83d\\udeb2"]'):
+                await producer.send_to("orders", payload)
+            frames = [await client.next() for _ in range(len(texts) + 2)]
+            assert frames[0]["payload_base64"] == "/wA="
+            assert [frame["payload"] for frame in frames[1:]] == [*texts, ["\U0001f6b2"]]
 
     run(scenario())
 

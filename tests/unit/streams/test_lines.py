@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import os
 import subprocess
 import sys
 import textwrap
@@ -157,6 +158,40 @@ def test_a_slow_consumer_holds_the_reader_up_and_loses_nothing(monkeypatch):
     (first, rest), _ = run(monkeypatch, scenario, data, prefetch_messages=3)
 
     assert (first, rest) == ([0, 1, 2], list(range(50)))
+
+
+class Breaking:
+    """A standard stream that gives some lines, pauses, and breaks."""
+
+    def __init__(self):
+        self.buffer = self
+        self.answers = [b"[a] 1\n[a] ", None, b"2\n[a] 3"]
+        self.pipe = os.pipe()
+        os.write(self.pipe[1], b"x")  # Something is there when it is waited for.
+
+    def read(self, size):
+        if self.answers:
+            return self.answers.pop(0)
+        raise OSError(5, "Input/output error")
+
+    def fileno(self):
+        return self.pipe[0]
+
+
+@pytest.mark.parametrize(("stream", "count"), [(Breaking, 3), (lambda: None, 0)])
+def test_a_standard_input_that_breaks_or_is_none_is_told_behind_what_came(
+    monkeypatch, stream, count
+):
+    async def scenario():
+        monkeypatch.setattr(sys, "stdin", stream())
+        async with connect("stdio://") as streamer:
+            consumer = await streamer.create_consumer("a")
+            found = [(await consumer.next()).payload for _ in range(count)]
+            with pytest.raises(StreamError) as caught:
+                await consumer.next()
+            return found, caught.value.code
+
+    assert asyncio.run(scenario()) == ([b"1", b"2", b"3"][:count], "BIC-2656")
 
 
 def test_one_streamer_reads_standard_input_others_may_write_and_none_works_afterwards(monkeypatch):

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bicycle_runtime.formats.registry import make_codec
@@ -17,6 +17,7 @@ from bicycle_runtime.streams import (
     StreamKey,
     Timestamp,
 )
+from bicycle_runtime.streams.lines import parse_line
 from bicycle_runtime.streams.texts import message_json, message_text
 
 
@@ -76,9 +77,19 @@ def test_header_and_receipt_have_the_same_four_fields():
     assert str(header.timestamp) == str(message(b"").timestamp) == "1970-01-01T00:00:01.000"
 
 
-@given(st.integers(0, 253_402_300_799_999))
+@given(st.integers(-(1 << 63), (1 << 64) - 1))
+@example(-1)
+@example(253_402_300_800_000)
 def test_a_moment_survives_its_text(value):
-    assert Timestamp.parse(str(Timestamp(value))) == value
+    text = str(Timestamp(value))
+
+    assert Timestamp.parse(text) == value
+    assert parse_line(f"[{text} | a] x", "stdio://")[0].timestamp_ms == value
+
+
+def test_a_year_that_calendars_have_no_room_for_has_a_sign_and_six_digits():
+    assert str(Timestamp(253_402_300_800_000)) == "+010000-01-01T00:00:00.000"
+    assert str(Timestamp(-62_198_755_200_001)) == "-000002-12-31T23:59:59.999"
 
 
 @pytest.mark.parametrize(
@@ -97,6 +108,15 @@ def test_what_is_no_moment_is_told():
     with pytest.raises(StreamError, match="'Jan 1, 2022' is no moment") as caught:
         Timestamp.parse("Jan 1, 2022")
     assert "2026-03-01T12:00" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "payload", [b"1e999", b'{"a": [-1e999]}', b"NaN", b"Infinity", b'["\\uD800"]', b'"\\udfff"']
+)
+def test_what_json_has_not_for_everybody_stays_the_text_that_it_was(payload):
+    shown = message_text(message(payload), "ndjson").encode()
+
+    assert json.loads(shown, parse_constant=pytest.fail)["payload"] == payload.decode()
 
 
 def test_a_line_of_ndjson_shows_key_and_headers_where_there_are_any():

@@ -40,6 +40,18 @@ TOKEN_UNREADABLE = BicycleError.row(
     cause="The file with the token of the service cannot be read, or is empty.",
     fix="write what `bicycle token create` prints into the file, or give another one",
 )
+OUTPUT_FULL = BicycleError.row(
+    "BIC-2015",
+    "not all could be written: {reason}",
+    cause="What the standard output goes to, or a file of the command, takes nothing more.",
+    fix="make room, or write to another place; what was written so far is only a part",
+)
+NO_TERMINAL = BicycleError.row(
+    "BIC-2016",
+    "a page needs a terminal, and the {name} is none",
+    cause="The page of `bicycle stream top` was asked for in a pipe, a file or a script.",
+    fix="add --once to see the figures as they are now, as text or with --json",
+)
 TOP_LIBRARY_MISSING = BicycleError.row(
     "BIC-2014",
     "the page needs the library {library!r}, which is not installed",

@@ -23,7 +23,7 @@ MEANINGS: dict[int, str] = {
     CONFIG: "a parameter, an option, an input or an output is wrong",
     STATE: "the checkpoint or state cannot be used, or another process uses it",
     ENVIRONMENT: "Java, Spark or this machine lacks something",
-    130: "ended at once by a second Ctrl-C",
+    130: "ended by Ctrl-C before it was done; a job, at once by a second one",
     143: "ended at once by a second SIGTERM",
 }
 
@@ -77,8 +77,8 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
     (1971, 1971, USAGE),
     (1975, 1975, USAGE),
     (2000, 2013, USAGE),
-    (2014, 2014, ENVIRONMENT),
-    (2015, 2098, USAGE),
+    (2014, 2015, ENVIRONMENT),
+    (2016, 2098, USAGE),
     (2201, 2203, ENVIRONMENT),
     (2204, 2204, CONFIG),
     (2207, 2207, CONFIG),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 import traceback
 
 import click
 
-from bicycle_runtime.cli.errors import INTERNAL_ERROR, USAGE_REFUSED
+from bicycle_runtime.cli.errors import INTERNAL_ERROR, OUTPUT_FULL, USAGE_REFUSED
 from bicycle_runtime.cli.exit_codes import exit_code_of
 from bicycle_runtime.cli.rendering import answer_json, error_text, show_text
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["refuse"]
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def refuse(error: Exception, *, as_json: bool, is_debugged: bool) -> int:
@@ -39,6 +42,8 @@ def _as_ours(error: Exception) -> BicycleError:
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "bicycle"
         return USAGE_REFUSED(problem=error.format_message(), command=command)
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+        return OUTPUT_FULL(reason=error.strerror)
     return INTERNAL_ERROR(
         exception=type(error).__name__, exception_message=str(error) or "no message"
     )

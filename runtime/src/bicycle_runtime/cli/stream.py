@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
@@ -25,7 +24,9 @@ from bicycle_runtime.cli.stream_top import top_command
 from bicycle_runtime.cli.stream_topics import topics_command
 from bicycle_runtime.cli.stream_words import address_argument, backend_words, read_address
 from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.connecting import backend_of
 from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.standard_input import standard_input, standard_output
 from bicycle_runtime.streams.texts import LineFormat, message_json, message_line
 from bicycle_runtime.streams.tools.copying import relay
 from bicycle_runtime.streams.tools.opening import Tally, position
@@ -120,8 +121,9 @@ def produce_command(*, url: StreamUrl, form: str, words: dict[str, str], as_json
     produced again; records that name no stream go to that of URL.
     """
     tally = Tally()
-    _run(produce(url, words, tally, sys.stdin.buffer, is_ndjson=form == "ndjson"))
+    is_whole = _run(produce(url, words, tally, standard_input(), is_ndjson=form == "ndjson"))
     _tell_sent(tally, url, as_json=as_json)
+    _refuse_half(is_whole)
 
 
 @stream_command.command(
@@ -232,8 +234,10 @@ def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
     Times stay as they are, and shards where the output has any; sequences are those of TO.
     """
     tally = Tally()
-    _run(relay(asked.pop("source"), target, tally, start="earliest", is_live=False, **asked))
+    source = asked.pop("source")
+    is_whole = _run(relay(source, target, tally, start="earliest", is_live=False, **asked))
     _tell_sent(tally, target, as_json=as_json)
+    _refuse_half(is_whole)
 
 
 @stream_command.command(
@@ -322,10 +326,14 @@ def _start(offset: str) -> Any:
     return _STARTS[offset]
 
 
-def _run(tool: Coroutine[Any, Any, None]) -> None:
-    """Run a tool until it ends, or a signal asks for its end: what it took is sent then."""
+def _run(tool: Coroutine[Any, Any, None]) -> bool:
+    """Run a tool until it ends, or a signal asks for its end: what it took is sent then.
 
-    async def run_until_signal() -> None:
+    Returns:
+        Whether it ended by itself.
+    """
+
+    async def run_until_signal() -> bool:
         loop = asyncio.get_running_loop()
         task = loop.create_task(tool)
 
@@ -339,16 +347,23 @@ def _run(tool: Coroutine[Any, Any, None]) -> None:
         await asyncio.wait([task])
         if not task.cancelled():
             task.result()
+        return not task.cancelled()
 
     signals = (signal.SIGINT, signal.SIGTERM)
-    asyncio.run(run_until_signal())
+    return asyncio.run(run_until_signal())
+
+
+def _refuse_half(is_whole: bool) -> None:
+    """End as interrupted what was to come to an end by itself: half of it is no success."""
+    if not is_whole:
+        raise click.Abort
 
 
 def _show(
     url: StreamUrl, words: dict[str, str], *, form: LineFormat, as_json: bool, **what: Any
 ) -> None:
     found: list[dict[str, Any]] = []
-    output = sys.stdout.buffer
+    output = standard_output()
 
     def write(message: Message) -> None:
         output.write(message_line(message, form))
@@ -358,11 +373,12 @@ def _show(
     def collect(message: Message) -> None:
         found.append(message_json(message))
 
-    _run(show(url, words, collect if as_json else write, **what))
+    is_whole = _run(show(url, words, collect if as_json else write, **what))
+    output.flush()
+    if not what["follow"] and backend_of(url.streamer).capabilities.is_replayable:
+        _refuse_half(is_whole)
     if as_json:
         answer_json({"messages": found})
-    else:
-        output.flush()
 
 
 def _tell_sent(tally: Tally, url: StreamUrl, *, as_json: bool) -> None:

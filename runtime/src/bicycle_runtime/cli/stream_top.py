@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -10,7 +11,7 @@ import click
 
 from bicycle_runtime.base.quantities import parse_duration_ms
 from bicycle_runtime.cli.commands import examples
-from bicycle_runtime.cli.errors import TOP_LIBRARY_MISSING
+from bicycle_runtime.cli.errors import NO_TERMINAL, TOP_LIBRARY_MISSING
 from bicycle_runtime.cli.parameters import answers
 from bicycle_runtime.cli.rendering import answer_json, show_table, show_text
 from bicycle_runtime.cli.stream_columns import COLUMNS, HEADINGS, SPARE_HEADINGS, sort_streams
@@ -106,6 +107,9 @@ def top_command(
 
 
 def _show_page(watches: list[Watch], marks: Marks, *, sort: str, containing: str) -> None:
+    for name, stream in (("standard input", sys.stdin), ("standard output", sys.stdout)):
+        if stream is None or not stream.isatty():
+            raise NO_TERMINAL(name=name)
     try:
         # Slow to import, and needed for the page alone.
         from bicycle_runtime.cli.stream_page import StreamPage

@@ -9,7 +9,7 @@ ADDRESS_REFUSED = BicycleError.row(
     "others could reach {host!r}, which is {found}, and {missing}; nothing was started",
     cause="The service would be open to others, who could run code as its user.",
     fix="make a token with `bicycle token create NAME --role admin`, and give --tls-cert FILE "
-    "--tls-key FILE; or use --host 127.0.0.1, where `ssh -L {port}:127.0.0.1:{port}` leads",
+    "--tls-key FILE; or listen on 127.0.0.1, where `ssh -L {port}:127.0.0.1:{port}` leads",
 )
 
 

@@ -27,10 +27,13 @@ from bicycle_runtime.streams.errors import (
     StreamKeyNotFoundError,
     StreamUnsupportedError,
 )
-from bicycle_runtime.streams.messages import Message, SeqPos
+from bicycle_runtime.streams.messages import At, Message, SeqPos
 from bicycle_runtime.streams.options import Mode, Start, StreamerOptions
 
 __all__ = ["AsyncMessages", "Consumer", "Subscription", "take_messages"]
+
+# What any backend has room for; nothing lies beyond, nor before 0.
+_SEQUENCE_MAX, _TIME_MAX = (1 << 64) - 1, (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,7 +210,7 @@ class Consumer(AsyncMessages):
         """
         self._refuse_ended()
         async with self._reading:
-            await self._seek(int(timestamp_ms))
+            await self._seek(min(max(0, int(timestamp_ms)), _TIME_MAX))
             self._ready.clear()
 
     async def rewind(self, position: SeqPos) -> None:
@@ -218,6 +221,8 @@ class Consumer(AsyncMessages):
             StreamUnsupportedError: the backend keeps no messages.
         """
         self._refuse_ended()
+        if isinstance(position, At):
+            position = At(min(max(0, position.sequence), _SEQUENCE_MAX))
         async with self._reading:
             await self._rewind(position)
             self._ready.clear()

@@ -13,8 +13,9 @@ Queues are bounded by ``StreamerOptions``. Nothing here opens a file or a connec
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import ClassVar, Self
@@ -31,6 +32,9 @@ from bicycle_runtime.streams.options import Durability, Mode, Start, StreamerOpt
 from bicycle_runtime.streams.producing import Producer, Sender
 
 __all__ = ["Capabilities", "Streamer"]
+
+_LOOPBACK = re.compile(r"^(localhost|\[::1\])(?=[:/]|$)")
+_PORT = re.compile(r":\d+$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +76,8 @@ class Streamer(ABC):
     options_type: ClassVar[type[StreamerOptions]] = StreamerOptions
     # Options with which a command that only sends makes what is missing.
     words_to_write: ClassVar[Mapping[str, object]] = {}
+    # The port of nodes that name none.
+    default_port: ClassVar[int | None] = None
 
     def __init__(self, uri: StreamerUri, options: StreamerOptions) -> None:
         self.uri = uri
@@ -95,6 +101,17 @@ class Streamer(ABC):
     @abstractmethod
     async def _close(self) -> None:
         """Close what ``_open`` opened; all senders and consumers are closed by then."""
+
+    @property
+    def place(self) -> Hashable:
+        """Where the streams are: equal for two addresses, however they are written, of one place.
+
+        The names of a machine other than ``localhost`` are not compared.
+        """
+        nodes = {_LOOPBACK.sub("127.0.0.1", node) for node in self.uri.nodes}
+        if (port := self.default_port) is not None:
+            nodes = {node if _PORT.search(node) else f"{node}:{port}" for node in nodes}
+        return self.uri.protocol, frozenset(nodes)
 
     def admin(self) -> StreamAdmin:
         """Return what lists and describes the streams of this place, and changes them.

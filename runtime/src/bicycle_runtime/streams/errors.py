@@ -232,6 +232,15 @@ FLUSH_TIMED_OUT = StreamError.row(
 )
 
 
+PLACE_UNUSABLE = StreamError.row(
+    "BIC-2657",
+    "{address} takes no message of shard {shard_id} and time {timestamp_ms}",
+    cause="A message was to be sent with a number of a shard or a time that is negative, or larger "
+    "than any backend has room for.",
+    fix="give a shard from 0 on, and a time in milliseconds since 1970",
+)
+
+
 class UnacknowledgedError(StreamError):
     """A consumer took more messages than it may hold without saying that they are done."""
 
@@ -290,6 +299,18 @@ RECEIVED_LINE_TOO_LONG = StreamError.row(
     "disconnected",
     cause="Something sends a line without end, or what is no text.",
     fix="see who sends to it, or raise line_bytes_max",
+)
+INPUT_UNREADABLE = StreamError.row(
+    "BIC-2656",
+    "{address} cannot be read: {reason}",
+    cause="The standard input is closed, or a folder or a broken device stands in its place.",
+    fix="give it a file, a pipe or a terminal: … | bicycle stream produce URL, or < FILE",
+)
+OUTPUT_CLOSED = StreamError.row(
+    "BIC-2658",
+    "{address} is closed; nothing was written",
+    cause="The process was started without a standard output.",
+    fix="let it write to a file, a pipe or a terminal",
 )
 PAYLOAD_NOT_A_LINE = StreamUnsupportedError.row(
     "BIC-2652",

@@ -23,7 +23,7 @@ __all__ = ["BROADCAST", "LineDecoder", "LineHead", "format_line", "line_payload"
 
 BROADCAST = StreamKey("broadcast")
 _HEAD = re.compile(r"\[([^\]]+)\]")
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?")
+_TIME = re.compile(r"(\d{4}|[+-]\d{6,})-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?")
 
 
 class LineHead(NamedTuple):

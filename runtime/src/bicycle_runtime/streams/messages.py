@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -35,10 +36,15 @@ __all__ = [
 ]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# The calendar repeats after this time; moments that ``datetime`` has no room for are moved by it.
+_CYCLE_YEARS, _CYCLE_MS = 400, 146_097 * 86_400_000
+_FAR = re.compile(r"([+-]\d{6,})(-.*)")
 
 
 class Timestamp(int):
     """A moment: milliseconds since 1970-01-01 UTC, shown as ``YYYY-MM-DDThh:mm:ss.mmm``.
+
+    Years before 1 and after 9999, as damage to a file makes them, have a sign and six digits.
 
     Example:
         >>> str(Timestamp(1_694_767_177_437))
@@ -56,19 +62,31 @@ class Timestamp(int):
         Raises:
             MOMENT_UNREADABLE: the text is no moment.
         """
+        cycle, near = 0, text
+        if found := _FAR.fullmatch(text):
+            cycle, years = divmod(int(found[1]) - _EPOCH.year, _CYCLE_YEARS)
+            near = f"{_EPOCH.year + years}{found[2]}"
         try:
-            moment = datetime.fromisoformat(text)
+            moment = datetime.fromisoformat(near)
         except ValueError as error:
             raise MOMENT_UNREADABLE(text=text, reason=str(error)) from None
         zoned = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-        return cls((zoned - _EPOCH) // timedelta(milliseconds=1))
+        return cls((zoned - _EPOCH) // timedelta(milliseconds=1) + cycle * _CYCLE_MS)
 
     def __str__(self) -> str:
-        moment = _EPOCH + timedelta(milliseconds=int(self))
-        return moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
+        try:
+            return _text(_EPOCH + timedelta(milliseconds=int(self)))
+        except OverflowError:
+            cycle, rest = divmod(int(self), _CYCLE_MS)
+        near = _EPOCH + timedelta(milliseconds=rest)
+        return f"{near.year + cycle * _CYCLE_YEARS:+07d}{_text(near)[4:]}"
 
     def __repr__(self) -> str:
         return f"Timestamp({int(self)})"
+
+
+def _text(moment: datetime) -> str:
+    return moment.replace(tzinfo=None).isoformat(timespec="milliseconds")
 
 
 class _Edge(enum.Enum):

@@ -17,6 +17,7 @@ from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.consuming import Consumer
 from bicycle_runtime.streams.errors import (
     FLUSH_TIMED_OUT,
+    PLACE_UNUSABLE,
     AlreadyAnchoredError,
     NotAnchoredError,
     StreamUnsupportedError,
@@ -185,6 +186,7 @@ class Producer:
             NotAnchoredError: the producer has no stream.
             ProducerEndedError: the producer was ended.
             StreamUnsupportedError: the backend has no keys and headers, or not these.
+            PLACE_UNUSABLE: there is no such shard or time.
         """
         if self._key is None:
             raise NotAnchoredError(address=self._sender.address)
@@ -214,6 +216,8 @@ class Producer:
         """Send a message to a stream; its place is shard and time, its head key and headers."""
         # hot path: `*place` as arguments costs 0.1 µs.
         (shard_id, timestamp_ms), (key, headers) = place, head
+        if shard_id is not None or timestamp_ms is not None:
+            _check_place(self._sender.address, shard_id, timestamp_ms)
         data = payload if isinstance(payload, bytes) else _bytes_of(payload)
         if key is None and not headers:
             return self._sender.send(OutgoingMessage(stream_key, data, shard_id, timestamp_ms))
@@ -255,7 +259,12 @@ class Producer:
             with_shards: Whether each goes to the shard of its number.
         """
         for key, part in groupby(messages, key=lambda message: self._key or message.stream_key):
-            self._sender.copy_many(key, list(part), with_shards=with_shards)
+            batch = list(part)
+            if (time_ms := max(message.timestamp_ms for message in batch)) >> 63:
+                raise PLACE_UNUSABLE(
+                    address=self._sender.address, shard_id=None, timestamp_ms=time_ms
+                )
+            self._sender.copy_many(key, batch, with_shards=with_shards)
 
     def clone(self) -> Producer:
         """Return a producer that shares what this one sends through."""
@@ -305,6 +314,12 @@ class Producer:
     async def end(self) -> None:
         """Flush, and take no further message; clones have ended, too."""
         await self._sender.close()
+
+
+def _check_place(address: str, shard_id: int | None, timestamp_ms: int | None) -> None:
+    """Refuse what no backend has room for: all of them count in 63 bits."""
+    if (shard_id or 0) >> 63 or (timestamp_ms or 0) >> 63:
+        raise PLACE_UNUSABLE(address=address, shard_id=shard_id, timestamp_ms=timestamp_ms)
 
 
 def _headers_of(given: GivenHeaders | None) -> Headers:

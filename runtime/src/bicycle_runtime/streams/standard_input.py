@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
+import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 from weakref import WeakKeyDictionary
 
-__all__ = ["batches_of_lines"]
+from bicycle_runtime.streams.errors import INPUT_UNREADABLE, OUTPUT_CLOSED
+
+__all__ = ["batches_of_lines", "standard_input", "standard_output"]
 
 _CHUNK_SIZE = 1 << 16
 _BATCHES_MAX = 4
@@ -29,19 +33,30 @@ class _Reader:
         self.room = threading.Semaphore(_BATCHES_MAX)
         self.batches: deque[deque[bytes]] = deque()
         self.has_ended = False
+        self.failure = ""
         # The thread holds the stream, not this: it is forgotten when nobody else has it.
-        read_some = getattr(stream, "read1", stream.read)
         threading.Thread(
-            target=self._read, args=(read_some,), name="standard input", daemon=True
+            target=self._read, args=(stream,), name="standard input", daemon=True
         ).start()
 
-    def _read(self, read_some: Callable[[int], bytes]) -> None:
-        rest = b""
-        while chunk := read_some(_CHUNK_SIZE):
-            *lines, rest = (rest + chunk).split(b"\n")
-            if lines:
-                self._hand_over(lines)
-        if rest:
+    def _read(self, stream: BinaryIO) -> None:
+        # Below its buffer: Python aborts at its end while a thread waits inside one.
+        source = getattr(stream, "raw", stream)
+        parts: list[bytes] = []  # Of a line whose end has not come yet.
+        try:
+            while (chunk := source.read(_CHUNK_SIZE)) != b"":
+                if chunk is None:  # Another program has made it one that does not wait.
+                    select.select([source], [], [])
+                    continue
+                part, *lines = chunk.split(b"\n")
+                parts.append(part)
+                if lines:
+                    *whole, rest = lines
+                    self._hand_over([b"".join(parts), *whole])
+                    parts = [rest]
+        except OSError as error:  # Such as a folder in its place.
+            self.failure = error.strerror or str(error)
+        if rest := b"".join(parts):
             self._hand_over([rest])
         self.has_ended = True
         self._tell()
@@ -59,12 +74,33 @@ class _Reader:
 _readers: WeakKeyDictionary[BinaryIO, _Reader] = WeakKeyDictionary()
 
 
-async def batches_of_lines(stream: BinaryIO) -> AsyncIterator[deque[bytes]]:
+def standard_input() -> BinaryIO | None:
+    """Return the bytes of the standard input; None where this process was started without one."""
+    return getattr(sys.stdin, "buffer", None)
+
+
+def standard_output() -> BinaryIO:
+    """Return where bytes of the standard output go.
+
+    Raises:
+        OUTPUT_CLOSED: this process was started without one.
+    """
+    if sys.stdout is None:
+        raise OUTPUT_CLOSED(address="standard output")
+    return sys.stdout.buffer
+
+
+async def batches_of_lines(stream: BinaryIO | None) -> AsyncIterator[deque[bytes]]:
     """Iterate over the lines of a stream, as many at once as came together, without their ends.
 
     One iteration at a time. When it is given up, the next one begins with the lines that were not
     taken out of the last batch.
+
+    Raises:
+        INPUT_UNREADABLE: there is no stream, or it cannot be read; lines before that were given.
     """
+    if stream is None:
+        raise INPUT_UNREADABLE(address="standard input", reason="it is closed")
     reader = _readers.get(stream)
     if reader is None:
         reader = _readers[stream] = _Reader(stream)
@@ -79,6 +115,8 @@ async def batches_of_lines(stream: BinaryIO) -> AsyncIterator[deque[bytes]]:
             reader.batches.popleft()
             reader.room.release()
         elif has_ended:
+            if reader.failure:
+                raise INPUT_UNREADABLE(address="standard input", reason=reader.failure)
             return
         else:
             await has_news.wait()

@@ -7,7 +7,6 @@ no further than consumers have room.
 from __future__ import annotations
 
 import asyncio
-import sys
 from dataclasses import dataclass
 from typing import BinaryIO, ClassVar
 
@@ -20,12 +19,17 @@ from bicycle_runtime.streams.errors import (
     STREAMER_IN_USE,
     ConnectionLostError,
     StreamEndedError,
+    StreamError,
 )
 from bicycle_runtime.streams.lines import LineDecoder
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.queued_sending import LineSender, Pending
-from bicycle_runtime.streams.standard_input import batches_of_lines
+from bicycle_runtime.streams.standard_input import (
+    batches_of_lines,
+    standard_input,
+    standard_output,
+)
 
 __all__ = ["StdioOptions", "StdioStreamer"]
 
@@ -71,7 +75,7 @@ class StdioStreamer(Streamer):
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         hub = self._hub if self.options.loopback else None
-        return _StdioSender(str(self.uri), self.options, sys.stdout.buffer, hub)
+        return _StdioSender(str(self.uri), self.options, standard_output(), hub)
 
     async def _make_consumer(self, subscription: Subscription) -> Consumer:
         reads = self._reading is None and not self.options.loopback
@@ -81,17 +85,21 @@ class StdioStreamer(Streamer):
         if reads:
             StdioStreamer.in_use = self
             loop = asyncio.get_running_loop()
-            self._reading = loop.create_task(self._read(sys.stdin.buffer))
+            self._reading = loop.create_task(self._read(standard_input()))
         return consumer
 
-    async def _read(self, stream: BinaryIO) -> None:
+    async def _read(self, stream: BinaryIO | None) -> None:
         """Give lines to consumers, to the end of the input."""
         decoder = LineDecoder(str(self.uri))
-        async for lines in batches_of_lines(stream):
-            while lines:  # A line is taken when there is room for it, so that none is lost.
-                await self._hub.wait_for_room()
-                if line := lines.popleft().strip():
-                    self._hub.deliver(decoder.decode(line))
+        try:
+            async for lines in batches_of_lines(stream):
+                while lines:  # A line is taken when there is room for it, so that none is lost.
+                    await self._hub.wait_for_room()
+                    if line := lines.popleft().strip():
+                        self._hub.deliver(decoder.decode(line))
+        except StreamError as error:
+            self._hub.end(error)
+            return
         self._hub.end(StreamEndedError(address=str(self.uri)))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import re
 from typing import Any, Literal
 
 from bicycle_runtime.streams.lines import format_line
@@ -22,6 +24,7 @@ __all__ = [
 TextFormat = Literal["log", "ndjson"]
 LineFormat = Literal["log", "ndjson", "raw"]
 _BINARY = "<BINARY BLOB>"
+_HALF_LETTER = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def message_text(message: Message, form: TextFormat, *, header_only: bool = False) -> str:
@@ -48,7 +51,8 @@ def message_line(message: Message, form: LineFormat) -> bytes:
 def message_json(message: Message) -> dict[str, Any]:
     """Return a message as ``header`` and ``payload``, or ``payload_base64`` where it is no text.
 
-    The payload is the object, list or number that it means as JSON, else its text. A message with
+    The payload is the object, list or number that it means as JSON, else its text; so is JSON with
+    half of a letter or a number beyond all floats, which not everybody can read. A message with
     a key has ``message_key``, one with headers ``headers``: objects with ``name`` and ``value``.
     Both end in ``_base64`` as well where they are no text.
     """
@@ -58,7 +62,9 @@ def message_json(message: Message) -> dict[str, Any]:
     except UnicodeDecodeError:
         return shown | _bytes_json("payload", message.payload)
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        if _HALF_LETTER.search(text):
+            json.dumps(value, ensure_ascii=False).encode()  # Refuses half of a pair, on its own.
     except (ValueError, RecursionError):
         value = text
     # A text in quotes stays one, since what is read again sends a text without them.
@@ -87,6 +93,13 @@ def _bytes_json(name: str, data: bytes) -> dict[str, str]:
 def _refuse_constant(word: str) -> Any:
     """Refuse NaN and infinities, which Python reads as JSON, and nobody else."""
     raise ValueError(word)
+
+
+def _finite(text: str) -> float:
+    """Return a number; refuse one that is too large for Python and would be shown as Infinity."""
+    if math.isinf(number := float(text)):
+        raise ValueError(text)
+    return number
 
 
 def header_json(header: MessageHeader) -> dict[str, Any]:

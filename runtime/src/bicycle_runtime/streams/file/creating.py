@@ -7,7 +7,6 @@ from pathlib import Path
 
 from bicycle_runtime.streams.file.errors import (
     FILE_EXISTS,
-    FILE_MISSING,
     FILE_NAME_TOO_LONG,
     FILE_UNREADABLE,
 )
@@ -32,9 +31,8 @@ def create_file(path: Path, header: FileHeader, *, must_be_new: bool) -> None:
     except FileExistsError:
         if must_be_new:
             raise FILE_EXISTS(path=str(path)) from None
-    except FileNotFoundError:
-        raise FILE_MISSING(path=str(path.parent)) from None
     except OSError as error:
-        raise FILE_UNREADABLE(path=str(path), reason=error.strerror) from None
+        reason = error.strerror if path.parent.exists() else f"there is no folder {path.parent}"
+        raise FILE_UNREADABLE(path=str(path), reason=reason) from None
     finally:
         draft.unlink(missing_ok=True)

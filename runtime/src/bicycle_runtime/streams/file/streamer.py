@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
@@ -121,6 +121,10 @@ class FileStreamer(Streamer):
     def __init__(self, uri: StreamerUri, options: FileOptions) -> None:
         super().__init__(uri, options)
         self.path = Path(uri.node)
+
+    @property
+    def place(self) -> Hashable:
+        return self.path.resolve()
 
     async def _open(self) -> None:
         if self.options.create == "never" or (

@@ -266,7 +266,8 @@ class FileView:
 def open_to_read(path: Path) -> int:
     """Return a descriptor of a file; StreamConnectError when it cannot be opened."""
     try:
-        return os.open(path, os.O_RDONLY)
+        # Without waiting, where it is a pipe that nobody writes; it is no file and told as such.
+        return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
         raise FILE_MISSING(path=str(path)) from None
     except OSError as error:

@@ -282,6 +282,7 @@ class KafkaStreamer(Streamer):
     )
     options_type: ClassVar[type[StreamerOptions]] = KafkaOptions
     words_to_write: ClassVar[Mapping[str, object]] = {"create": "if-missing"}
+    default_port: ClassVar[int | None] = 9092
     options: KafkaOptions
 
     def __init__(self, uri: StreamerUri, options: KafkaOptions) -> None:

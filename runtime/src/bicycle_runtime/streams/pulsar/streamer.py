@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import ClassVar
 
 from bicycle_runtime.streams.addresses import StreamerUri
@@ -12,7 +12,7 @@ from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Capabilities, Streamer
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
-from bicycle_runtime.streams.pulsar.cluster import Cluster
+from bicycle_runtime.streams.pulsar.cluster import PORT, Cluster
 from bicycle_runtime.streams.pulsar.consuming import PulsarConsumer
 from bicycle_runtime.streams.pulsar.options import PulsarOptions
 from bicycle_runtime.streams.pulsar.sending import PulsarSender
@@ -38,11 +38,16 @@ class PulsarStreamer(Streamer):
     )
     options_type: ClassVar[type[StreamerOptions]] = PulsarOptions
     words_to_write: ClassVar[Mapping[str, object]] = {}
+    default_port: ClassVar[int | None] = PORT
     options: PulsarOptions
 
     def __init__(self, uri: StreamerUri, options: PulsarOptions) -> None:
         super().__init__(uri, options)
         self._cluster = Cluster(uri, options)
+
+    @property
+    def place(self) -> Hashable:
+        return super().place, self.options.namespace
 
     async def _open(self) -> None:
         await asyncio.to_thread(self._cluster.open)

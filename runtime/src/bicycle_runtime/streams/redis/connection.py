@@ -229,6 +229,7 @@ class Connection:
 
         Raises:
             ConnectionLostError: it did not in ``retry_timeout_ms``.
+            LOGIN_REFUSED: this user may not do that.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.options.retry_timeout_ms / 1_000
@@ -236,6 +237,8 @@ class Connection:
         while True:
             try:
                 return await call()
+            except NoPermissionError as error:
+                raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
             except LOST as error:
                 if loop.time() + pause_s > deadline:
                     raise ConnectionLostError(address=self.address, reason=str(error)) from None

@@ -41,5 +41,5 @@ LOGIN_REFUSED = StreamConnectError.row(
     "BIC-2675",
     "{address} refuses us: {reason}",
     cause="User name, password, rights or the number of the database are wrong.",
-    fix="check the options username, password and db",
+    fix="check the options username, password and db, and what the user may do",
 )

@@ -32,7 +32,7 @@ NS_PER_MS = 1_000_000
 _SEQUENCE_BITS = 63
 SEQUENCE_END = 1 << _SEQUENCE_BITS  # Behind all sequences.
 _COUNTER_BITS = 16
-_COUNTER_MAX = (1 << 64) - 1
+_COUNTER_MAX = _TIME_MAX = (1 << 64) - 1
 
 
 def sequence_of(entry_id: bytes, timestamps: Timestamps = "ms") -> tuple[int, int]:
@@ -84,7 +84,8 @@ def id_of(sequence: int, timestamps: Timestamps = "ms") -> bytes:
 
 def id_at(time_ms: int, timestamps: Timestamps) -> bytes:
     """Return the smallest id of a time."""
-    return b"%d-0" % (time_ms * NS_PER_MS if timestamps == "ns" else time_ms)
+    time = time_ms * NS_PER_MS if timestamps == "ns" else time_ms
+    return b"%d-0" % min(time, _TIME_MAX)
 
 
 def id_before(entry_id: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 from redis.exceptions import ResponseError
@@ -17,11 +17,12 @@ from bicycle_runtime.streams.errors import (
     FEWER_SHARDS,
     STREAM_EXISTS,
     STREAM_UNKNOWN,
+    StreamConnectError,
     StreamKeyError,
 )
 from bicycle_runtime.streams.options import Durability, StreamerOptions
 from bicycle_runtime.streams.producing import Sender
-from bicycle_runtime.streams.redis.connection import Connection
+from bicycle_runtime.streams.redis.connection import PORT, Connection
 from bicycle_runtime.streams.redis.consuming import RedisConsumer
 from bicycle_runtime.streams.redis.ids import (
     FIRST,
@@ -81,7 +82,7 @@ class RedisAdmin(StreamAdmin):
             shards.append(_shard_info(shard_id, info, form))
             for facts in map(_facts, await self._ask(key, "XINFO", "GROUPS", name)):
                 count, lags = groups.get(facts["name"].decode(), (0, {}))
-                lags[shard_id] = await self._lag(name, info, facts)
+                lags[shard_id] = await self._lag(key, name, info, facts)
                 # Each shard has a group of the same name, and mostly the same members.
                 groups[facts["name"].decode()] = (max(count, facts["consumers"]), lags)
         return StreamInfo(
@@ -161,12 +162,17 @@ class RedisAdmin(StreamAdmin):
             found[0] = key.encode()
         return {shard: name for shard, name in found.items() if shard is not None}
 
-    async def _lag(self, name: bytes, info: dict[str, Any], group: dict[str, Any]) -> int | None:
+    async def _lag(
+        self, key: StreamKey, name: bytes, info: dict[str, Any], group: dict[str, Any]
+    ) -> int | None:
         """Return what waits for a group: what it was not given, and what it has not done yet."""
         waiting: int | None = group.get("lag")
         if waiting is None:
             last_id = group["last-delivered-id"]
-            waiting = await self._connection.call("EVAL", _BEHIND, 1, name, last_id, _COUNTED_MAX)
+            try:
+                waiting = await self._ask(key, "EVAL", _BEHIND, 1, name, last_id, _COUNTED_MAX)
+            except StreamConnectError:
+                return None  # This user may not run scripts.
             if waiting == -1:
                 return info["length"] if last_id == FIRST else None
         assert waiting is not None, "the script gives a number"
@@ -190,14 +196,22 @@ def _shard_info(shard_id: int, info: dict[str, Any], timestamps: Timestamps) -> 
     first, last = info["first-entry"], info["last-entry"]
     if not last:
         return ShardInfo(shard_id=shard_id, message_count=info["length"])
-    last_ms, last_sequence = sequence_of(last[0], timestamps)
+    last_ms, last_sequence = _place_of(last[0], timestamps)
     return ShardInfo(
         shard_id=shard_id,
         message_count=info["length"],
-        first_sequence=sequence_of(first[0], timestamps)[1],
+        first_sequence=_place_of(first[0], timestamps)[1],
         last_sequence=last_sequence,
         last_timestamp_ms=last_ms,
     )
+
+
+def _place_of(entry_id: bytes, timestamps: Timestamps) -> tuple[int | None, int | None]:
+    """Return milliseconds and sequence of an entry; None of one whose id no sequence stands for."""
+    try:
+        return sequence_of(entry_id, timestamps)
+    except ValueError:
+        return None, None
 
 
 class RedisStreamer(Streamer):
@@ -214,11 +228,16 @@ class RedisStreamer(Streamer):
         has_shards=True,
     )
     options_type: ClassVar[type[StreamerOptions]] = RedisOptions
+    default_port: ClassVar[int | None] = PORT
     options: RedisOptions
 
     def __init__(self, uri: StreamerUri, options: RedisOptions) -> None:
         super().__init__(uri, options)
         self._connection = Connection(uri, options)
+
+    @property
+    def place(self) -> Hashable:
+        return super().place, self.options.db
 
     async def _open(self) -> None:
         await self._connection.open()

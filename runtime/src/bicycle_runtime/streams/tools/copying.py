@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.options import Start
 from bicycle_runtime.streams.tools.errors import SAME_STREAMS
 from bicycle_runtime.streams.tools.opening import (
     Tally,
     Words,
     producer_of,
+    refuse_unknown,
     streamer_to_read,
     streamer_to_write,
 )
@@ -44,22 +45,26 @@ async def relay(
 
     Raises:
         StreamError: input and output are the same, and not stdio.
+        STREAM_UNKNOWN: a stream does not exist, and none is waited for.
     """
     is_pipe = source.streamer.protocol == target.streamer.protocol == "stdio"
-    if not is_pipe and _may_be_same(source, target):
-        raise SAME_STREAMS(address=str(source))
+    reading = writing = streamer_to_read(source, source_words)
+    if not is_pipe:
+        writing = streamer_to_write(target, target_words)
+        if reading.place == writing.place and _may_meet(source, target):
+            raise SAME_STREAMS(address=str(source))
     async with AsyncExitStack() as stack:
-        reading = await stack.enter_async_context(streamer_to_read(source, source_words))
-        writing = reading
+        await stack.enter_async_context(reading)
         if not is_pipe:
-            writing = await stack.enter_async_context(streamer_to_write(target, target_words))
+            await stack.enter_async_context(writing)
         producer = await producer_of(writing, target)
         consumer = await reading.create_consumer(source.stream_keys, start=start, is_live=is_live)
         has_shards = writing.capabilities.has_shards
         waiting_max = min(_WAITING_MAX, writing.options.send_queue_messages // 2)
-        waiting = 0
+        waiting, found = 0, set[StreamKey]()
         async for batch in consumer.batches(min(_BATCH, waiting_max or 1)):
             producer.copy_many(batch, with_shards=has_shards)
+            found.update(message.stream_key for message in batch)
             tally.sent += len(batch)
             waiting += len(batch)
             # While there is much to copy, the other side takes some while more is read.
@@ -67,10 +72,10 @@ async def relay(
                 await producer.flush()
                 waiting = 0
         await producer.flush()
+        if not is_live and reading.capabilities.is_replayable:
+            await refuse_unknown(reading, {*source.stream_keys} - found)
 
 
-def _may_be_same(source: StreamUrl, target: StreamUrl) -> bool:
-    """Whether some stream would be read that is written."""
-    if source.streamer != target.streamer:
-        return False
+def _may_meet(source: StreamUrl, target: StreamUrl) -> bool:
+    """Whether some stream would be read that is written, in one place."""
     return not target.stream_keys or bool({*source.stream_keys} & {*target.stream_keys})

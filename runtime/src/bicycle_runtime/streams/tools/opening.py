@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.addresses import WILDCARD, StreamKey, StreamUrl
 from bicycle_runtime.streams.connecting import backend_of, connect
 from bicycle_runtime.streams.contract import Streamer
-from bicycle_runtime.streams.errors import StreamKeyEmptyError
+from bicycle_runtime.streams.errors import StreamKeyEmptyError, StreamUnsupportedError
 from bicycle_runtime.streams.messages import At, Timestamp
 from bicycle_runtime.streams.producing import Producer
 
-__all__ = ["Tally", "Words", "position", "producer_of", "streamer_to_read", "streamer_to_write"]
+__all__ = [
+    "Tally",
+    "Words",
+    "position",
+    "producer_of",
+    "refuse_unknown",
+    "streamer_to_read",
+    "streamer_to_write",
+]
 
 Words = Mapping[str, object]
 
@@ -51,6 +59,21 @@ def streamer_to_read(url: StreamUrl, words: Words) -> Streamer:
 def streamer_to_write(url: StreamUrl, words: Words) -> Streamer:
     """Return the streamer of an address; what is missing is made there, unless words forbid it."""
     return connect(url, {**backend_of(url.streamer).words_to_write, **words})
+
+
+async def refuse_unknown(streamer: Streamer, keys: Iterable[StreamKey]) -> None:
+    """See that streams of which no message was found are there, where the backend tells.
+
+    Raises:
+        STREAM_UNKNOWN: one is not.
+    """
+    try:
+        admin = streamer.admin()
+    except StreamUnsupportedError:
+        return
+    for key in keys:
+        if key != WILDCARD:
+            await admin.describe(key)
 
 
 async def producer_of(streamer: Streamer, url: StreamUrl) -> Producer:

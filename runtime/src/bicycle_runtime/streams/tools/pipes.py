@@ -7,7 +7,10 @@ may open and close it one after the other.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
+import sys
+import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +26,7 @@ __all__ = ["flux", "tap"]
 
 _CHUNK_SIZE = 1 << 16
 _LINE_SIZE_MAX = 16 << 20
+_LOOK_S = 0.02
 
 
 async def flux(path: Path, url: StreamUrl, words: Words) -> None:
@@ -47,7 +51,7 @@ async def flux(path: Path, url: StreamUrl, words: Words) -> None:
 async def tap(
     path: Path, url: StreamUrl, words: Words, *, start: Start, line: Callable[[Message], bytes]
 ) -> None:
-    """Write each message into a named pipe, until the streams end.
+    """Write each message into a named pipe, until the streams end and all was read.
 
     Args:
         path: Where the pipe is to be.
@@ -61,6 +65,9 @@ async def tap(
         with _named_pipe(path) as descriptor:
             async for message in consumer:
                 await _write(descriptor, line(message))
+            # What nobody has read is lost when the last side of a pipe is closed.
+            while _waiting_bytes(descriptor):
+                await asyncio.sleep(_LOOK_S)
 
 
 async def _send_lines(producer: Producer, data: bytes) -> bytes:
@@ -107,6 +114,12 @@ async def _write(descriptor: int, data: bytes) -> None:
             loop.remove_writer(descriptor)
 
 
+def _waiting_bytes(descriptor: int) -> int:
+    """Return how many bytes lie in a pipe that nobody has read."""
+    found = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
+    return int.from_bytes(found, sys.byteorder)
+
+
 @contextmanager
 def _named_pipe(path: Path) -> Iterator[int]:
     """Make a named pipe and open both its ends, so that no program that closes one ends it."""
@@ -121,4 +134,5 @@ def _named_pipe(path: Path) -> Iterator[int]:
         finally:
             os.close(descriptor)
     finally:
-        path.unlink(missing_ok=True)
+        if path.is_fifo():  # Somebody may have put a file of their own in its place.
+            path.unlink()

@@ -9,7 +9,8 @@ import re
 from functools import partial
 from typing import Any, BinaryIO
 
-from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
+from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.messages import Timestamp
 from bicycle_runtime.streams.producing import Producer
 from bicycle_runtime.streams.standard_input import batches_of_lines
@@ -19,6 +20,8 @@ from bicycle_runtime.streams.tools.opening import Tally, Words, producer_of, str
 __all__ = ["clock", "interval_seconds", "produce"]
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0}
+# What reading a line leads to that is none; a StreamError where a key or time is none.
+_NO_RECORD = (ValueError, AttributeError, KeyError, TypeError, RecursionError, StreamError)
 _INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ns|us|ms|s|m)")
 
 
@@ -54,7 +57,7 @@ async def clock(
 
 
 async def produce(
-    url: StreamUrl, words: Words, tally: Tally, stream: BinaryIO, *, is_ndjson: bool
+    url: StreamUrl, words: Words, tally: Tally, stream: BinaryIO | None, *, is_ndjson: bool
 ) -> None:
     """Send each line of a stream of bytes.
 
@@ -62,7 +65,7 @@ async def produce(
         url: The stream; with NDJSON, the one of records that name none.
         words: Options of the backend.
         tally: Is told how many were sent.
-        stream: Lines.
+        stream: Lines; None is told as an error.
         is_ndjson: Whether a line is a record with ``payload``, and ``key`` or a ``header``;
             ``message_key`` and ``headers`` as ``cat --format ndjson`` shows them.
     """
@@ -96,12 +99,12 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
         if not isinstance(key, str | None) or not isinstance(shard_id, int | None):
             raise ValueError("key is a text and shard_id a number")
         time_ms = None if moment is None else Timestamp.parse(moment)
-    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        send = producer.send if key is None else partial(producer.send_to, StreamKey(key))
+    except _NO_RECORD as error:
         reason = f"no {error}" if isinstance(error, KeyError) else str(error)
         raise RECORD_UNREADABLE(
             address="standard input", line=number, reason=reason, sent=number - 1
         ) from None
-    send = producer.send if key is None else partial(producer.send_to, key)
     send(payload, shard_id=shard_id, timestamp_ms=time_ms, key=message_key, headers=headers)
 
 
@@ -115,8 +118,9 @@ def _data_of(record: Any, name: str) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _payload_of(record: Any) -> str | bytes:
+def _payload_of(record: Any) -> bytes:
     if (encoded := record.get("payload_base64")) is not None:
         return base64.b64decode(encoded, validate=True)
     payload = record["payload"]
-    return payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+    text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
+    return text.encode()  # Half a letter, which JSON can name, has no bytes.

@@ -10,7 +10,7 @@ from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.consuming import Consumer
 from bicycle_runtime.streams.contract import Streamer
 from bicycle_runtime.streams.messages import At, Message, Timestamp
-from bicycle_runtime.streams.tools.opening import Words, streamer_to_read
+from bicycle_runtime.streams.tools.opening import Words, refuse_unknown, streamer_to_read
 
 __all__ = ["show"]
 
@@ -37,15 +37,24 @@ async def show(
         begin: Where to begin; None: with the first, or as ``last`` says.
         last: Only so many at the end.
         follow: Whether to go on with messages that come.
+
+    Raises:
+        StreamUnsupportedError: there is a place to begin, and the backend keeps no messages.
+        SeekError: no message is at or behind it.
+        STREAM_UNKNOWN: a stream does not exist, and none is waited for.
     """
     async with streamer_to_read(url, words) as streamer:
         if not streamer.capabilities.is_replayable:
-            async for message in await streamer.create_consumer(url.stream_keys):
+            consumer = await streamer.create_consumer(url.stream_keys)
+            await _move(consumer, begin)
+            async for message in consumer:
                 write(message)
             return
         # It begins at the end before the rest is read, so that nothing is missed between.
         live = await streamer.create_consumer(url.stream_keys) if follow else None
         shown = await _show_kept(streamer, url, write, begin=begin, last=last)
+        if not follow:
+            await refuse_unknown(streamer, {*url.stream_keys} - {key for key, _ in shown})
         if live is not None:
             await _show_new(live, write, shown)
 
@@ -60,10 +69,7 @@ async def _show_kept(
 ) -> Shown:
     """Write what is there, and return the last sequence of each stream."""
     consumer = await streamer.create_consumer(url.stream_keys, start="earliest", is_live=False)
-    if isinstance(begin, At):
-        await consumer.rewind(begin)
-    elif begin is not None:
-        await consumer.seek(begin)
+    await _move(consumer, begin)
     shown: Shown = {}
     kept: deque[Message] = deque(maxlen=last)
     async for batch in consumer.batches(_BATCH):
@@ -76,6 +82,13 @@ async def _show_kept(
     for message in kept:
         write(message)
     return shown
+
+
+async def _move(consumer: Consumer, begin: At | Timestamp | None) -> None:
+    if isinstance(begin, At):
+        await consumer.rewind(begin)
+    elif begin is not None:
+        await consumer.seek(begin)
 
 
 async def _show_new(consumer: Consumer, write: Write, shown: Shown) -> None:
