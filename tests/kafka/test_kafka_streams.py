@@ -203,6 +203,34 @@ def test_messages_are_compressed_as_asked(kafka_broker, compression):
     assert 0 < sum(path.stat().st_size for path in stored) < 250_000
 
 
+def test_a_partition_that_no_number_of_kafka_holds_is_told_and_others_arrive(kafka_broker):
+    """Before the sender knows of the topic, and afterwards."""
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(f"unfit-{next(_numbers)}")
+        with pytest.raises(StreamError, match="BIC-2681"):
+            await producer.send("x", shard_id=1 << 40)
+        with pytest.raises(StreamError, match="BIC-2681"):
+            await producer.flush()
+        with pytest.raises(StreamError, match="BIC-2681"):
+            producer.send("x", shard_id=1 << 40)
+        return (await producer.send("y")).sequence
+
+    assert run(kafka_broker, scenario, create="if-missing") == 0
+
+
+def test_half_a_letter_in_a_header_is_refused(kafka_broker):
+    """Kafka's client would end the process."""
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(f"unfit-{next(_numbers)}")
+        with pytest.raises(UnicodeEncodeError):
+            producer.send("x", headers={"\ud800": "x"})
+        return (await producer.send("y", headers={"\u00fc": "x", "": ""})).sequence
+
+    assert run(kafka_broker, scenario, create="if-missing") == 0
+
+
 def test_a_position_that_no_message_has_is_understood(kafka_broker):
     """Kafka takes some negative times for words, as -1 for the end."""
 

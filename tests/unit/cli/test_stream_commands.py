@@ -100,6 +100,7 @@ def test_what_is_shown_as_ndjson_can_be_produced_again(tmp_path):
         "7", "no json", '{"key": "a"}', '{"key": 5, "payload": 1}', '{"payload_base64": "é"}',
         '{"payload": 1, "message_key": 5}', '{"payload": 1, "headers": {"trace": "7"}}',
         '{"payload": 1, "headers": [{"value": "7"}]}', '{"payload": "\\ud800"}', "[" * 100_000,
+        '{"payload": 1, "headers": [{"name": "\\ud800", "value": "7"}]}',
         '{"payload": 1, "header": {"timestamp": "noon"}}', '{"payload": 1, "key": "a b"}',
     ],
 )  # fmt: skip

@@ -260,10 +260,9 @@ class Producer:
         """
         for key, part in groupby(messages, key=lambda message: self._key or message.stream_key):
             batch = list(part)
-            if (time_ms := max(message.timestamp_ms for message in batch)) >> 63:
-                raise PLACE_UNUSABLE(
-                    address=self._sender.address, shard_id=None, timestamp_ms=time_ms
-                )
+            time_ms = max(message.timestamp_ms for message in batch)
+            shard_id = max(message.shard_id for message in batch) if with_shards else None
+            _check_place(self._sender.address, shard_id, time_ms)
             self._sender.copy_many(key, batch, with_shards=with_shards)
 
     def clone(self) -> Producer:
@@ -323,10 +322,12 @@ def _check_place(address: str, shard_id: int | None, timestamp_ms: int | None) -
 
 
 def _headers_of(given: GivenHeaders | None) -> Headers:
-    """Return headers as a message has them."""
+    """Return headers as a message has them; a name with half a letter is refused like a payload."""
     pairs = given.items() if isinstance(given, Mapping) else given or ()
     return tuple(
-        (name, value.encode() if isinstance(value, str) else value) for name, value in pairs
+        # Kafka's client ends the process with a name that has no bytes.
+        (name.encode() and name, value.encode() if isinstance(value, str) else value)
+        for name, value in pairs
     )
 
 

@@ -372,6 +372,8 @@ def _headers(found: Any) -> list[tuple[str, bytes | None]]:
         if isinstance(pair, str | bytes) or len(pair) != 2 or not isinstance(pair[0], str):
             raise UnencodableError(f"headers are pairs of text and bytes, found {pair!r}")
         name, value = pair
+        if not name.isascii() and _HALF_LETTERS.search(name):  # The client would end the process.
+            raise UnencodableError(f"the name of a header has half of a letter: {name!r}")
         data = value.encode() if isinstance(value, str) else value
         if data is not None and not isinstance(data, bytes):
             kind = type(value).__qualname__

@@ -23,6 +23,7 @@ __all__ = ["KafkaSender"]
 
 _Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # As the client takes them.
 _POLL_S = 0.1
+_NO_PARTITION = "no partition of Kafka has such a number"
 _DURABILITIES: dict[Durability, dict[str, Any]] = {
     "at-most-once": {"acks": "1", "retries": 0},
     "at-least-once": {"acks": "all"},
@@ -131,6 +132,8 @@ class KafkaSender(Sender):
             taken += 1
         except KafkaException as error:
             raise self.refusal(key, error.args[0].str()) from None
+        except OverflowError:
+            raise self.refusal(key, _NO_PARTITION) from None
         finally:
             self._taken += taken
         return batch
@@ -174,6 +177,8 @@ class KafkaSender(Sender):
             raise SendQueueFullError(address=self.address, waiting=waiting) from None
         except KafkaException as error:
             raise self.refusal(key, error.args[0].str()) from None
+        except OverflowError:
+            raise self.refusal(key, _NO_PARTITION) from None
 
     async def _look_for(self, key: StreamKey) -> None:
         """Send what waits for a topic, once it is there."""

@@ -90,8 +90,7 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
         payload = _payload_of(record)
         message_key = _data_of(record, "message_key")
         headers = [
-            (str(each["name"]), _data_of(each, "value") or b"")
-            for each in record.get("headers", ())
+            (_name_of(each), _data_of(each, "value") or b"") for each in record.get("headers", ())
         ]
         key = record.get("key", header.get("stream_key"))
         moment = header.get("timestamp")
@@ -118,9 +117,16 @@ def _data_of(record: Any, name: str) -> bytes | None:
     return None if text is None else text.encode()
 
 
+def _name_of(header: Any) -> str:
+    """Return the name of a header; half of a letter, which JSON can name, has no bytes."""
+    name = str(header["name"])
+    name.encode()
+    return name
+
+
 def _payload_of(record: Any) -> bytes:
     if (encoded := record.get("payload_base64")) is not None:
         return base64.b64decode(encoded, validate=True)
     payload = record["payload"]
     text = payload if isinstance(payload, str) else json.dumps(payload, ensure_ascii=False)
-    return text.encode()  # Half a letter, which JSON can name, has no bytes.
+    return text.encode()
