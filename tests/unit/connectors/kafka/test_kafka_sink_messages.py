@@ -175,6 +175,7 @@ def test_a_sink_asks_for_event_times_unless_it_has_others(properties, payloads, 
         (TopicLimits(), {"timestamp": lambda _: "noon"}, "x"),
         (TopicLimits(), {"headers": lambda _: [("h", 5)]}, "x"),
         (TopicLimits(), {"headers": lambda _: ["ab"]}, "x"),
+        (TopicLimits(), {"headers": lambda _: {"\ud800": b""}}, "x"),
     ],
 )
 def test_what_a_broker_would_refuse_is_refused_before_the_seal(limits, functions, record):

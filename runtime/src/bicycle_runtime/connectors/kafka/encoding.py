@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
@@ -46,6 +47,7 @@ MessageColumns = dict[str, list[Any]]  # by field, as many values in each
 # Formats whose values are encoded by columns; ``auto`` goes by the type of each value.
 ENCODED_HERE = frozenset({"json", "string", "bytes", "msgpack", "auto"})
 _T = TypeVar("_T")
+_HALF_LETTERS = re.compile("[\ud800-\udfff]")
 _Column = Sequence[bytes | None]
 
 # Varints, CRC and the like of a batch with one message: 61 + at most 40 bytes, and some to spare.
