@@ -220,6 +220,15 @@ def test_one_stream_is_shown_from_near(page):
     on_page(page, scenario)
 
 
+def test_a_page_that_is_left_draws_no_more(page):
+    async def scenario(pilot):
+        await page.query("#streams").remove()  # As leaving it does, before its clock has stopped.
+        page.show_figures()
+
+    on_page(page, scenario)
+    page.show_figures()
+
+
 def test_a_place_that_is_away_is_told_and_comes_back(events, tmp_path):
     page = StreamPage(
         [watch(events), watch(tmp_path / "later.ss")], Marks(), sort="stream", containing=""

@@ -103,6 +103,8 @@ class StreamPage(App[None]):
 
     def show_figures(self) -> None:
         """Draw the figures as they are now; the cursor stays with its stream."""
+        if not self.is_running or not self.screen_stack[0].query("#streams"):
+            return  # The page is being left, and its clock ticks once more.
         found = [each for watch in self._watches for each in watch.figures(self._marks)]
         self._shown = sort_streams(
             found, self._sort, self._containing, is_reversed=self._is_reversed

@@ -17,7 +17,7 @@ ADDRESS_TAKEN = BicycleError.row(
     "BIC-2502",
     "cannot listen on {host} port {port}: {reason}; nothing was started",
     cause="The address cannot be listened on.",
-    fix="choose another --port; 0 takes any that is free",
+    fix="choose another port; 0 takes any that is free",
 )
 
 
