@@ -13,6 +13,7 @@ from bicycle_runtime.cli import main
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
+from tests.unit.cli.stream_calls import call, url
 
 
 class Shell:
@@ -51,3 +52,11 @@ class Shell:
 def shell(tmp_path, monkeypatch):
     monkeypatch.setenv("BICYCLE_HOME", str(tmp_path / "home"))
     return Shell(tmp_path / "home")
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    """Return a file with the stream `numbers`: 1 to 20."""
+    path = tmp_path / "numbers.ss"
+    call("produce", url(path, "numbers"), data="".join(f"{n}\n" for n in range(1, 21)))
+    return path

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
 
 import pytest
@@ -218,6 +220,20 @@ def test_one_stream_is_shown_from_near(page):
         await pilot.press("q")
 
     on_page(page, scenario)
+
+
+@pytest.mark.parametrize("way", ["q", "ctrl+c", "SIGTERM"])
+def test_the_page_is_left(page, way):
+    async def scenario(pilot):
+        if way == "SIGTERM":
+            os.kill(os.getpid(), signal.SIGTERM)
+        else:
+            await pilot.press("slash", *"ca", "enter", way)
+        while page.is_running:
+            await asyncio.sleep(0.01)
+
+    on_page(page, scenario)
+    assert page.return_code == 0
 
 
 def test_a_page_that_is_left_draws_no_more(page):

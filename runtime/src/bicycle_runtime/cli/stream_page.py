@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import signal
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
@@ -9,7 +11,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual.app import App, ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.coordinate import Coordinate
 from textual.screen import Screen
@@ -56,6 +58,7 @@ class StreamPage(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         ("q", "quit", "quit"),
+        Binding("ctrl+c", "quit", "quit", show=False, priority=True),
         ("s", "sort", "sort by the next column"),
         ("r", "reverse", "reverse"),
         ("slash", "filter", "filter"),
@@ -81,7 +84,8 @@ class StreamPage(App[None]):
         yield Footer()
 
     def on_mount(self) -> None:
-        """Begin to watch."""
+        """Begin to watch; SIGTERM leaves the terminal as it was."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
         for watch in self._watches:
             self.run_worker(watch.run())
         self.set_interval(_REFRESH_S, self.show_figures)

@@ -323,11 +323,11 @@ def _check_place(address: str, shard_id: int | None, timestamp_ms: int | None) -
 
 def _headers_of(given: GivenHeaders | None) -> Headers:
     """Return headers as a message has them; a name with half a letter is refused like a payload."""
-    pairs = given.items() if isinstance(given, Mapping) else given or ()
+    pairs = list(given.items() if isinstance(given, Mapping) else given or ())
+    for name, _ in pairs:
+        name.encode()  # Kafka's client ends the process with a name that has no bytes.
     return tuple(
-        # Kafka's client ends the process with a name that has no bytes.
-        (name.encode() and name, value.encode() if isinstance(value, str) else value)
-        for name, value in pairs
+        (name, value.encode() if isinstance(value, str) else value) for name, value in pairs
     )
 
 

@@ -62,7 +62,7 @@ def message_json(message: Message) -> dict[str, Any]:
     except UnicodeDecodeError:
         return shown | _bytes_json("payload", message.payload)
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_number_of)
         if _HALF_LETTER.search(text):
             json.dumps(value, ensure_ascii=False).encode()  # Refuses half of a pair, on its own.
     except (ValueError, RecursionError):
@@ -95,7 +95,7 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(word)
 
 
-def _finite(text: str) -> float:
+def _number_of(text: str) -> float:
     """Return a number; refuse one that is too large for Python and would be shown as Infinity."""
     if math.isinf(number := float(text)):
         raise ValueError(text)
