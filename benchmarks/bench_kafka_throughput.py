@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
+from bicycle_runs import Engine, JobRun, job, lap_of, spark_engine, warm_up
 from confluent_kafka import TopicPartition
 from kafka_peers import BYTEWAX_KAFKA, QUIX, run_bytewax_kafka, run_quix
 from kafka_topics import PARTITIONS, Output, Place, kafka_place
@@ -134,10 +134,9 @@ class Bench:
         ]
         for mine, other, low in pairs:
             if mine in rates and other in rates:
-                median, best = ratios(rates[mine], rates[other])
                 title = f"{text}: {mine} ÷ {other}"
-                target = Target(name=title, value=median, best=best, low=low, unit="x")
-                report.targets.append(target)
+                for kind, found, bound in (("whole run", self.whole, low), ("steady", rates, None)):
+                    report.compare(f"{title}, {kind}", found[mine], found[other], low=bound)
 
     def _check(self, target: str, events: Events) -> Output:
         check = {"kafka_map": self.place.check_orders, "kafka_count": self.place.check_counts}
@@ -276,7 +275,7 @@ def _measure_reading(
 
 def _measure_job(report: Report, bench: Bench, options: argparse.Namespace) -> None:
     if not options.quick:
-        warm_up(lambda: bench.run(LEAST)[0], least=1, most=3)
+        warm_up(lambda: lap_of(bench.run(LEAST)[0]), least=1, most=3)
     rates = in_turns(bench.contenders(), rounds=options.repeats)
     report.tables += [bench.table(rates), bench.epoch_table()]
     bench.judge(report, rates)

@@ -1,8 +1,10 @@
-"""A keyed process function with value state over a million keys, sealed with every epoch.
+"""A keyed process function with value state over a million keys, on Spark, sealed with every epoch.
 
-The whole job runs in one process: reading, keys, exchange, calls, state files, manifest. What is
-counted is processor time, so that the figure is per core. A plain loop over a dict, which keeps
-nothing, is told beside it.
+Bicycle reads keys from files, counts the events of each in value state, and writes each count, with
+state in memory and with RocksDB; beside it run plain loops, which keep nothing, Bytewax with its
+recovery, and PyFlink with both of its state backends. The whole run is judged, in which each key
+comes once before any comes again: events per second, divided by the two cores. A job on one core
+alone is told, and the processor time of the same job within one process, without Spark.
 """
 
 from __future__ import annotations
@@ -12,61 +14,182 @@ import random
 import statistics
 import time
 from collections import Counter
+from collections.abc import Callable
 from functools import partial
 
+from bicycle_runs import CORES, Engine, engine_on, job, lap_of, spark_engine, warm_up
+from flink_peer import FLINK_MODES, PYFLINK, run_flink
 from keyed_counts import counting
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
+from paces import Lap, Paces
+from peers import BYTEWAX, Peer, available, run_bytewax, run_plain
+from workloads import KeyEvents, check_counts, scratch
 
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness
 from bicycle_sdk import fail
 
+BACKENDS = ("memory", "rocksdb")
+OURS = f"Bicycle, {BACKENDS[0]}"
+PLAIN = {f"plain loop, {parser}": f"words-{parser}" for parser in ("json", "msgspec")}
+FLINK_STATES = ("hashmap", "rocksdb")
+LEAST = 100_000
+JUDGED = f"{OURS}, whole run on Spark, events per second and core ≥ {LEAST:,}"
+
+
+def ours(engine: Engine, events: KeyEvents, backend: str, *, parallelism: int = CORES) -> Lap:
+    """Run our job and check what it wrote."""
+    with scratch("keyed") as place:
+        params = {"input": events.folder(), "output": place / "output"}
+        setup = job(
+            "events_of_keys", params, storage=place / "checkpoints", parallelism=parallelism
+        )
+        state = EngineOptions(state_backend=backend, state_dir=str(place / "local"))
+        run = engine.run(setup, options=state)
+        check_counts(place / "output", events)
+    return lap_of(run)
+
+
+def plain(loop: str, events: KeyEvents, *, process_count: int = CORES) -> Lap:
+    """Run a plain loop."""
+    with scratch("keyed") as place:
+        run = run_plain(loop, events.folder(), place / "output", process_count=process_count)
+        check_counts(place / "output", events)
+    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def bytewax(events: KeyEvents) -> Lap:
+    """Run Bytewax, which saves every second, as ours does."""
+    with scratch("keyed") as place:
+        run = run_bytewax(
+            "bytewax_words", events.folder(), place / "output", recovery=place / "recovery",
+            process_count=CORES, snapshot_s=1,
+        )  # fmt: skip
+        check_counts(place / "output", events)
+    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def flink(mode: str, state: str, events: KeyEvents) -> Lap:
+    """Run PyFlink in a mode, with one of its state backends."""
+    with scratch("keyed") as place:
+        lap = run_flink(
+            "flink_words", events.folder(), place / "output",
+            mode=mode, count=events.count, state=state,
+        )  # fmt: skip
+        check_counts(place / "output", events)
+    return lap
+
 
 def main() -> None:
-    """Measure epochs in steady state and tell."""
-    options = arguments(__doc__, repeats=5, add=_add_options)
-    key_count, event_count = (10_000, 5_000) if options.quick else (options.keys, options.events)
-    keys = [f"user-{number:07}" for number in range(key_count)]
-    chance = random.Random(1)
-    engine = EngineOptions(max_records_per_epoch=max(key_count, event_count))
-    with Harness(counting(fail()), parallelism=1, engine=engine) as harness:
-        known: Counter[str] = Counter()
-        epoch = partial(_epoch, harness, known)
-        epoch(keys)
-        contenders = {
-            "bicycle": lambda: epoch(chance.choices(keys, k=event_count)),
-            "plain dict": lambda: _plain(Counter(keys), chance.choices(keys, k=event_count)),
-        }
-        found = in_turns(contenders, rounds=options.repeats)
-    targets = [
-        Target(
-            name="events per second and core",
-            value=statistics.median(found["bicycle"]),
-            best=max(found["bicycle"]),
-            low=100_000,
+    """Measure all and tell."""
+    options = arguments(__doc__, repeats=3, add=_add_options, judged=JUDGED)
+    if options.quick:
+        options.keys, options.events, options.epoch_events = 2_000, 6_000, 2_000
+    events = KeyEvents(count=options.events, keys=options.keys)
+    wanted = (BYTEWAX, PYFLINK) if options.peers and not options.quick else ()
+    peers, notes = available(wanted)
+    paces = Paces(text=events.text, unit="events")
+    with spark_engine() as engine:
+        runs = {f"Bicycle, {name}": partial(ours, engine, events, name) for name in BACKENDS}
+        runs |= {name: partial(plain, loop, events) for name, loop in PLAIN.items()}
+        runs |= _others(peers, options)
+        if not options.quick:
+            few = KeyEvents(count=200_000, keys=50_000)
+            for backend in BACKENDS:
+                warm_up(partial(ours, engine, few, backend), least=2, most=4)
+        in_turns(
+            {name: paces.turn(name, run) for name, run in runs.items()}, rounds=options.repeats
         )
-    ]
-    rows = [
-        [name, f"{statistics.median(paces):,.0f}", f"{max(paces):,.0f}"]
-        for name, paces in found.items()
-    ]
     report = Report(
         name="keyed-state",
         claim="A keyed process function with value state runs 100,000 events a second and core, "
         "durable with every epoch.",
-        payload=f"{key_count:,} text keys of 12 characters, {event_count:,} random ones per epoch",
-        method=f"{options.repeats} epochs over a state of all keys, the whole job in one process, "
-        "by processor time; the sum of all counts checked in every epoch",
-        tables=[
-            Table(
-                title="Events per second of processor time",
-                columns=["contender", "median", "best"],
-                rows=rows,
-            )
-        ],
-        targets=targets,
+        payload=f"{events.text}, keys of 12 characters; others that are slower get "
+        f"{options.peer_events:,} events of {options.peer_keys:,} keys",
+        method=f"{options.repeats} rounds in turns on a warm engine, two cores each; from file to "
+        "file; steady is the rate behind the first third; all counts compared with the truth",
+        tables=[paces.table()],
+        targets=_targets(paces),
+        notes=notes,
     )
+    paces.judge(report, OURS, dict.fromkeys(name for name in paces.laps if name != OURS))
+    paces.judge_idle(report, OURS)
+    if not options.quick:
+        report.tables.append(_on_one_core(events))
+    report.tables.append(_in_one_process(options))
     report.tell(options)
+
+
+def _others(peers: list[Peer], options: argparse.Namespace) -> dict[str, Callable[[], Lap]]:
+    fewer = KeyEvents(count=options.peer_events, keys=options.peer_keys)
+    found: dict[str, Callable[[], Lap]] = {}
+    if BYTEWAX in peers:
+        found[BYTEWAX.name] = partial(bytewax, fewer)
+    if PYFLINK in peers:
+        for mode, name in FLINK_MODES.items():
+            for state in FLINK_STATES:
+                found[f"{name}, {state}"] = partial(flink, mode, state, fewer)
+    return found
+
+
+def _targets(paces: Paces) -> list[Target]:
+    targets = []
+    for backend in BACKENDS:
+        for kind, found in (("whole run", paces.whole), ("steady", paces.steady)):
+            rates = [rate / CORES for rate in found(f"Bicycle, {backend}")]
+            is_judged = backend == BACKENDS[0] and kind == "whole run"
+            targets.append(
+                Target(
+                    name=f"events per second and core, {backend}, {kind}",
+                    value=statistics.median(rates), best=max(rates),
+                    low=LEAST if is_judged else None,
+                )
+            )  # fmt: skip
+    return targets
+
+
+def _on_one_core(events: KeyEvents) -> Table:
+    """Run ours and the loops on one core alone, that is one task, or one process."""
+    paces = Paces(text=f"One core alone, {events.text}", unit="events")
+    with engine_on(core=0) as engine:
+        few = KeyEvents(count=200_000, keys=50_000)
+        warm_up(partial(ours, engine, few, BACKENDS[0], parallelism=1), least=2, most=3)
+        runs: dict[str, Callable[[], Lap]] = {
+            OURS: partial(ours, engine, events, BACKENDS[0], parallelism=1),
+            **{name: partial(plain, loop, events, process_count=1) for name, loop in PLAIN.items()},
+        }
+        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=1)
+    return paces.table()
+
+
+def _in_one_process(options: argparse.Namespace) -> Table:
+    """Run epochs over a state of all keys in this process, and a dict that keeps nothing."""
+    keys = [f"user-{number:07}" for number in range(options.keys)]
+    chance = random.Random(1)
+    engine = EngineOptions(max_records_per_epoch=max(options.keys, options.epoch_events))
+    with Harness(counting(fail()), parallelism=1, engine=engine) as harness:
+        known: Counter[str] = Counter()
+        epoch = partial(_epoch, harness, known)
+        epoch(keys)
+
+        def drawn() -> list[str]:
+            return chance.choices(keys, k=options.epoch_events)
+
+        contenders = {
+            "bicycle, without Spark": lambda: epoch(drawn()),
+            "plain dict": lambda: _plain(Counter(keys), drawn()),
+        }
+        found = in_turns(contenders, rounds=options.repeats)
+    rows = [
+        [name, f"{statistics.median(paces):,.0f}", f"{max(paces):,.0f}"]
+        for name, paces in found.items()
+    ]
+    return Table(
+        title=f"In one process, epochs of {options.epoch_events:,} events: per second of processor "
+        "time",
+        columns=["contender", "median", "best"],
+        rows=rows,
+    )
 
 
 def _epoch(harness: Harness, known: Counter[str], events: list[str]) -> float:
@@ -96,7 +219,16 @@ def _plain(counts: Counter[str], events: list[str]) -> float:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keys", type=int, default=1_000_000, help="keys with state")
-    parser.add_argument("--events", type=int, default=250_000, help="events of one epoch")
+    parser.add_argument("--events", type=int, default=5_000_000, help="events in all")
+    parser.add_argument("--peer-keys", type=int, default=200_000, help="keys for slower systems")
+    parser.add_argument("--peer-events", type=int, default=500_000, help="events for them")
+    parser.add_argument(
+        "--epoch-events", type=int, default=250_000, help="events of one epoch in one process"
+    )
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True,
+        help="with Bytewax and PyFlink",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

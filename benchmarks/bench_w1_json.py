@@ -1,150 +1,194 @@
 """W1: JSON events read from files, parsed, filtered, mapped, written as JSON lines.
 
-Bicycle on two cores against a plain two-process loop and Bytewax with two processes, in turns. The
-ratio takes the plain loop with ``json`` of the standard library, which is what one would write
-first; the same loop with msgspec is shown beside it, since we parse with msgspec.
+Bicycle on two cores against a plain two-process loop, Bytewax and PyFlink, in turns. The plain loop
+is there with ``json`` of the standard library, which is what one would write first, and with
+msgspec, the fastest; the others get orjson, and the best of a few settings that are tried before.
+The largest input is also run on one core alone, and by ``bicycle run``, whose memory is watched.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 
-from bicycle_runs import Engine, job, spark_engine, warm_up
-from measuring import Report, Table, arguments, in_turns, millions
-from peers import BYTEWAX, PeerRun, available, run_bytewax, run_plain
+from bicycle_runs import Engine, engine_on, job, lap_of, spark_engine, warm_up
+from command_memory import memory_table, memory_target, peaks_of
+from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
+from measuring import Report, arguments, in_turns
+from paces import Lap, Paces, best_settings
+from peers import BYTEWAX, Peer, available, run_bytewax, run_plain
 from workloads import Events, check_totals, scratch
 
-OURS = {"Bicycle, dataclasses": "events_typed", "Bicycle, dicts": "events_as_dicts"}
-PLAIN, PLAIN_FAST = "plain loop, json", "plain loop, msgspec"
+DICTS = "Bicycle, dicts"
+OURS = {"Bicycle, dataclasses": "events_typed", DICTS: "events_as_dicts"}
+PLAIN = {"plain loop, json": "json", "plain loop, msgspec": "msgspec"}
+BOUNDS = {**dict.fromkeys(PLAIN, 1.0), BYTEWAX.name: 1.2, **dict.fromkeys(FLINK_MODES.values())}
+JUDGED = (
+    f"{DICTS}, whole run of the largest input ÷ each plain loop ≥ 1, ÷ {BYTEWAX.name} ≥ 1.2; "
+    "idle cores from the second epoch on ≤ 10 %; driver and both workers together ≤ 400 MB"
+)
 QUICK_COUNT = 20_000
+# Processes, threads, and lines that a source gives at once.
+BYTEWAX_FORMS = {
+    f"{processes} processes, {threads} threads each, batches of {batch:,}": (
+        processes, threads, batch,
+    )
+    for processes, threads in ((1, 1), (1, 2), (2, 1))
+    for batch in (1_000, 10_000)
+}  # fmt: skip
 
 
 @dataclass(slots=True)
 class Bench:
-    """One size: its contenders and what they took to start."""
+    """One input and its contenders."""
 
     engine: Engine
     events: Events
-    startup_s: dict[str, list[float]] = field(default_factory=dict)
-    whole: dict[str, list[float]] = field(default_factory=dict)
-    idle: dict[str, list[float]] = field(default_factory=dict)
+    paces: Paces = field(init=False)
 
-    def ours(self, plugin: str, name: str) -> float:
-        with scratch("w1") as place:
-            output = place / "output"
-            params = {"input": self.events.folder(), "output": output}
-            run = self.engine.run(job(plugin, params, storage=place / "checkpoints"))
-            check_totals(output, self.events)
-        self.whole.setdefault(name, []).append(run.whole_rate)
-        self.idle.setdefault(name, []).append(run.idle_share)
-        return run.steady_rate()
+    def __post_init__(self) -> None:
+        self.paces = Paces(text=self.events.text, unit="events")
 
-    def plain(self, loop: str, name: str) -> float:
-        with scratch("w1") as place:
-            run = run_plain(loop, self.events.folder(), place / "output")
-            check_totals(place / "output", self.events)
-        return self._rate(run, name)
-
-    def bytewax(self) -> float:
-        with scratch("w1") as place:
-            source, output = self.events.folder(), place / "output"
-            run = run_bytewax("bytewax_events", source, output, recovery=None, process_count=2)
-            check_totals(output, self.events)
-        return self._rate(run, BYTEWAX.name)
-
-    def _rate(self, run: PeerRun, name: str) -> float:
-        self.startup_s.setdefault(name, []).append(run.startup_s)
-        rate = self.events.count / run.busy_s
-        self.whole.setdefault(name, []).append(rate)
-        return rate
-
-    def contenders(self, *, with_bytewax: bool) -> dict[str, Callable[[], float]]:
-        found: dict[str, Callable[[], float]] = {
-            name: lambda plugin=plugin, name=name: self.ours(plugin, name)
-            for name, plugin in OURS.items()
+    def contenders(self, others: dict[str, Callable[[], Lap]]) -> dict[str, Callable[[], float]]:
+        """Return what takes turns: ours, the loops, and others."""
+        runs: dict[str, Callable[[], Lap]] = {
+            name: partial(ours, self.engine, self.events, plugin) for name, plugin in OURS.items()
         }
-        found[PLAIN] = lambda: self.plain("json", PLAIN)
-        found[PLAIN_FAST] = lambda: self.plain("msgspec", PLAIN_FAST)
-        if with_bytewax:
-            found[BYTEWAX.name] = self.bytewax
-        return found
-
-    def table(self, rates: dict[str, list[float]]) -> Table:
-        rows = [
-            [
-                name,
-                *millions(found),
-                *millions(self.whole[name]),
-                _seconds(self.startup_s.get(name)),
-            ]
-            for name, found in rates.items()
-        ]
-        columns = [
-            "M events/s",
-            "steady: median",
-            "best",
-            "whole run: median",
-            "best",
-            "start-up s",
-        ]
-        return Table(title=self.events.text, columns=columns, rows=rows)
+        runs |= {name: partial(plain, loop, self.events) for name, loop in PLAIN.items()}
+        return {name: self.paces.turn(name, run) for name, run in {**runs, **others}.items()}
 
 
-def _seconds(values: list[float] | None) -> str:
-    return f"{statistics.median(values):.2f}" if values else "see bench_startup"
+def ours(engine: Engine, events: Events, plugin: str, *, parallelism: int = 2) -> Lap:
+    """Run one of our jobs and check what it wrote."""
+    with scratch("w1") as place:
+        params = {"input": events.folder(), "output": place / "output"}
+        run = engine.run(
+            job(plugin, params, storage=place / "checkpoints", parallelism=parallelism)
+        )
+        check_totals(place / "output", events)
+    return lap_of(run)
+
+
+def plain(loop: str, events: Events, *, process_count: int = 2) -> Lap:
+    """Run a plain loop."""
+    with scratch("w1") as place:
+        run = run_plain(loop, events.folder(), place / "output", process_count=process_count)
+        check_totals(place / "output", events)
+    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def bytewax(form: str, events: Events) -> Lap:
+    """Run Bytewax with some settings."""
+    processes, threads, batch = BYTEWAX_FORMS[form]
+    with scratch("w1") as place:
+        run = run_bytewax(
+            "bytewax_events", events.folder(), place / "output", recovery=None,
+            process_count=processes, thread_count=threads, batch_size=batch,
+        )  # fmt: skip
+        check_totals(place / "output", events)
+    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def flink(mode: str, events: Events, *, bundle: int) -> Lap:
+    """Run PyFlink in a mode."""
+    with scratch("w1") as place:
+        lap = run_flink(
+            "flink_events", events.folder(), place / "output",
+            mode=mode, count=events.count, bundle=bundle,
+        )  # fmt: skip
+        check_totals(place / "output", events)
+    return lap
 
 
 def main() -> None:
     """Measure every size and tell."""
-    options = arguments(__doc__, repeats=5, add=_add_options)
-    sizes = [QUICK_COUNT] if options.quick else options.sizes
-    peers, notes = available((BYTEWAX,) if options.peers and not options.quick else ())
+    options = arguments(__doc__, repeats=5, add=_add_options, judged=JUDGED)
+    sizes = [QUICK_COUNT] if options.quick else sorted(options.sizes)
+    wanted = (BYTEWAX, PYFLINK) if options.peers and not options.quick else ()
+    peers, notes = available(wanted)
     report = Report(
         name="w1-json",
-        claim="JSON events through a filter and a map run at 0.6 of the pace of a plain loop.",
+        claim="JSON events through a filter and a map run at the pace of a plain loop, and at 1.2 "
+        "times that of Bytewax.",
         payload="; ".join(Events(count=size).text for size in sizes) + "; half of them pass",
         method=f"{options.repeats} rounds in turns on a warm engine, two cores each; steady is the "
-        "rate behind the first third; outputs compared with the truth in every run",
+        "rate behind the first third; outputs compared with the truth in every run; other systems "
+        f"get the largest input only, PyFlink the first {options.flink_size:,} events of such",
         notes=notes,
     )
+    largest = Events(count=sizes[-1])
+    others = _others(report, peers, largest, options)
     costs: dict[int, float] = {}
     with spark_engine() as engine:
+        if not options.quick:
+            for plugin in OURS.values():
+                warm_up(partial(ours, engine, Events(count=sizes[0]), plugin), least=3, most=8)
         for size in sizes:
             bench = Bench(engine, Events(count=size))
-            if not costs and not options.quick:
-                _warm_up(engine, bench.events)
-            contenders = bench.contenders(with_bytewax=bool(peers))
-            rates = in_turns(contenders, rounds=options.repeats)
-            report.tables.append(bench.table(rates))
-            _judge(report, rates, bench)
-            costs[size] = 1e9 / statistics.median(rates["Bicycle, dicts"])
+            is_last = size == largest.count
+            in_turns(bench.contenders(others if is_last else {}), rounds=options.repeats)
+            paces = bench.paces
+            report.tables.append(paces.table())
+            costs[size] = 1e9 / max(paces.whole(DICTS))
+            if is_last:
+                for name in OURS:
+                    is_judged = name == DICTS
+                    paces.judge(report, name, BOUNDS if is_judged else dict.fromkeys(BOUNDS))
+                    paces.judge_idle(report, name)
     report.compare_growth(costs, "cost per event, {}")
+    if not options.quick:
+        _judge_memory(report, largest, rounds=3)
+        report.tables.append(_on_one_core(Events(count=options.one_core_size)))
     report.tell(options)
 
 
-def _warm_up(engine: Engine, events: Events) -> None:
-    for plugin in OURS.values():
+def _others(
+    report: Report, peers: list[Peer], events: Events, options: argparse.Namespace
+) -> dict[str, Callable[[], Lap]]:
+    """Find the best settings of other systems; return how they run."""
+    found: dict[str, Callable[[], Lap]] = {}
+    tried = Events(count=min(events.count, options.sweep_size))
+    if BYTEWAX in peers:
+        forms = {form: partial(bytewax, form, tried) for form in BYTEWAX_FORMS}
+        table, best = best_settings(f"{BYTEWAX.name}, {tried.text}", "events", forms)
+        report.tables.append(table)
+        found[BYTEWAX.name] = partial(bytewax, best, events)
+    if PYFLINK in peers:
+        fewer = Events(count=min(events.count, options.flink_size))
+        for mode, name in FLINK_MODES.items():
+            table, bundle = best_bundle(
+                f"{name}, {tried.text}", "events", partial(flink, mode, tried)
+            )
+            report.tables.append(table)
+            found[name] = partial(flink, mode, fewer, bundle=bundle)
+    return found
 
-        def run(plugin: str = plugin):
-            with scratch("w1") as place:
-                params = {"input": events.folder(), "output": place / "output"}
-                return engine.run(job(plugin, params, storage=place / "checkpoints"))
 
-        warm_up(run, least=3, most=8)
+def _judge_memory(report: Report, events: Events, *, rounds: int) -> None:
+    """Watch the memory of ``bicycle run`` over an input."""
+    file = f"{Path(__file__).with_name('benchmark_jobs.py')}:events_as_dicts"
+    peaks = [
+        peaks_of([file], events.folder(), check=lambda output: check_totals(output, events))
+        for _ in range(rounds)
+    ]
+    report.tables.append(memory_table(f"Memory of `bicycle run`, {events.text}", peaks))
+    report.targets.append(memory_target("driver and both workers, memory at most", peaks, high=400))
 
 
-def _judge(report: Report, rates: dict[str, list[float]], bench: Bench) -> None:
-    size, whole = bench.events.count, bench.whole
-    for name in OURS:
-        for other, low in ((PLAIN, 0.6), (PLAIN_FAST, None), (BYTEWAX.name, None)):
-            if other in rates:
-                title = f"{name} ÷ {other}, {size:,}"
-                ours, theirs = ((whole[each], rates[each]) for each in (name, other))
-                report.compare_runs(title, ours, theirs, low=low)
-        report.judge_idle(f"{name}, {size:,}", bench.idle[name])
+def _on_one_core(events: Events) -> object:
+    """Run ours and the loops on one core alone, that is one task, or one process."""
+    paces = Paces(text=f"One core alone, {events.text}", unit="events")
+    with engine_on(core=0) as engine:
+        runs: dict[str, Callable[[], Lap]] = {
+            DICTS: partial(ours, engine, events, OURS[DICTS], parallelism=1),
+            **{name: partial(plain, loop, events, process_count=1) for name, loop in PLAIN.items()},
+        }
+        warm_up(runs[DICTS], least=2, most=3)
+        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
+    return paces.table()
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -152,8 +196,16 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--sizes", type=int, nargs="+", default=[1_000_000, 10_000_000], help="numbers of events"
     )
     parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True, help="with Bytewax"
+        "--sweep-size", type=int, default=1_000_000, help="events where settings are tried"
     )
+    parser.add_argument("--flink-size", type=int, default=1_000_000, help="events for PyFlink")
+    parser.add_argument(
+        "--one-core-size", type=int, default=5_000_000, help="events where one core works alone"
+    )
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True,
+        help="with Bytewax and PyFlink",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

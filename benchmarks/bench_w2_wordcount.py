@@ -1,10 +1,11 @@
 """W2: running count of words with durable state: one record out for each word in.
 
-Our word-count plugin on two cores against a plain two-process loop, Bytewax with its recovery, and
-PySpark's own ``transformWithState`` in Python, in turns. Everything of ours is sealed in each epoch
-(about one second). The plain loop forces its output and one snapshot to disk at its end, and writes
-JSON by the standard library, by msgspec, or by hand, which is right for plain words only; Bytewax
-snapshots every second, too, and writes without its exactly-once sink, which is five times slower;
+Our word-count plugin on two cores against a plain two-process loop, Bytewax with its recovery,
+PyFlink, and PySpark's own ``transformWithState`` in Python, in turns. Everything of ours is sealed
+in each epoch (about one second). The plain loop forces its output and one snapshot to disk at its
+end, and writes JSON by the standard library, by msgspec, or by hand, which is right for plain words
+only; Bytewax snapshots every second, too, or every ten, its default, and writes without its
+exactly-once sink, which is five times slower; PyFlink has a checkpoint every second;
 ``transformWithState`` commits each micro-batch, which takes longer than our epochs even when small.
 """
 
@@ -16,22 +17,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from bicycle_runs import Engine, JobRun, job, spark_engine, warm_up
-from measuring import (
-    Report,
-    Table,
-    arguments,
-    in_turns,
-    pace_table,
-    percentile,
-    steady_rate,
-)
+from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
+from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
+from measuring import Report, Table, arguments, in_turns, percentile, steady_rate
+from paces import Lap, Paces, best_settings
 from peers import (
     BYTEWAX,
     SPARK_STATE,
     Peer,
-    PeerRun,
-    SparkRun,
     available,
     run_bytewax,
     run_plain,
@@ -40,19 +33,35 @@ from peers import (
 from workloads import WORDS_PER_LINE, Words, check_counts, scratch
 
 OURS = "Bicycle"
-PLAIN_LOOPS = {
+PLAIN = {
     "plain loop, json": "words-json",
     "plain loop, msgspec": "words-msgspec",
     "plain loop, JSON by hand": "words-by-hand",
 }
 QUICK = Words(count=20_000, distinct=1_000)
-BYTEWAX_SNAPSHOT_S = 1  # as long as our epochs are
-SPARK_STATE_RUNS_MAX = 2
-BYTEWAX_FORMS = {1: f"{BYTEWAX.name}, one worker", 2: f"{BYTEWAX.name}, two processes"}
 # Words in a micro-batch. With the fewer it commits every 2 to 3 s: nearest to our second.
 SPARK_STATE_FORMS = {
     size: f"transformWithState, {size:,} words a batch" for size in (50_000, 200_000)
 }
+# Processes, threads, and seconds between snapshots.
+BYTEWAX_FORMS = {
+    f"{processes} processes, {threads} threads each, snapshots every {snapshot_s} s": (
+        processes, threads, snapshot_s,
+    )
+    for processes, threads in ((1, 1), (1, 2), (2, 1))
+    for snapshot_s in (1, 10)
+}  # fmt: skip
+BOUNDS = {
+    **dict.fromkeys(PLAIN, 0.6),
+    BYTEWAX.name: 2.5,
+    **dict.fromkeys(FLINK_MODES.values()),
+    SPARK_STATE_FORMS[50_000]: 30.0,
+    SPARK_STATE_FORMS[200_000]: None,
+}
+JUDGED = (
+    f"whole run of the largest input ÷ each plain loop ≥ 0.6, ÷ {BYTEWAX.name} ≥ 2.5, "
+    f"÷ {SPARK_STATE_FORMS[50_000]} ≥ 30; idle cores from the second epoch on ≤ 10 %"
+)
 
 
 @dataclass(slots=True)
@@ -61,73 +70,24 @@ class Bench:
 
     engine: Engine
     words: Words
-    spark_state_size: int
-    peers: list[Peer]
-    startup_s: dict[str, list[float]] = field(default_factory=dict)
-    whole: dict[str, list[float]] = field(default_factory=dict)
     runs: list[JobRun] = field(default_factory=list)
-    spark_rates: dict[int, list[float]] = field(default_factory=dict)
+    paces: Paces = field(init=False)
 
-    def ours(self) -> float:
+    def __post_init__(self) -> None:
+        self.paces = Paces(text=self.words.text, unit="words")
+
+    def ours(self) -> Lap:
         run = count_words(self.engine, self.words)
         self.runs.append(run)
-        self.whole.setdefault(OURS, []).append(run.whole_rate * WORDS_PER_LINE)
-        return run.steady_rate() * WORDS_PER_LINE
+        return lap_of(run, per_record=WORDS_PER_LINE)
 
-    def plain(self, name: str) -> float:
-        with scratch("w2") as place:
-            run = run_plain(PLAIN_LOOPS[name], self.words.folder(), place / "output")
-            check_counts(place / "output", self.words)
-        return self._rate(name, run, self.words.count)
-
-    def bytewax(self, process_count: int) -> float:
-        with scratch("w2") as place:
-            output = place / "output"
-            run = run_bytewax(
-                "bytewax_words", self.words.folder(), output,
-                recovery=place / "recovery", process_count=process_count,
-                snapshot_s=BYTEWAX_SNAPSHOT_S,
-            )  # fmt: skip
-            check_counts(output, self.words)
-        return self._rate(BYTEWAX_FORMS[process_count], run, self.words.count)
-
-    def spark_state(self, batch_size: int) -> float:
-        """Run it twice at most; later rounds compare with the better of the two."""
-        rates = self.spark_rates.setdefault(batch_size, [])
-        if len(rates) >= SPARK_STATE_RUNS_MAX:
-            return max(rates)
-        count = min(self.spark_state_size, self.words.count)
-        words = replace(self.words, count=count, files=max(1, count // batch_size))
-        with scratch("w2") as place:
-            run = run_spark_state(words.folder(), place / "output")
-            check_counts(place / "output", words)
-        self._rate(SPARK_STATE_FORMS[batch_size], run, words.count)
-        rates.append(steady_rate(run.batches) * WORDS_PER_LINE)
-        return rates[-1]
-
-    def _rate(self, name: str, run: PeerRun | SparkRun, count: int) -> float:
-        self.startup_s.setdefault(name, []).append(run.startup_s)
-        self.whole.setdefault(name, []).append(count / run.busy_s)
-        return count / run.busy_s
-
-    def contenders(self) -> dict[str, Callable[[], float]]:
-        found: dict[str, Callable[[], float]] = {OURS: self.ours}
-        for name in PLAIN_LOOPS:
-            found[name] = partial(self.plain, name)
-        if BYTEWAX in self.peers:
-            for process_count, name in BYTEWAX_FORMS.items():
-                found[name] = partial(self.bytewax, process_count)
-        if SPARK_STATE in self.peers:
-            for batch_size, name in SPARK_STATE_FORMS.items():
-                found[name] = partial(self.spark_state, batch_size)
-        return found
-
-    def table(self, rates: dict[str, list[float]]) -> Table:
-        return pace_table(
-            self.words.text, "words", rates, whole=self.whole, startup_s=self.startup_s
-        )
+    def contenders(self, others: dict[str, Callable[[], Lap]]) -> dict[str, Callable[[], float]]:
+        """Return what takes turns: ours, the loops, and others."""
+        runs = {OURS: self.ours, **{name: partial(plain, name, self.words) for name in PLAIN}}
+        return {name: self.paces.turn(name, run) for name, run in {**runs, **others}.items()}
 
     def epoch_table(self) -> Table:
+        """Return what our epochs were like."""
         epochs = [stats for run in self.runs for stats in run.full_epochs()]
         rows = []
         for phase in ("plan", "run", "publish_wait", "seal"):
@@ -138,59 +98,142 @@ class Bench:
         return Table(title=title, columns=["phase", "median", "p95", "max"], rows=rows)
 
 
-def count_words(engine: Engine, words: Words) -> JobRun:
+def count_words(engine: Engine, words: Words, *, parallelism: int = 2) -> JobRun:
     """Run our plugin on an input and check what it wrote."""
     with scratch("w2") as place:
         output = place / "output"
         params = {"input": words.folder(), "output": output}
-        run = engine.run(job("wordcount", params, storage=place / "checkpoints"))
+        storage = place / "checkpoints"
+        run = engine.run(job("wordcount", params, storage=storage, parallelism=parallelism))
         check_counts(output, words)
     return run
 
 
+def plain(name: str, words: Words, *, process_count: int = 2) -> Lap:
+    """Run a plain loop."""
+    with scratch("w2") as place:
+        source, output = words.folder(), place / "output"
+        run = run_plain(PLAIN[name], source, output, process_count=process_count)
+        check_counts(output, words)
+    return Lap(count=words.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def bytewax(form: str, words: Words) -> Lap:
+    """Run Bytewax with some settings."""
+    processes, threads, snapshot_s = BYTEWAX_FORMS[form]
+    with scratch("w2") as place:
+        run = run_bytewax(
+            "bytewax_words", words.folder(), place / "output", recovery=place / "recovery",
+            process_count=processes, thread_count=threads, snapshot_s=snapshot_s,
+        )  # fmt: skip
+        check_counts(place / "output", words)
+    return Lap(count=words.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def flink(mode: str, words: Words, *, bundle: int) -> Lap:
+    """Run PyFlink in a mode."""
+    with scratch("w2") as place:
+        lap = run_flink(
+            "flink_words", words.folder(), place / "output",
+            mode=mode, count=words.count, bundle=bundle,
+        )  # fmt: skip
+        check_counts(place / "output", words)
+    return lap
+
+
+def spark_state(batch_size: int, words: Words) -> Lap:
+    """Run ``transformWithState``, a file for each micro-batch."""
+    words = replace(words, files=max(1, words.count // batch_size))
+    with scratch("w2") as place:
+        run = run_spark_state(words.folder(), place / "output")
+        check_counts(place / "output", words)
+    return Lap(
+        count=words.count, seconds=run.busy_s, startup_s=run.startup_s,
+        steady_rate=steady_rate(run.batches) * WORDS_PER_LINE,
+    )  # fmt: skip
+
+
 def main() -> None:
     """Measure every input and tell."""
-    options = arguments(__doc__, repeats=5, add=_add_options)
+    options = arguments(__doc__, repeats=3, add=_add_options, judged=JUDGED)
     inputs = [QUICK] if options.quick else _inputs(options)
-    peers, notes = _peers(options)
+    wanted = (BYTEWAX, PYFLINK, SPARK_STATE) if options.peers and not options.quick else ()
+    peers, notes = available(wanted)
     report = Report(
         name="w2-wordcount",
         claim="A running word count, durable in every epoch, keeps 0.6 of a plain loop's pace.",
         payload="; ".join(words.text for words in inputs) + f"; {WORDS_PER_LINE} words a line",
         method=f"{options.repeats} rounds in turns on a warm engine, two cores each; steady is the "
-        "rate behind the first third (transformWithState: behind the first third of its batches); "
-        "all counts compared with the truth in every run",
+        "rate behind the first third; all counts compared with the truth in every run; other "
+        f"systems get the largest inputs only, PyFlink {options.flink_size:,} words and "
+        f"transformWithState {options.spark_state_size:,} of such at most, since they are slower",
         notes=notes,
     )
     costs: dict[int, dict[int, float]] = {}
     with spark_engine() as engine:
         if not options.quick:
-            warm_up(lambda: count_words(engine, inputs[0]), least=3, most=8)
+            warm_up(Bench(engine, inputs[0]).ours, least=3, most=8)
         for words in inputs:
-            bench = Bench(engine, words, options.spark_state_size, peers)
-            rates = in_turns(bench.contenders(), rounds=options.repeats)
-            report.tables += [bench.table(rates), bench.epoch_table()]
-            _judge(report, rates, bench)
-            cost = 1e9 / statistics.median(rates[OURS])
-            costs.setdefault(words.distinct, {})[words.count] = cost
+            bench = Bench(engine, words)
+            is_last = words.count == max(each.count for each in inputs)
+            others = _others(report, peers, words, options) if is_last else {}
+            in_turns(bench.contenders(others), rounds=options.repeats)
+            report.tables += [bench.paces.table(), bench.epoch_table()]
+            costs.setdefault(words.distinct, {})[words.count] = 1e9 / max(bench.paces.whole(OURS))
+            if is_last:
+                bench.paces.judge(report, OURS, BOUNDS)
+                bench.paces.judge_idle(report, OURS)
     for count, by_size in costs.items():
         report.compare_growth(by_size, f"cost per word, {{}}, {count:,} distinct")
+    if not options.quick:
+        fewer = replace(inputs[0], count=options.one_core_size)
+        report.tables.append(_on_one_core(fewer))
     report.tell(options)
 
 
-def _judge(report: Report, rates: dict[str, list[float]], bench: Bench) -> None:
-    bounds: dict[str, float | None] = {
-        **dict.fromkeys(PLAIN_LOOPS, 0.6),
-        **dict.fromkeys(BYTEWAX_FORMS.values(), 2.5),
-        SPARK_STATE_FORMS[50_000]: 30.0,
-        SPARK_STATE_FORMS[200_000]: None,
-    }
-    for name, low in bounds.items():
-        if name in rates:
-            title = f"Bicycle ÷ {name}, {bench.words.text}"
-            ours, theirs = ((bench.whole[each], rates[each]) for each in (OURS, name))
-            report.compare_runs(title, ours, theirs, low=low)
-    report.judge_idle(bench.words.text, [run.idle_share for run in bench.runs])
+def _others(
+    report: Report, peers: list[Peer], words: Words, options: argparse.Namespace
+) -> dict[str, Callable[[], Lap]]:
+    """Find the best settings of other systems; return how they run."""
+    found: dict[str, Callable[[], Lap]] = {}
+    tried = _first(words, options.sweep_size)
+    if BYTEWAX in peers:
+        forms = {form: partial(bytewax, form, tried) for form in BYTEWAX_FORMS}
+        table, best = best_settings(f"{BYTEWAX.name}, {tried.text}", "words", forms)
+        report.tables.append(table)
+        found[BYTEWAX.name] = partial(bytewax, best, words)
+    if PYFLINK in peers:
+        fewer = _first(words, options.flink_size)
+        for mode, name in FLINK_MODES.items():
+            title = f"{name}, {fewer.text}"
+            table, bundle = best_bundle(title, "words", partial(flink, mode, fewer))
+            report.tables.append(table)
+            found[name] = partial(flink, mode, fewer, bundle=bundle)
+    if SPARK_STATE in peers:
+        fewer = _first(words, options.spark_state_size)
+        for batch_size, name in SPARK_STATE_FORMS.items():
+            found[name] = partial(spark_state, batch_size, fewer)
+    return found
+
+
+def _first(words: Words, count: int) -> Words:
+    return replace(words, count=min(words.count, count))
+
+
+def _on_one_core(words: Words) -> Table:
+    """Run ours and the loops on one core alone, that is one task, or one process."""
+    paces = Paces(text=f"One core alone, {words.text}", unit="words")
+    with engine_on(core=0) as engine:
+
+        def ours() -> Lap:
+            return lap_of(count_words(engine, words, parallelism=1), per_record=WORDS_PER_LINE)
+
+        runs: dict[str, Callable[[], Lap]] = {
+            OURS: ours, **{name: partial(plain, name, words, process_count=1) for name in PLAIN}
+        }  # fmt: skip
+        warm_up(ours, least=2, most=3)
+        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
+    return paces.table()
 
 
 def _inputs(options: argparse.Namespace) -> list[Words]:
@@ -199,17 +242,6 @@ def _inputs(options: argparse.Namespace) -> list[Words]:
         for distinct in options.distinct
         for count in options.sizes
     ]
-
-
-def _peers(options: argparse.Namespace) -> tuple[list[Peer], list[str]]:
-    wanted = (BYTEWAX, SPARK_STATE) if options.peers and not options.quick else ()
-    found, notes = available(wanted)
-    if SPARK_STATE in found:
-        notes.append(
-            f"transformWithState gets {options.spark_state_size:,} words, and "
-            f"{SPARK_STATE_RUNS_MAX} rounds at most, since it is much slower."
-        )
-    return found, notes
 
 
 def _spread(values: list[float]) -> list[str]:
@@ -223,18 +255,21 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--sizes", type=int, nargs="+", default=[1_000_000, 10_000_000], help="numbers of words"
     )
     parser.add_argument(
-        "--distinct",
-        type=int,
-        nargs="+",
-        default=[10_000, 1_000_000],
-        help="numbers of different words",
+        "--distinct", type=int, nargs="+", default=[10_000], help="numbers of different words"
     )
     parser.add_argument(
-        "--spark-state-size", type=int, default=1_200_000, help="words for transformWithState"
+        "--sweep-size", type=int, default=1_000_000, help="words where settings are tried"
+    )
+    parser.add_argument("--flink-size", type=int, default=500_000, help="words for PyFlink")
+    parser.add_argument(
+        "--spark-state-size", type=int, default=400_000, help="words for transformWithState"
+    )
+    parser.add_argument(
+        "--one-core-size", type=int, default=3_000_000, help="words where one core works alone"
     )
     parser.add_argument(
         "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Bytewax and transformWithState",
+        help="with Bytewax, PyFlink and transformWithState",
     )  # fmt: skip
 
 

@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from bicycle_sdk import AsyncFunction, Context, StreamEnvironment, bicycle_plugin, file_sink
+from bicycle_sdk import (
+    AsyncFunction,
+    Context,
+    KeyedProcessContext,
+    KeyedProcessFunction,
+    StreamEnvironment,
+    ValueStateDescriptor,
+    bicycle_plugin,
+    file_sink,
+)
 from bicycle_sdk.windows import Average, Count, Sum
 
 __all__ = [
@@ -21,6 +30,7 @@ __all__ = [
     "Reading",
     "WindowParams",
     "events_as_dicts",
+    "events_of_keys",
     "events_typed",
     "keys_counted",
     "profile_of",
@@ -141,6 +151,29 @@ def _by_window(env: StreamEnvironment, params: WindowParams, *, is_folded: bool)
     windows = timed.key_by(sensor_of).tumbling_window(params.window_ms).pre_combine(is_folded)
     results = windows.aggregate(Count(), Sum(value_of), Average(value_of)).uid("windows")
     results.sink_to(file_sink(params.output)).uid("out")
+
+
+class CountOfKey(KeyedProcessFunction[str, str, dict[str, Any]]):
+    """Counts the events of a key in value state."""
+
+    count = ValueStateDescriptor("count", int, default=0)
+
+    def open(self, ctx: KeyedProcessContext[str]) -> None:
+        """Get the state once."""
+        self.counted = ctx.get_value_state(self.count)
+
+    def process_element(self, value: str, ctx: KeyedProcessContext[str]) -> list[dict[str, Any]]:  # noqa: ARG002  # contract
+        """Give the count so far."""
+        count = self.counted.value() + 1
+        self.counted.update(count)
+        return [{"word": value, "count": count}]
+
+
+@bicycle_plugin(name="events_of_keys", version="1")
+def events_of_keys(env: StreamEnvironment, params: FolderParams) -> None:
+    """Each line is a key; each gives how often it has come so far."""
+    keys = env.read_text(params.input).uid("lines").key_by(str)
+    keys.process_fn(CountOfKey()).uid("count").sink_to(file_sink(params.output)).uid("out")
 
 
 def is_counted_twice(counted: tuple[str, int]) -> bool:

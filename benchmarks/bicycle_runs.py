@@ -11,13 +11,15 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from measuring import BUILD
-from processor_time import processor_ticks
+from paces import Lap
+from this_machine import processor_ticks
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import attempt_id
@@ -34,7 +36,10 @@ from bicycle_runtime.engine.spark.executor import SparkExecutor
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import extract
 
-__all__ = ["CORES", "Engine", "JobRun", "job", "local_engine", "spark_engine", "warm_up"]
+__all__ = [
+    "CORES", "Engine", "JobRun", "engine_on", "job", "lap_of", "local_engine", "spark_engine",
+    "warm_up",
+]  # fmt: skip
 
 CORES = 2
 _HERE = Path(__file__).parent
@@ -90,6 +95,11 @@ class Engine:
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+
+    def wait_for_spark(self) -> None:
+        """Wait until Spark is up; an engine without Spark has nothing to wait for."""
+        if isinstance(self._executor, SparkExecutor):
+            self._executor.warm()
 
     def __enter__(self) -> Engine:
         return self
@@ -182,15 +192,27 @@ class _KeptExecutor:
         """The engine stops it."""
 
 
-def spark_engine() -> Engine:
-    """Return an engine on embedded Spark with two cores; Java comes up at once."""
+def spark_engine(cores: int = CORES) -> Engine:
+    """Return an engine on embedded Spark with two cores if not told otherwise; Java is up then."""
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = f"{_HERE}{os.pathsep + before if before else ''}"
     executor = SparkExecutor(
-        f"local[{CORES},4]", settings={}, cache_dir=BUILD / "cache", job="benchmark"
+        f"local[{cores},4]", settings={}, cache_dir=BUILD / "cache", job="benchmark"
     )
     executor.boot()
     return Engine(executor)
+
+
+@contextmanager
+def engine_on(core: int) -> Iterator[Engine]:
+    """Give an engine on one core; this process, too, and all that it starts, run there alone."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {core})
+    try:
+        with spark_engine(cores=1) as engine:
+            yield engine
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def local_engine() -> Engine:
@@ -228,7 +250,20 @@ def _plugin(name: str) -> PluginRef:
     )  # fmt: skip
 
 
-def warm_up(run: Callable[[], JobRun], *, least: int, most: int) -> list[float]:
+def lap_of(run: JobRun, *, per_record: int = 1) -> Lap:
+    """Return what a run was like.
+
+    Args:
+        run: The run.
+        per_record: What is counted in each record that is read.
+    """
+    return Lap(
+        count=run.read_count * per_record, seconds=run.ended - run.began,
+        steady_rate=run.steady_rate() * per_record, idle_share=run.idle_share,
+    )  # fmt: skip
+
+
+def warm_up(run: Callable[[], Lap], *, least: int, most: int) -> list[float]:
     """Run a job until its steady rate no longer grows by a tenth; returns the rates.
 
     Args:
@@ -238,7 +273,8 @@ def warm_up(run: Callable[[], JobRun], *, least: int, most: int) -> list[float]:
     """
     rates: list[float] = []
     while len(rates) < most:
-        rates.append(run().steady_rate())
+        lap = run()
+        rates.append(lap.steady_rate or lap.rate)
         if len(rates) >= max(least, 2) and rates[-1] < rates[-2] * 1.1:
             break
     return rates

@@ -1,7 +1,8 @@
 """Rows of two sides, and what is done with them: by operators, and by loops that keep nothing.
 
-``FORMS`` adds one operator to two keyed streams, or seven; ``LOOPS`` does the same as some of them
-on dicts and sorted lists, for all rows in the order in which the epochs bring them.
+``FORMS`` adds one operator to two keyed streams, or seven; ``LOOPS`` does the same as each of them
+on dicts and sorted lists, for all rows in the order in which the epochs bring them. What waits for
+time that has not come stays where it is, in both.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _REACH_MS = 2_000
 _MS_PER_ROW = 10
 _OUT_OF_ORDER_MS = 1_000
 _LAST = 20
+_WINDOW_MS = 5_000
+RATES = {f"key-{number}": number / 7 for number in range(KEYS)}
 
 
 @dataclass(frozen=True)
@@ -155,16 +158,36 @@ def _both(function: Callable[[], KeyedProcessFunction]) -> Form:
     return form
 
 
+async def ask(key: str) -> float:
+    """Return what another system knows of a key, at once: what is measured is the way there."""
+    return RATES[key]
+
+
+def with_rate(row: Row, rate: float) -> tuple[str, float]:
+    """Return a result of a row and its answer."""
+    return row.key, row.value * rate
+
+
+def _looked_up(left: KeyedStream, right: KeyedStream) -> DataStream:
+    both = left.union(right)
+    return both.lookup_join(lambda row: row.key, ask, with_rate)
+
+
 _ONE: dict[str, Form] = {
     "interval join": lambda left, right: left.interval_join(right, -_REACH_MS, _REACH_MS, pair),
     "as-of join": lambda left, right: left.as_of_join(right, pair),
-    "window join": lambda left, right: left.window_join(right, tumbling_windows(5_000), pair),
+    "window join": lambda left, right: left.window_join(right, tumbling_windows(_WINDOW_MS), pair),
     "timers, value and map": _both(Watch),
     "list state": _both(LastRows),
     "map state": _both(Seconds),
     "value state": _both(Totals),
 }
-FORMS = {**{name: (form,) for name, form in _ONE.items()}, "all seven": tuple(_ONE.values())}
+LOOKUP = "lookup join"
+FORMS = {
+    **{name: (form,) for name, form in _ONE.items()},
+    LOOKUP: (_looked_up,),
+    "all seven": tuple(_ONE.values()),
+}
 
 
 def job(form: str, env: StreamEnvironment) -> None:
@@ -233,7 +256,111 @@ def watched(epochs: Epochs) -> list[tuple[str, int]]:
     return results
 
 
-LOOPS: dict[str, Callable[[Epochs], list[Any]]] = {
+def followed(epochs: Epochs) -> list[tuple[str, float]]:
+    """Return what the as-of join gives: each left row with the newest right row of its time."""
+    kept: dict[str, list[Row]] = defaultdict(list)
+    times: dict[str, list[int]] = defaultdict(list)
+    waiting: list[tuple[int, int, Row]] = []
+    results = []
+    number = 0
+    for ours, theirs in epochs:
+        for row in theirs:
+            kept[row.key].append(row)
+            times[row.key].append(row.time)
+        for row in ours:
+            number += 1
+            heapq.heappush(waiting, (row.time, number, row))
+        least = min(ours[-1].time, theirs[-1].time) - _OUT_OF_ORDER_MS - 1
+        while waiting and waiting[0][0] <= least:
+            row = heapq.heappop(waiting)[2]
+            place = bisect_right(times[row.key], row.time)
+            if place:
+                results.append(pair(row, kept[row.key][place - 1]))
+    return results
+
+
+def met(epochs: Epochs) -> list[tuple[str, float]]:
+    """Return what the window join gives: all pairs of a key and window, when it is over."""
+    found: dict[int, dict[str, tuple[list[Row], list[Row]]]] = defaultdict(dict)
+    results: list[tuple[str, float]] = []
+
+    def told(until_ms: int) -> Iterator[tuple[str, float]]:
+        for number in [each for each in found if (each + 1) * _WINDOW_MS - 1 <= until_ms]:
+            for ours, theirs in found.pop(number).values():
+                yield from (pair(left, right) for left in ours for right in theirs)
+
+    for sides in epochs:
+        for side in (0, 1):
+            for row in sides[side]:
+                window = found[row.time // _WINDOW_MS]
+                if row.key not in window:
+                    window[row.key] = [], []
+                window[row.key][side].append(row)
+        results += told(min(rows[-1].time for rows in sides) - _OUT_OF_ORDER_MS - 1)
+    return results
+
+
+def _rows(epochs: Epochs) -> Iterator[Row]:
+    return (row for sides in epochs for rows in sides for row in rows)
+
+
+def listed(epochs: Epochs) -> list[tuple[str, float]]:
+    """Return what ``LastRows`` gives."""
+    kept: dict[str, list[Row]] = defaultdict(list)
+    results = []
+    for row in _rows(epochs):
+        rows = kept[row.key]
+        rows.append(row)
+        if len(rows) == _LAST:
+            results.append((row.key, sum(each.value for each in rows) / _LAST))
+            rows.clear()
+    return results
+
+
+def by_second(epochs: Epochs) -> list[tuple[str, int, float]]:
+    """Return what ``Seconds`` gives."""
+    sums: dict[str, dict[int, float]] = defaultdict(dict)
+    results = []
+    for row in _rows(epochs):
+        second, known = row.time // 1_000, sums[row.key]
+        total = known[second] = known.get(second, 0.0) + row.value
+        results.append((row.key, second, total))
+    return results
+
+
+def totals(epochs: Epochs) -> list[tuple[str, float]]:
+    """Return what ``Totals`` gives."""
+    known: dict[str, float] = defaultdict(float)
+    results = []
+    for row in _rows(epochs):
+        known[row.key] += row.value
+        results.append((row.key, known[row.key]))
+    return results
+
+
+def looked_up(epochs: Epochs) -> list[tuple[str, float]]:
+    """Return what the lookup join gives."""
+    return [with_rate(row, RATES[row.key]) for row in _rows(epochs)]
+
+
+_LOOPS_OF_ONE: dict[str, Callable[[Epochs], list[Any]]] = {
     "interval join": joined,
+    "as-of join": followed,
+    "window join": met,
     "timers, value and map": watched,
+    "list state": listed,
+    "map state": by_second,
+    "value state": totals,
+}
+
+
+def all_of_them(epochs: Epochs) -> list[Any]:
+    """Return what the seven give, one loop behind the other."""
+    return [result for loop in _LOOPS_OF_ONE.values() for result in loop(epochs)]
+
+
+LOOPS: dict[str, Callable[[Epochs], list[Any]]] = {
+    **_LOOPS_OF_ONE,
+    LOOKUP: looked_up,
+    "all seven": all_of_them,
 }

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from kafka_topics import Place
 from measuring import run_program
-from peers import Peer
+from peers import ORJSON, Peer
 
 __all__ = [
     "BYTEWAX_KAFKA",
@@ -30,7 +30,10 @@ __all__ = [
 
 BYTEWAX_KAFKA = Peer(
     name="Bytewax 0.21.1", folder="bytewax-kafka",
-    requirements=("bytewax==0.21.1", "confluent-kafka==2.16.1", "fastavro==1.12.2", "requests>=2"),
+    requirements=(
+        "bytewax==0.21.1", "confluent-kafka==2.16.1", "fastavro==1.12.2", "requests>=2",
+        ORJSON,
+    ),
 )  # fmt: skip
 QUIX = Peer(name="Quix Streams 3.28.1", folder="quix", requirements=("quixstreams==3.28.1",))
 PROCESS_COUNT = 2

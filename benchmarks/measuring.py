@@ -11,19 +11,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
+import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
 from itertools import accumulate
 from pathlib import Path
 
 from report_age import measured_line
-
-from bicycle_runtime.base.java import find_java, java_version
+from this_machine import Watch, machine
 
 __all__ = [
     "BUILD",
@@ -35,7 +33,6 @@ __all__ = [
     "arguments",
     "in_turns",
     "millions",
-    "pace_table",
     "percentile",
     "ratios",
     "run_program",
@@ -46,6 +43,8 @@ ROOT = Path(__file__).parents[1]
 BUILD = ROOT / ".build" / "benchmarks"
 _DOCS = ROOT / "docs" / "benchmarks.md"
 _RELEASED = ROOT / "benchmarks" / "released.json"
+_WORSE = 1.05  # Less is told by every two runs.
+_watch = Watch()  # This module is imported before anything runs.
 
 # Installed wheels are compiled; so are these sources, whatever the machine's default is.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -103,6 +102,12 @@ class Target:
             self.high is None or self.value <= self.high
         )
 
+    def is_worse_than(self, before: float) -> bool:
+        """Whether it is worse than a figure of before, by more than two runs may differ."""
+        if self.high is not None:
+            return self.value > before * _WORSE
+        return self.low is not None and self.value * _WORSE < before
+
     def cells(self, released: float | None, *, is_judged: bool) -> list[str]:
         """Return the row of the table of targets."""
         unit = f" {self.unit}" if self.unit else ""
@@ -121,13 +126,14 @@ class Target:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What one benchmark found."""
+    """What one benchmark found; ``judged`` is what it said of its judged rows before it ran."""
 
     name: str
     claim: str
     payload: str
     method: str
     tables: list[Table] = field(default_factory=list)
+    judged: str = ""
     targets: list[Target] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -137,21 +143,6 @@ class Report:
         """Judge how many times the pace of another we have, round by round."""
         median, best = ratios(ours, theirs)
         self.targets.append(Target(name=title, value=median, best=best, low=low, unit="x"))
-
-    def compare_runs(
-        self, title: str, ours: tuple[Sequence[float], Sequence[float]],
-        theirs: tuple[Sequence[float], Sequence[float]], *, low: float | None,
-    ) -> None:  # fmt: skip
-        """Judge the pace of whole runs beside that of another, and tell that of the steady state.
-
-        Args:
-            title: What is compared.
-            ours: Our rates of whole runs, and those of the steady state.
-            theirs: Those of the other.
-            low: The least ratio; None is not judged.
-        """
-        self.compare(f"{title}, whole run", ours[0], theirs[0], low=low)
-        self.compare(f"{title}, steady", ours[1], theirs[1], low=None)
 
     def judge_idle(self, title: str, shares: Sequence[float]) -> None:
         """Judge which share of the cores was idle while jobs ran, from their second epoch on."""
@@ -178,6 +169,9 @@ class Report:
 
     def tell(self, options: argparse.Namespace) -> None:
         """Print the report; write it into the docs or keep its figures when asked for."""
+        self.judged = self.judged or options.judged
+        if not options.quick:
+            self.notes += worse_notes(_DOCS.read_text(), name=self.name, targets=self.targets)
         text = self.markdown(is_quick=options.quick)
         print(text, flush=True)
         if options.write_docs:
@@ -191,9 +185,11 @@ class Report:
         """Return the whole report."""
         parts = [
             f"{self.claim}",
-            f"{measured_line(self.name)}\n- machine: {machine()}\n- payload: {self.payload}\n"
-            f"- method: {self.method}",
+            f"{measured_line(self.name)}\n- machine: {machine()}; {_watch.told()}\n"
+            f"- payload: {self.payload}\n- method: {self.method}",
         ]
+        if self.judged:
+            parts[1] += f"\n- judged, as said before the run: {self.judged}"
         if is_quick:
             parts.append("**A quick run: sizes too small for figures; only the outputs count.**")
         parts += [table.markdown() for table in self.tables]
@@ -229,6 +225,21 @@ def with_section(document: str, *, name: str, text: str) -> str:
     return f"{head}{begin}\n{text}\n{end}{tail}"
 
 
+def worse_notes(document: str, *, name: str, targets: Sequence[Target]) -> list[str]:
+    """Return a note on each figure that is worse than in the report that a document holds."""
+    section = document.partition(f"<!-- begin {name} -->")[2].partition(f"<!-- end {name} -->")[0]
+    when = re.search(r"^- measured: (.*?) \(code", section, re.MULTILINE)
+    rows = re.findall(r"^\| (.+?) +\| +(-?[\d,.e+-]+)(?: [^|]*)?\|", section, re.MULTILINE)
+    before = {title: float(value.replace(",", "")) for title, value in rows if value != "-"}
+    notes = []
+    for target in targets:
+        old = before.get(target.name)
+        if old and when and target.is_worse_than(old):
+            then, now = (f"{_short(value)} {target.unit}".rstrip() for value in (old, target.value))
+            notes.append(f"Worse than on {when[1]}: {target.name}, {then} then and {now} now.")
+    return notes
+
+
 def _released() -> Mapping[str, Mapping[str, float]]:
     return json.loads(_RELEASED.read_text()) if _RELEASED.is_file() else {}
 
@@ -238,47 +249,17 @@ def _keep_figures(name: str, targets: Sequence[Target]) -> None:
     _RELEASED.write_text(json.dumps(kept, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
 
-def machine() -> str:
-    """Return what a reader must know to judge absolute figures: cores, memory, versions, load."""
-    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
-    packages = ", ".join(f"{name} {_version(name)}" for name in ("pyspark", "msgspec"))
-    return (
-        f"{os.cpu_count()} cores ({_processor()}), {memory_gib:.0f} GiB, "
-        f"{platform.system()} {platform.release()}, Python {platform.python_version()}, "
-        f"Java {_java()}, {packages}, bicycle-runtime {_version('bicycle-runtime')}; "
-        f"load at the end {os.getloadavg()[0]:.1f}"
-    )
-
-
-def _version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return "(none)"
-
-
-def _java() -> str:
-    found = find_java()
-    return (java_version(found) if found else None) or "(none)"
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if not info.is_file():
-        return platform.processor() or platform.machine()
-    names = [line for line in info.read_text().splitlines() if line.startswith("model name")]
-    return names[0].partition(":")[2].strip() if names else platform.machine()
-
-
 def arguments(
-    description: str | None, *, repeats: int, add: Callable[[argparse.ArgumentParser], object]
-) -> argparse.Namespace:
+    description: str | None, *, repeats: int, add: Callable[[argparse.ArgumentParser], object],
+    judged: str = "",
+) -> argparse.Namespace:  # fmt: skip
     """Read the command line.
 
     Args:
         description: Docstring of the benchmark.
         repeats: Default number of rounds.
         add: Adds the options of this benchmark.
+        judged: Which rows are held against targets; said before anything runs.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -294,6 +275,9 @@ def arguments(
     )  # fmt: skip
     add(parser)
     options = parser.parse_args()
+    options.judged = judged
+    if judged:
+        print(f"  judged: {judged}", file=sys.stderr, flush=True)
     if options.quick:
         options.repeats = min(options.repeats, 1)
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -346,32 +330,6 @@ def percentile(values: Sequence[float], share: float) -> float:
 def millions(rates: Sequence[float]) -> list[str]:
     """Return median and best of rates as cells in millions per second."""
     return [f"{statistics.median(rates) / 1e6:.3f}", f"{max(rates) / 1e6:.3f}"]
-
-
-def pace_table(
-    title: str,
-    unit: str,
-    steady: Mapping[str, Sequence[float]],
-    *,
-    whole: Mapping[str, Sequence[float]],
-    startup_s: Mapping[str, Sequence[float]],
-) -> Table:
-    """Return the table of contenders by their paces.
-
-    Args:
-        title: What the input is.
-        unit: What is counted.
-        steady: Records per second in steady state, by contender.
-        whole: The same of whole runs.
-        startup_s: Seconds of start-up; who is not there starts in ``bench_startup.py``.
-    """
-    rows = []
-    for name, rates in steady.items():
-        waits = startup_s.get(name)
-        startup = f"{statistics.median(waits):.2f}" if waits else "see bench_startup"
-        rows.append([name, *millions(rates), *millions(whole[name]), startup])
-    columns = [f"M {unit}/s", "steady: median", "best", "whole run: median", "best", "start-up s"]
-    return Table(title=title, columns=columns, rows=rows)
 
 
 def run_program(command: Sequence[str | Path], **environment: str) -> str:

@@ -14,18 +14,20 @@ import sysconfig
 import time
 import venv
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from measuring import BUILD, run_program
 
 __all__ = [
     "BYTEWAX",
+    "ORJSON",
     "SPARK_STATE",
     "Peer",
     "PeerMissingError",
     "PeerRun",
     "SparkRun",
+    "SparkWindows",
     "available",
     "run_bytewax",
     "run_plain",
@@ -103,7 +105,10 @@ class Peer:
         return python
 
 
-BYTEWAX = Peer(name="Bytewax 0.21.1", folder="bytewax", requirements=("bytewax==0.21.1",))
+ORJSON = "orjson==3.13.0"
+BYTEWAX = Peer(
+    name="Bytewax 0.21.1", folder="bytewax", requirements=("bytewax==0.21.1", ORJSON)
+)  # fmt: skip
 SPARK_STATE = Peer(
     name="PySpark transformWithState",
     folder="spark-state",
@@ -125,16 +130,19 @@ def available(peers: Iterable[Peer]) -> tuple[list[Peer], list[str]]:
     return found, notes
 
 
-def run_plain(loop: str, source: Path, output: Path) -> PeerRun:
-    """Run a plain two-process loop of ``plain_loops.py``."""
+def run_plain(
+    loop: str, source: Path, output: Path, *, process_count: int = 2
+) -> PeerRun:  # fmt: skip
+    """Run a plain loop of ``plain_loops.py``, in two processes if not told otherwise."""
+    command = [sys.executable, _HERE / "plain_loops.py", loop, source, output]
     began = time.monotonic()
-    told = json.loads(run_program([sys.executable, _HERE / "plain_loops.py", loop, source, output]))
+    told = json.loads(run_program([*command, "--processes", str(process_count)]))
     return PeerRun(startup_s=told["began"] - began, busy_s=told["ended"] - told["began"])
 
 
 def run_bytewax(
     program: str, source: Path, output: Path, *, recovery: Path | None, process_count: int,
-    snapshot_s: int = 10,
+    snapshot_s: int = 10, thread_count: int = 1, batch_size: int = 1_000,
 ) -> PeerRun:  # fmt: skip
     """Run a Bytewax flow.
 
@@ -145,6 +153,8 @@ def run_bytewax(
         recovery: Folder for its recovery files; None is without recovery.
         process_count: 1 is one worker in one process.
         snapshot_s: Seconds between snapshots; 10 is its default.
+        thread_count: Workers of each process.
+        batch_size: Lines that a source gives at once; 1,000 is its default.
 
     Raises:
         PeerMissingError: Bytewax cannot be installed here.
@@ -160,9 +170,12 @@ def run_bytewax(
         durable = ["-r", recovery, "-s", str(snapshot_s), "-b", "0"]
     environment = {
         "PYTHONPATH": str(_PROGRAMS), "BENCH_INPUT": str(source), "BENCH_OUTPUT": str(output),
-        "BENCH_TIMES": str(times),
+        "BENCH_TIMES": str(times), "BENCH_BATCH": str(batch_size),
     }  # fmt: skip
-    command = [python, "-m", "bytewax.testing", f"{program}:flow", "-p", str(process_count)]
+    command = [
+        python, "-m", "bytewax.testing", f"{program}:flow",
+        "-p", str(process_count), "-w", str(thread_count),
+    ]  # fmt: skip
     began = time.monotonic()
     run_program([*command, *durable], **environment)
     return _span(times, began)
@@ -184,16 +197,39 @@ def run_spark_state(source: Path, output: Path, *, later: Path | None = None) ->
     return _run_spark([python, _PROGRAMS / "spark_words.py", *folders], PYSPARK_PYTHON=str(python))
 
 
-def run_spark_windows(warm_up: Path, source: Path, output: Path) -> SparkRun:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SparkWindows:
+    """A query of Spark's own windows: its columns in SQL, and where its state lies.
+
+    Args:
+        value: What is summed up.
+        value_type: Of the field.
+        key: What windows are kept for.
+        keeps: Which readings count.
+        has_rocksdb: RocksDB in place of Spark's default, a table in memory with files.
+    """
+
+    value: str = "value"
+    value_type: str = "long"
+    key: str = "sensor"
+    keeps: str = "true"
+    has_rocksdb: bool = False
+
+
+def run_spark_windows(
+    warm_up: Path, source: Path, output: Path, query: SparkWindows = SparkWindows()
+) -> SparkRun:  # fmt: skip
     """Run Spark's own windows in Java, one micro-batch per input file, over two inputs in turn.
 
     Args:
         warm_up: Folder with the input that is not measured.
         source: Folder with the input.
         output: Folder for the output.
+        query: What it computes.
     """
     program, state = _PROGRAMS / "spark_windows.py", output.parent / "state"
-    return _run_spark([sys.executable, program, warm_up, source, output, state])
+    words = json.dumps(asdict(query))
+    return _run_spark([sys.executable, program, warm_up, source, output, state, words])
 
 
 def _run_spark(command: list[str | Path], **environment: str) -> SparkRun:

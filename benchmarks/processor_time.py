@@ -1,4 +1,4 @@
-"""Processor time of a running job, by what its processes are: driver, Java, Python workers.
+"""Processor time and memory of a running job, by what its processes are: driver, Java, workers.
 
 Read from ``/proc``, so on Linux only. A process that ends counts with the one that waited for it.
 """
@@ -17,7 +17,7 @@ from measuring import Table
 from bicycle_runtime.base.processes import descendants
 
 __all__ = [
-    "DRIVER", "JAVA", "KINDS", "WORKERS", "processor_seconds", "processor_ticks", "shares",
+    "DRIVER", "JAVA", "KINDS", "WORKERS", "memory_mb", "processor_seconds", "shares",
     "shares_table",
 ]  # fmt: skip
 
@@ -40,11 +40,22 @@ def processor_seconds(pid: int) -> Counter[str]:
     return found
 
 
-def processor_ticks() -> tuple[int, int]:
-    """Return for how many ticks the cores of this machine have been idle, and all of them."""
-    first = Path("/proc/stat").read_text().partition("\n")[0]
-    ticks = list(map(int, first.split()[1:9]))  # What guests used is in others, too.
-    return ticks[3] + ticks[4], sum(ticks)
+def memory_mb(pid: int) -> Counter[str]:
+    """Return the memory of a process and all that it started in MB, by kind.
+
+    A page that several processes share counts with each for its part, so that nothing counts twice.
+    """
+    found: Counter[str] = Counter()
+    for member in [pid, *descendants(pid)]:
+        place = Path("/proc") / str(member)
+        try:
+            command, rollup = (place / "cmdline").read_bytes(), place / "smaps_rollup"
+            lines = rollup.read_text().splitlines()
+        except OSError:  # It has just ended.
+            continue
+        sizes = [int(line.split()[1]) for line in lines if line.startswith("Pss:")]
+        found[_kind(command)] += sum(sizes) * 1024 / 1e6
+    return found
 
 
 def shares(pid: int, seconds: float) -> Counter[str]:

@@ -35,7 +35,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "joins": _OPERATORS,
     "kafka-latency": _KAFKA,
     "kafka-throughput": _KAFKA,
-    "keyed-state": _OPERATORS,
+    "keyed-state": _FILES,
     "light-load": (_RUNTIME, _SDK),
     "metrics-cost": (*_FILES, f"{_RUNTIME}/jobs/running"),
     "open-windows": _OPERATORS,
@@ -60,6 +60,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "upgrade": (_RUNTIME, _SDK),
     "w1-json": _FILES,
     "w2-wordcount": _FILES,
+    "w3-kinds": _FILES,
     "w3-windows": _FILES,
 }
 _CHANGED = "; **the code has changed since**"

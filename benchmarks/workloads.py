@@ -28,9 +28,12 @@ __all__ = [
     "FILE_COUNT",
     "WORDS_PER_LINE",
     "Events",
+    "KeyEvents",
     "Keys",
+    "MeasuredWindow",
     "NamedWindow",
     "Readings",
+    "Told",
     "Window",
     "Words",
     "check_counts",
@@ -99,6 +102,38 @@ class Keys:
             with (folder / f"keys-{file}.txt").open("w") as stream:
                 keys = range(file, self.count, self.files)
                 stream.writelines(f"user-{key:08}\n" for key in keys)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyEvents:
+    """Lines of one key each: every key once, and then keys drawn evenly, in ``files`` files."""
+
+    count: int
+    keys: int
+    files: int = FILE_COUNT
+
+    @property
+    def text(self) -> str:
+        """What a reader must know of it."""
+        return f"{self.count:,} events of {self.keys:,} keys"
+
+    def folder(self) -> Path:
+        """Return the folder of the input; it is made when missing."""
+        return _made(f"key-events-{self.count}-{self.keys}-{self.files}", self._write)
+
+    def truth(self) -> Counter[str]:
+        """Return how many events each key has."""
+        return _counted(self.folder())
+
+    def _write(self, folder: Path) -> None:
+        for file in range(self.files):
+            source = random.Random(7 + file)
+            with (folder / f"events-{file}.txt").open("w") as stream:
+                stream.writelines(f"user-{key:07}\n" for key in range(file, self.keys, self.files))
+                stream.writelines(
+                    f"user-{source.randrange(self.keys):07}\n"
+                    for _ in range(self.keys + file, self.count, self.files)
+                )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,8 +313,24 @@ class Window(msgspec.Struct, array_like=True):
     value: tuple[int, float, float]
 
 
+class MeasuredWindow(msgspec.Struct):
+    """The same as a JSON object, with a sum that is a float."""
+
+    key: str
+    start: int
+    end: int
+    count: int
+    total: float
+    average: float
+
+    @property
+    def value(self) -> tuple[int, float, float]:
+        """As in ``Window``."""
+        return self.count, self.total, self.average
+
+
 class NamedWindow(msgspec.Struct):
-    """The same as a JSON object."""
+    """The same with a sum that is an int."""
 
     key: str
     start: int
@@ -326,33 +377,45 @@ def check_windows(
 Told = Callable[[str, int, float], tuple[str, float] | None]
 
 
-def check_measured_windows(folder: Path, readings: Readings, told: Told) -> None:
-    """Check that each key and window is there once, with count, exact sum and average.
+def check_measured_windows(
+    folder: Path, readings: Readings, told: Told, *, near: float = 0.0,
+    form: type[Window | MeasuredWindow] = Window,
+) -> None:  # fmt: skip
+    """Check that each key and window is there once, with count, sum and average.
 
     Args:
         folder: What a contender wrote.
         readings: Its input, with decimals.
         told: Key and value of a reading; None when it is left out.
+        near: How far an average may be off; 0 asks for exact sums.
+        form: What a contender writes of a window.
 
     Raises:
         WrongOutputError: a window is missing, twice or wrong.
     """
+    truth = dict(_measured(readings.folder(), readings.window_ms, told))
+    for window in _records(_output_files(folder), form):
+        expected = truth.pop((window.key, window.start), None)
+        if expected is None:
+            raise WrongOutputError(f"{folder}: {window} is there twice, or nobody asked for it")
+        count, total = expected
+        found_count, found_total, average = window.value
+        apart = max(abs(found_total - total) / count, abs(average - total / count))
+        if found_count != count or apart > near:
+            raise WrongOutputError(f"{folder}: {window} is wrong, {count} readings sum to {total}")
+    if truth:
+        raise WrongOutputError(f"{folder}: {len(truth)} windows are missing")
+
+
+@cache
+def _measured(folder: Path, window_ms: int, told: Told) -> dict[tuple[str, int], tuple[int, float]]:
     values: defaultdict[tuple[str, int], list[float]] = defaultdict(list)
-    for reading in _records(sorted(readings.folder().iterdir()), _Measured):
+    for reading in _records(sorted(folder.iterdir()), _Measured):
         found = told(reading.sensor, reading.at, reading.value)
         if found is not None:
             key, value = found
-            start = reading.at // readings.window_ms * readings.window_ms
-            values[sys.intern(key), start].append(value)
-    for window in _records(_output_files(folder), Window):
-        expected = values.pop((window.key, window.start), None)
-        if expected is None:
-            raise WrongOutputError(f"{folder}: {window} is there twice, or nobody asked for it")
-        count, total = len(expected), math.fsum(expected)
-        if window.value != (count, total, total / count):
-            raise WrongOutputError(f"{folder}: {window} is wrong, {count} readings sum to {total}")
-    if values:
-        raise WrongOutputError(f"{folder}: {len(values)} windows are missing")
+            values[sys.intern(key), reading.at // window_ms * window_ms].append(value)
+    return {place: (len(found), math.fsum(found)) for place, found in values.items()}
 
 
 @contextmanager
@@ -367,7 +430,7 @@ def scratch(name: str) -> Iterator[Path]:
         shutil.rmtree(place)
 
 
-def check_counts(folder: Path, words: Words) -> None:
+def check_counts(folder: Path, words: Words | KeyEvents) -> None:
     """Check that each word has the counts 1 to n, once each.
 
     Raises:

@@ -5,11 +5,11 @@ Whole batches go through one step where the job allows it, which is the fastest 
 
 from __future__ import annotations
 
-import json
 import os
 from typing import Any
 
 import bytewax.operators as op
+import orjson
 from bytewax.connectors.kafka import KafkaSink, KafkaSinkMessage, KafkaSource, KafkaSourceMessage
 from bytewax.dataflow import Dataflow
 from bytewax.operators import StatefulBatchLogic
@@ -19,7 +19,7 @@ Message = KafkaSinkMessage[bytes, bytes]
 
 
 def to_orders(messages: list[KafkaSourceMessage]) -> list[Message]:
-    loads, dumps = json.loads, json.dumps
+    loads, dumps = orjson.loads, orjson.dumps
     orders = []
     for message in messages:
         event = loads(message.value)
@@ -29,12 +29,12 @@ def to_orders(messages: list[KafkaSourceMessage]) -> list[Message]:
             "total": event["cents"] * event["quantity"],
             "at": event["at"],
         }
-        orders.append(KafkaSinkMessage(event["user"].encode(), dumps(order).encode()))
+        orders.append(KafkaSinkMessage(event["user"].encode(), dumps(order)))
     return orders
 
 
 def keyed(messages: list[KafkaSourceMessage]) -> list[tuple[str, dict[str, Any]]]:
-    events = [json.loads(message.value) for message in messages]
+    events = [orjson.loads(message.value) for message in messages]
     return [(event["user"], event) for event in events]
 
 
@@ -48,8 +48,8 @@ class Counter(StatefulBatchLogic[dict[str, Any], Message, int]):
         messages = []
         for event in values:
             self.count += 1
-            found = json.dumps({"user": event["user"], "count": self.count})
-            messages.append(KafkaSinkMessage(event["user"].encode(), found.encode()))
+            found = orjson.dumps({"user": event["user"], "count": self.count})
+            messages.append(KafkaSinkMessage(event["user"].encode(), found))
         return messages, False
 
     def snapshot(self) -> int:

@@ -8,7 +8,6 @@ apart; 10 s of waiting cover that and the 5 s out of order.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -16,6 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 
 import bytewax.operators as op
+import orjson
 from bytewax.connectors.files import DirSource
 from bytewax.dataflow import Dataflow
 from bytewax.operators.windowing import EventClock, TumblingWindower, fold_window
@@ -31,7 +31,7 @@ Reading = tuple[datetime, int]
 
 def to_readings(lines: list[str]) -> list[tuple[str, Reading]]:
     note_record()
-    loads, to_time = json.loads, datetime.fromtimestamp
+    loads, to_time = orjson.loads, datetime.fromtimestamp
     return [
         (reading["sensor"], (to_time(reading["at"] / 1000, UTC), reading["value"]))
         for reading in map(loads, lines)

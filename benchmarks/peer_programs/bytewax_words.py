@@ -12,6 +12,8 @@ from bytewax.operators import StatefulBatchLogic
 from bytewax_lines import LinesSink
 from bytewax_times import note_record
 
+_INPUT, _BATCH = Path(os.environ["BENCH_INPUT"]), int(os.environ["BENCH_BATCH"])
+
 
 def to_words(lines: list[str]) -> list[tuple[str, str]]:
     note_record()
@@ -36,7 +38,7 @@ class Counter(StatefulBatchLogic[str, str, int]):
 
 
 flow = Dataflow("words")
-lines = op.input("lines", flow, DirSource(Path(os.environ["BENCH_INPUT"])))
+lines = op.input("lines", flow, DirSource(_INPUT, batch_size=_BATCH))
 words = op.flat_map_batch("words", lines, to_words)
 counts = op.stateful_batch("counts", words, Counter)
 op.output("out", op.key_rm("texts", counts), LinesSink())

@@ -83,6 +83,46 @@ def test_a_figure_is_compared_with_the_last_release(measuring):
     assert cells[-1] == "1.50 x"
 
 
+def report_of(figures):
+    rows = "".join(f"| {name}  |  {value} x | 9 x | - | reached | - |\n" for name, value in figures)
+    return (
+        "<!-- begin x -->\n- measured: 2026-01-02 on commit abc (code 1)\n\n"
+        f"| figure | median | best | target | verdict | to last release |\n{rows}<!-- end x -->\n"
+    )
+
+
+def test_a_figure_that_is_worse_than_in_the_report_before_is_noted(measuring):
+    before = report_of([("pace", "1,200"), ("cost", 2.0), ("told", 5.0), ("same", 3.0)])
+    now = [
+        measuring.Target(name="pace", value=1_000.0, low=1.0, unit="x"),
+        measuring.Target(name="cost", value=2.2, high=3.0, unit="x"),
+        measuring.Target(name="told", value=1.0, unit="x"),
+        measuring.Target(name="same", value=2.9, low=1.0, unit="x"),
+        measuring.Target(name="new", value=2.9, low=1.0, unit="x"),
+    ]
+
+    assert measuring.worse_notes(before, name="x", targets=now) == [
+        "Worse than on 2026-01-02 on commit abc: pace, 1,200 x then and 1,000 x now.",
+        "Worse than on 2026-01-02 on commit abc: cost, 2 x then and 2.2 x now.",
+    ]
+    assert measuring.worse_notes("no report", name="x", targets=now) == []
+
+
+def test_what_is_judged_is_said_before_the_run_and_in_the_report(measuring, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["bench", "--quick"])
+    options = measuring.arguments("x", repeats=3, add=lambda _: None, judged="the whole run")
+    assert "judged: the whole run" in capsys.readouterr().err
+    report = measuring.Report(name="w1-json", claim="x", payload="x", method="x")
+
+    report.tell(options)
+
+    told = capsys.readouterr().out
+    assert "- judged, as said before the run: the whole run" in told
+    assert re.search(
+        r"load [\d.]+ at the start and [\d.]+ at the end, \d+ % of its cores idle", told
+    )
+
+
 def test_a_section_is_replaced_and_the_rest_stays(measuring):
     page = "a\n<!-- begin x -->\nold\n<!-- end x -->\nb\n<!-- begin y -->\n<!-- end y -->\n"
 

@@ -8,7 +8,11 @@ import pytest
 
 from tests.unit.jobs.inspection.test_reports import report
 
-BENCHES = ("bench_w3_windows", "bench_idle_windows", "bench_hot_key")
+BENCHES = (
+    "bench_w1_json", "bench_w2_wordcount", "bench_w3_windows", "bench_w3_kinds",
+    "bench_joins",
+    "bench_keyed_state", "bench_idle_windows", "bench_hot_key",
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -127,11 +131,18 @@ def test_the_truth_is_told_by_windows_of_the_length_asked_for(workloads):
         assert sum(count for count, _ in readings.truth().values()) == 200
 
 
-@pytest.mark.parametrize("files", [4, 3, 1], ids="files={}".format)
-def test_the_plain_loop_joins_what_its_processes_read(workloads, load, tmp_path, files):
+@pytest.mark.parametrize(
+    ("files", "processes", "parser"),
+    [(4, 2, "json"), (3, 2, "msgspec"), (1, 2, "json"), (3, 1, "json")],
+)
+def test_the_plain_loop_joins_what_its_processes_read(
+    workloads, load, tmp_path, files, processes, parser
+):
     readings = workloads.Readings(count=23_001, keys=50, files=files)
 
-    run = load("peers").run_plain("windows", readings.folder(), tmp_path / "output")
+    run = load("peers").run_plain(
+        f"windows-whole-{parser}", readings.folder(), tmp_path / "output", process_count=processes
+    )
 
     workloads.check_windows(tmp_path / "output", readings)
     assert run.busy_s > 0
@@ -143,7 +154,7 @@ def test_a_plain_loop_whose_other_half_fails_ends(workloads, load, tmp_path):
         broken.write("no reading\n")
 
     with pytest.raises(RuntimeError, match=r"JSONDecodeError|EOFError|BrokenPipe|ConnectionReset"):
-        load("peers").run_plain("windows", folder, tmp_path / "output")
+        load("peers").run_plain("windows-whole-json", folder, tmp_path / "output")
 
 
 def test_the_steady_rate_is_that_of_the_batches_behind_the_first_third(load):
@@ -160,16 +171,38 @@ def test_there_is_no_steady_rate_of_a_rest_that_is_too_small(load):
     assert steady_rate([(29, 2.0), (1, 1.0), (0, 3.0)]) == 5
 
 
-def test_a_table_of_paces_tells_who_is_measured_elsewhere(load):
-    table = load("measuring").pace_table(
-        "10 words", "words", {"a": [1e6, 3e6], "b": [5e5]},
-        whole={"a": [1e6], "b": [4e5]}, startup_s={"b": [0.5, 1.5, 0.7]},
-    )  # fmt: skip
-
-    assert table.rows == [
-        ["a", "2.000", "3.000", "1.000", "1.000", "see bench_startup"],
-        ["b", "0.500", "0.500", "0.400", "0.400", "0.70"],
+def test_paces_tell_whole_runs_and_steady_state_and_judge_the_first(load):
+    paces, measuring = load("paces"), load("measuring")
+    found = paces.Paces(text="input", unit="words")
+    rates = [
+        found.turn("ours", lambda: paces.Lap(count=100, seconds=2, steady_rate=80.0))(),
+        found.turn("ours", lambda: paces.Lap(count=100, seconds=4, steady_rate=90.0))(),
+        found.turn("theirs", lambda: paces.Lap(count=50, seconds=5, startup_s=1.5))(),
     ]
+    report = measuring.Report(name="x", claim="x", payload="x", method="x")
+
+    found.judge(report, "ours", {"theirs": 3.0, "absent": 1.0})
+
+    assert rates == [50.0, 25.0, 10.0]
+    assert [(each.name, each.value, each.low) for each in report.targets] == [
+        ("ours ÷ theirs, input, whole run", 3.75, 3.0),
+        ("ours ÷ theirs, input, steady", 8.5, None),
+    ]
+    first, second = found.table().rows
+    assert first[-2:] == ["6 in 2", "see bench_startup"]
+    assert second[-2:] == ["5 in 1", "1.50"]
+
+
+def test_the_fastest_of_some_settings_is_taken_and_said(load):
+    paces = load("paces")
+    forms = {
+        name: lambda s=s: paces.Lap(count=10, seconds=s) for name, s in {"a": 3, "b": 2}.items()
+    }
+
+    table, best = paces.best_settings("title", "words", forms)
+
+    assert best == "b"
+    assert [row[0] for row in table.rows] == ["a", "b (taken)"]
 
 
 def test_the_processor_time_of_a_process_holds_that_of_its_children(load):
@@ -200,19 +233,22 @@ def test_a_process_of_a_job_is_known_by_its_command(load, command, kind):
     assert load("processor_time")._kind(command) == kind
 
 
-def test_other_systems_run_a_few_rounds_and_are_compared_by_their_best_later(load, workloads):
-    bench = load("bench_w3_windows")
-    rates = iter([3.0, 5.0])
+@pytest.mark.parametrize("kind", ["floats", "filtered", "keyed", "computed", "looping"])
+def test_a_plain_loop_does_the_same_as_a_kind_of_job(load, workloads, kind):
+    readings = workloads.Readings(count=5_000, keys=20, has_decimals=True)
 
-    class Given(bench.Bench):
-        def spark(self):
-            return next(rates)
+    lap = load("bench_w3_kinds").plain(kind, "msgspec", readings)
 
-    readings = workloads.Readings(count=20, keys=3)
-    contenders = Given(None, readings, readings, 2).contenders([bench.SPARK])
+    assert lap.count == 5_000
 
-    assert list(contenders) == [bench.OURS, bench.PLAIN, bench.SPARK]
-    assert [contenders[bench.SPARK]() for _ in range(4)] == [3.0, 5.0, 5.0, 5.0]
+
+def test_a_plain_loop_with_other_sums_is_found(load, workloads, monkeypatch):
+    readings = workloads.Readings(count=5_000, keys=20, has_decimals=True)
+    bench = load("bench_w3_kinds")
+    monkeypatch.setattr(bench, "truth_of", lambda _: lambda sensor, _, value: (sensor, value + 1))
+
+    with pytest.raises(workloads.WrongOutputError):
+        bench.plain("floats", "msgspec", readings)
 
 
 def test_fewer_readings_are_the_first_of_more(workloads):
