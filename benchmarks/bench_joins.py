@@ -4,7 +4,7 @@ All run the same rows through the real epoch loop and the operators that jobs ru
 restore, in one process, again and again until seconds of work are done in each round. A bare loop
 does the same on dicts and sorted lists; it is given the rows as objects, keeps nothing and survives
 nothing. Another one gets the same bytes as an operator, and leaves its results and its state as
-bytes.
+bytes. PyFlink runs the same process functions from file to file on two cores, which is told.
 """
 
 from __future__ import annotations
@@ -17,11 +17,26 @@ import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import msgspec
-from join_jobs import EPOCHS, FORMS, KEYS, LOOPS, Epochs, Row, job, rows_of
+from flink_peer import FLINK_MODES, PYFLINK, run_flink
+from join_jobs import (
+    EPOCHS,
+    FORMS,
+    KEYS,
+    LOOPS,
+    Epochs,
+    Row,
+    job,
+    result_counts,
+    rows_of,
+    write_rows,
+)
 from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
+from peers import available
+from workloads import count_lines, scratch
 
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.testing import Harness
@@ -70,7 +85,44 @@ def main() -> None:
         tables=[_table(rate)],
         targets=_targets(rate),
     )
+    if options.peers and not options.quick:
+        tables, notes = _flink_table(rows)
+        report.tables += tables
+        report.notes += notes
     report.tell(options)
+
+
+def _flink_table(rows: Epochs) -> tuple[list[Table], list[str]]:
+    """Run PyFlink in both modes with both of its state backends; the number of results is checked.
+
+    Its subtasks read side by side, so that sums, which depend on the order of rows, may differ.
+    """
+    peers, notes = available((PYFLINK,))
+    if not peers:
+        return [], notes
+    told = []
+    with scratch("rows") as source:
+        count = write_rows(rows, source)
+        for form, expected in result_counts(rows).items():
+            cells = [form]
+            for mode, state in product(FLINK_MODES, ("hashmap", "rocksdb")):
+                with scratch("flink") as place:
+                    output = place / "output"
+                    lap = run_flink(
+                        "flink_process", source, output,
+                        mode=mode, count=count, state=state, form=form,
+                    )  # fmt: skip
+                    found = count_lines(output)
+                if found != expected:
+                    raise WrongOutputError(f"PyFlink, {form}: {found:,} results of {expected:,}")
+                cells.append(f"{lap.rate:,.0f}")
+            told.append(cells)
+    columns = [
+        "",
+        *(f"{mode}, {state}" for mode, state in product(FLINK_MODES, ("hashmap", "rocksdb"))),
+    ]
+    title = f"{PYFLINK.name}, {count:,} rows: a second by the clock, on two cores"
+    return [Table(title=title, columns=columns, rows=told)], notes
 
 
 def _table(rate: dict[str, float]) -> Table:
@@ -171,6 +223,9 @@ def _check(form: str, results: list[Any]) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=80_000, help="rows of both sides")
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True, help="with PyFlink"
+    )
     parser.add_argument(
         "--seconds", type=float, default=7.0, help="work of a job in each round, loops less"
     )

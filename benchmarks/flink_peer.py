@@ -33,7 +33,7 @@ _PROGRAMS = Path(__file__).parent / "peer_programs"
 
 def run_flink(
     program: str, source: Path, output: Path, *, mode: str, count: int, bundle: int = BUNDLES[-1],
-    state: str = "hashmap",
+    state: str = "hashmap", form: str = "",
 ) -> Lap:  # fmt: skip
     """Run a program; its time begins with the first record that Python sees.
 
@@ -45,6 +45,7 @@ def run_flink(
         count: Records of the input.
         bundle: Records that go to Python at once, at most.
         state: hashmap or rocksdb.
+        form: What the program does, where it can do several things.
 
     Raises:
         PeerMissingError: it cannot be installed here.
@@ -54,7 +55,7 @@ def run_flink(
     settings = {
         "mode": mode, "bundle": bundle, "state": state, "parallelism": CORES,
         "checkpoint_ms": CHECKPOINT_MS, "checkpoints": str(place / "checkpoints"),
-        "times": str(place / "times"),
+        "times": str(place / "times"), "form": form,
     }  # fmt: skip
     (place / "times").mkdir()
     (place / "logs").mkdir()

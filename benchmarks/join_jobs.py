@@ -8,12 +8,14 @@ time that has not come stays where it is, in both.
 from __future__ import annotations
 
 import heapq
+import json
 import random
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.testing import script_source
@@ -29,7 +31,7 @@ from bicycle_sdk import (
 )
 from bicycle_sdk.windows import tumbling_windows
 
-__all__ = ["FORMS", "LOOPS", "Epochs", "Row", "job", "rows_of"]
+__all__ = ["FORMS", "LOOPS", "Epochs", "Row", "job", "result_counts", "rows_of", "write_rows"]
 
 KEYS = 400
 EPOCHS = 8
@@ -69,6 +71,27 @@ def _side(count: int, span: int) -> list[list[Row]]:
     rows.sort(key=lambda row: row.time)
     size = -(-count // EPOCHS)
     return [rows[start : start + size] for start in range(0, count, size)]
+
+
+def write_rows(epochs: Epochs, folder: Path, *, files: int = 2) -> int:
+    """Write the rows of both sides as JSON, in the order of time, and return their number."""
+    rows = sorted(_rows(epochs), key=lambda row: row.time)
+    for number in range(files):
+        with (folder / f"rows-{number}.jsonl").open("w") as stream:
+            stream.writelines(json.dumps(asdict(row)) + "\n" for row in rows[number::files])
+    return len(rows)
+
+
+def result_counts(epochs: Epochs) -> dict[str, int]:
+    """Return how many results process functions give until the end of time, by form."""
+    rows = list(_rows(epochs))
+    by_key = Counter(row.key for row in rows)
+    return {
+        "timers, value and map": len({(row.key, row.time // _WINDOW_MS) for row in rows}),
+        "list state": sum(count // _LAST for count in by_key.values()),
+        "map state": len(rows),
+        "value state": len(rows),
+    }
 
 
 def pair(left: Row, right: Row) -> tuple[str, float]:

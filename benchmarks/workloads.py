@@ -40,6 +40,7 @@ __all__ = [
     "check_measured_windows",
     "check_totals",
     "check_windows",
+    "count_lines",
     "scratch",
 ]
 
@@ -464,6 +465,11 @@ def check_totals(folder: Path, events: Events) -> None:
         total += record.total
     if (count, total) != events.truth():
         raise WrongOutputError(f"{folder}: {count}, {total}; expected {events.truth()}")
+
+
+def count_lines(folder: Path) -> int:
+    """Return how many lines a contender wrote."""
+    return sum(file.read_bytes().count(b"\n") for file in _output_files(folder))
 
 
 def _output_files(folder: Path) -> list[Path]:
