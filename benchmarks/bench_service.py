@@ -2,8 +2,8 @@
 
 200 jobs replace their status files twice a second; each has a process. Two jobs that the service
 has started keep both cores busy, and it extracts a plugin whose graph loops forever. A process of
-its own asks at fixed times and holds ten pages open. Then an hour is played with a clock that is
-set.
+its own asks at fixed times and holds ten pages open. Then two hours are played with a clock that is
+set, once caches are full.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ def busy(env):
 """
 _LINES = 20_000_000  # More than two jobs read while anybody asks.
 _TICK_MS = 5_000
-_WARM_TICKS = 60
+_WARM_TICKS = 180  # The cache of a connection to SQLite, 2 MB, is full by then.
+_LEVEL_TICKS = 30  # So many looks tell where memory stands: in each some is used for a moment.
 _SCRAPE_TICKS = 12
 _SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
@@ -60,8 +61,8 @@ _SHARED_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 def main() -> None:
     """Measure and tell."""
     options = arguments(__doc__, repeats=1, add=_add_options)
-    if options.hour:
-        _play_an_hour(Home(Path(options.hour)), options.jobs, ticks=options.ticks)
+    if options.play:
+        _play_hours(Home(Path(options.play)), options.jobs, ticks=options.ticks)
         return
     seconds = 3 if options.quick else options.seconds
     report = Report(
@@ -71,7 +72,8 @@ def main() -> None:
         f"requests of /api/v1/jobs and 2 of pages a second for {seconds} s, 10 open pages",
         method="quiet first, then with two jobs that each keep a core busy and an extraction that "
         "loops, all started by the service; times count from when a request was due; the load "
-        "average is that of the machine; then an hour is played in 720 looks, 5 s apart",
+        "average is that of the machine; two hours are played in 1,440 looks, 5 s apart, behind "
+        "a quarter of an hour; in use is what Python and C have given out",
     )
     rows = []
     # What a job that was cancelled still writes while its folder goes is no failure of this run.
@@ -95,10 +97,11 @@ def main() -> None:
     report.targets.append(Target(name="memory of the service", value=memory, unit="MB", high=200))
     columns = ["milliseconds", "p50", "p99", "p99.9", "load"]
     report.tables.append(Table(title="Time to the end of an answer", columns=columns, rows=rows))
-    in_use, resident = _grown_mb(options)
+    first, second, resident = _grown_mb(options)
     report.targets += [
-        Target(name="growth over an hour, in use", value=in_use, unit="MB", high=1),
-        Target(name="growth over an hour, resident", value=resident, unit="MB"),
+        Target(name="growth over an hour, in use", value=first, unit="MB", high=1),
+        Target(name="growth over the second hour, in use", value=second, unit="MB", high=1),
+        Target(name="growth over both, resident", value=resident, unit="MB"),
     ]
     report.tell(options)
 
@@ -197,25 +200,26 @@ def _resident_mb(pid: int) -> float:
     return int(text.partition("VmRSS:")[2].split()[0]) / 1_000
 
 
-def _grown_mb(options: argparse.Namespace) -> tuple[float, float]:
-    """Return what an hour of the service adds to its memory, played in a process of its own.
+def _grown_mb(options: argparse.Namespace) -> tuple[float, float, float]:
+    """Return what two hours of the service add to its memory, played in a process of its own.
 
-    It plays in memory where there is a folder for that: 150,000 statuses are replaced.
+    It plays in memory where there is a folder for that: 300,000 statuses are replaced. The answer
+    is what each hour adds to what is in use, and both to what is resident.
     """
     with tempfile.TemporaryDirectory(dir=_SHARED_MEMORY) as folder:
         ticks = 90 if options.quick else options.ticks
-        words = [sys.executable, __file__, "--hour", folder, "--jobs", str(options.jobs)]
+        words = [sys.executable, __file__, "--play", folder, "--jobs", str(options.jobs)]
         words += ["--ticks", str(ticks)]
         done = subprocess.run(words, check=True, capture_output=True)
-    in_use, resident = map(float, done.stdout.split()[-2:])
-    return in_use, resident
+    first, second, resident = map(float, done.stdout.split()[-3:])
+    return first, second, resident
 
 
-def _play_an_hour(home: Home, count: int, *, ticks: int) -> None:
+def _play_hours(home: Home, count: int, *, ticks: int) -> None:
     """Let the service look so often, five seconds apart, and print by how much it has grown.
 
-    That is told as what is in use, and as what is resident: figures of all jobs are ten MB of text
-    that comes and goes, of which the allocator keeps some for the next time.
+    That is told of each half as what is in use, and as what is resident: figures of all jobs are
+    ten MB of text that comes and goes, of which the allocators keep some for the next time.
     """
     home.prepare()
     clock, own = ManualClock(start_ms=1_800_000_000_000), (os.getpid(), start_ticks(os.getpid()))
@@ -223,7 +227,7 @@ def _play_an_hour(home: Home, count: int, *, ticks: int) -> None:
         options = JobOptions(plugin="clicks", name=job_name(number))
         home.folder(job_name(number)).write_request(JobRequest(options=options))
     keep_pauses_short()  # As its process does.
-    sizes, in_use = [], 0.0
+    in_use, resident = [], []
     with Service(home, clock=clock) as service:
         for tick in range(_WARM_TICKS + ticks):
             clock.advance(_TICK_MS)
@@ -237,16 +241,22 @@ def _play_an_hour(home: Home, count: int, *, ticks: int) -> None:
             if tick % _SCRAPE_TICKS == 0:
                 service.metrics.text(now_ms=now_ms)
             list_page(service.fleet.view, JobQuery(limit=50))
-            sizes.append(_resident_mb(own[0]))
-            if tick == _WARM_TICKS:
-                in_use = _in_use_mb(own[0])
-        first, last = sizes[_WARM_TICKS : 2 * _WARM_TICKS], sizes[-_WARM_TICKS:]
-        resident = statistics.median(last) - statistics.median(first)
-        print(f"{_in_use_mb(own[0]) - in_use:.2f} {resident:.2f}")
+            in_use.append(_in_use_mb(own[0]))
+            resident.append(_resident_mb(own[0]))
+    begin, middle, end = (_WARM_TICKS, _WARM_TICKS + ticks // 2, len(in_use))
+    first = _level(in_use, middle) - _level(in_use, begin)
+    second = _level(in_use, end) - _level(in_use, middle)
+    grown = _level(resident, end) - _level(resident, begin)
+    print(f"{first:.2f} {second:.2f} {grown:.2f}")
+
+
+def _level(sizes: list[float], end: int) -> float:
+    """Return the median of the looks before one."""
+    return statistics.median(sizes[end - _LEVEL_TICKS : end])
 
 
 class _Allocated(ctypes.Structure):
-    """What ``mallinfo2`` of the C library tells; ``fordblks`` are free bytes that it keeps."""
+    """What ``mallinfo2`` of the C library tells; ``uordblks`` and ``hblkhd`` are given out."""
 
     _fields_ = tuple(
         (name, ctypes.c_size_t)
@@ -258,12 +268,31 @@ class _Allocated(ctypes.Structure):
 
 
 def _in_use_mb(pid: int) -> float:
-    """Return what is resident without what the allocator keeps for later, where it tells that."""
+    """Return what the allocators have given out, those of Python and of C; else what is resident.
+
+    What they keep for later is not in it, and neither are the files of programs.
+    """
     told = getattr(ctypes.CDLL(None), "mallinfo2", None)
     if told is None:
         return _resident_mb(pid)
     told.restype = _Allocated
-    return _resident_mb(pid) - told().fordblks / 1e6
+    large = told()
+    return (_given_out_by_python() + large.uordblks + large.hblkhd) / 1e6
+
+
+def _given_out_by_python() -> int:
+    """Return the bytes of small objects; Python writes them to the standard error only."""
+    with tempfile.TemporaryFile() as text:
+        kept = os.dup(2)
+        os.dup2(text.fileno(), 2)
+        try:
+            sys._debugmallocstats()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        text.seek(0)
+        lines = [line for line in text if line.startswith(b"# bytes in allocated blocks")]
+    return sum(int(line.rpartition(b"=")[2].replace(b",", b"")) for line in lines)
 
 
 def _install_plugins(folder: Path) -> None:
@@ -284,8 +313,8 @@ def _install_plugins(folder: Path) -> None:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--jobs", type=int, default=200, help="jobs (default %(default)s)")
     parser.add_argument("--seconds", type=int, default=60, help="time under load")
-    parser.add_argument("--ticks", type=int, default=720, help="looks, 5 s apart, of the hour")
-    parser.add_argument("--hour", help=argparse.SUPPRESS)
+    parser.add_argument("--ticks", type=int, default=1_440, help="looks, 5 s apart, of two hours")
+    parser.add_argument("--play", help=argparse.SUPPRESS)
 
 
 if __name__ == "__main__":
