@@ -59,7 +59,11 @@ def test_the_first_lines_of_a_failure_are_in_the_api_and_on_the_page(served):
     # Behind an exchange the span of the batch is known, and the key.
     assert entry["place"].startswith("record 0 of the script or later, before ")
     assert "bicycle_runtime" not in entry["stack_trace"]
+    assert "bicycle_runtime" in entry["whole_trace"]
     section = page.partition('id="exception-1"')[2].partition("</section>")[0]
+    section, is_folded, fold = section.partition("<details>")  # Closed until somebody opens it.
+    assert is_folded
+    assert html.unescape(fold).count(entry["whole_trace"]) == 1
     text = html.unescape(re.sub(r"<[^>]*>", "", section.partition(">")[2]))
     first = "\n".join([each for each in text.splitlines() if each.strip()][:FIRST_LINES])
     parts = (

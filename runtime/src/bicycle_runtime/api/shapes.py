@@ -275,6 +275,7 @@ class ExceptionEntry(Shape, frozen=True, kw_only=True):
 
     ``task_id`` is that of ``Task``, ``task_index`` the subtask that failed last; null where no
     function failed, and the latter of records, which are counted over all subtasks.
+    ``stack_trace`` has the frames of the user's code, ``whole_trace`` those of Bicycle, too.
     """
 
     timestamp: int | None
@@ -288,6 +289,7 @@ class ExceptionEntry(Shape, frozen=True, kw_only=True):
     epoch: int | None
     is_record: bool
     stack_trace: str | None
+    whole_trace: str | None
     root_cause: str | None
     location: str | None
     count: int

@@ -352,6 +352,7 @@ def _exception(status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None
         "epoch": facts.get("epoch"),
         "is_record": at_ms is None,
         "stack_trace": None,
+        "whole_trace": None,
         "root_cause": None,
         "location": None,
         "count": 1,
@@ -380,6 +381,7 @@ def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
         if row["code"] == error["code"] and row["message"] == error["message"]:
             trace = facts.get("traceback") or facts.get("user_traceback")
             row["stack_trace"] = "\n".join(trace) if isinstance(trace, list) else trace
+            row["whole_trace"] = facts.get("whole_traceback") or None
             row["location"] = facts.get("location") or facts.get("made")
             row["root_cause"] = facts.get("exception_message") or facts.get("reason")
             row["fix"] = error["fix"]

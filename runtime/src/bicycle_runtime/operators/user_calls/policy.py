@@ -156,7 +156,7 @@ class RecordPolicy:
             self.refuse(error, index)
         facts = self._facts(error, index)
         if self._policy.action is ErrorAction.FAIL:
-            raise FunctionFailedError(**facts) from None
+            raise FunctionFailedError(**facts, whole_traceback=whole_trace(error)) from None
         said = f"{facts['exception']}: {facts['exception_message']}"
         self._count(said, f"{facts['exception']} at {facts['location']}", facts["position"])
         if self._policy.action is ErrorAction.DEAD_LETTER:
@@ -373,8 +373,14 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
         text, _ = user_frames(error)
         raise FunctionHookError(
             operator=operator, action=action, exception=type(error).__qualname__,
-            exception_message=str(error), user_traceback=text,
+            exception_message=str(error), user_traceback=text, whole_traceback=whole_trace(error),
         ) from error  # fmt: skip
+
+
+def whole_trace(error: BaseException) -> str:
+    """Return the last frames of a traceback, ours as well: for who looks at Bicycle itself."""
+    lines = "".join(traceback.format_tb(error.__traceback__)).rstrip().splitlines()
+    return "\n".join(lines[-_TRACEBACK_LINES_MAX:])
 
 
 def user_frames(error: BaseException) -> tuple[str, str]:
