@@ -100,6 +100,16 @@ def test_a_record_that_ends_the_job_is_told_with_the_line_of_the_step(tmp_path):
         run(text(lines(tmp_path, *rows), step))
 
 
+def test_of_several_expressions_the_one_that_fails_is_named(tmp_path):
+    rows = [{"at": 0, "celsius": n, "town": "x", "more": 0} for n in (1, 0)]
+    step = '[[steps]]\noperator = "map"\nset = { a = "celsius + 1", share = "6 / celsius" }\n'
+
+    with ran(text(lines(tmp_path, *rows), step, on_error='on_error = "dead_letter"')) as harness:
+        [letter] = harness.dead_letters
+
+    assert letter["message"] == "share: divide by zero error"
+
+
 def test_a_rule_with_retries_asks_again_and_gives_the_same(tmp_path):
     rows = [{"at": 0, "celsius": n, "town": "", "more": 0} for n in (1, 0, 2)]
     step = (

@@ -7,6 +7,7 @@ so a batch that fails is halved until the record is found.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -99,17 +100,40 @@ class Kernel:
             return self._values(records)
         except Exception as error:  # noqa: BLE001 - the library raises whatever it likes
             if len(records) == 1:
-                return [ExpressionFailedError(_shorten(error))]
+                return [ExpressionFailedError(self._blame(records, error))]
         half = len(records) // 2
         return [*self.answers(records[:half]), *self.answers(records[half:])]
 
     def _values(self, records: Sequence[Mapping[str, Any]]) -> list[tuple[Any, ...]]:
-        given = [
+        found = self.compute(self._columns_of(records), len(records))
+        return list(zip(*map(python_values, found), strict=True))
+
+    def _columns_of(self, records: Sequence[Mapping[str, Any]]) -> list[Any]:
+        return [
             _column(read, [record.get(read.field) for record in records])
             for read in self._compiled.reads
         ]
-        columns = [python_values(column) for column in self.compute(given, len(records))]
-        return list(zip(*columns, strict=True))
+
+    def _blame(self, records: Sequence[Mapping[str, Any]], error: Exception) -> str:
+        """Return why a record has no values; of several expressions, behind the name of the first.
+
+        Args:
+            records: The record.
+            error: What all expressions together led to.
+        """
+        try:
+            given = self._columns_of(records)
+        except Exception:  # noqa: BLE001 - the record cannot be read, whatever is computed of it
+            return _shorten(error)
+        whole = self._compiled
+        each = zip(whole.names, whole.texts, whole.types, strict=True)
+        for name, text, word in each if len(whole.names) > 1 else ():
+            one = replace(whole, names=(name,), texts=(text,), types=(word,))
+            try:
+                Kernel(one).compute(given, len(records))
+            except Exception as found:  # noqa: BLE001 - as above
+                return f"{name}: {_shorten(found)}"
+        return _shorten(error)
 
 
 def planned_type(text: str, reads: Sequence[FieldRead]) -> FieldWord:
