@@ -33,14 +33,15 @@ def _jar(sha256: str, size: str, coordinates: str) -> Jar:
 
 
 def server_jars(listing: Path, shelf: Path) -> list[Path]:
-    """Return the jars of a list, fetched into a folder of the cache when it lacks one."""
+    """Return the jars of a list; those that a folder of the cache lacks are fetched into it."""
     jars = listed_jars(listing)
     paths = [shelf / jar.file_name for jar in jars]
     shelf.parent.mkdir(parents=True, exist_ok=True)
     with hold_lock(shelf.with_name(f"{shelf.name}.lock"), timeout_s=900):
-        if not all(path.is_file() for path in paths):
+        missing = [jar for jar, path in zip(jars, paths, strict=True) if not path.is_file()]
+        if missing:
             shelf.mkdir(exist_ok=True)
-            _fetch(jars, shelf)
+            _fetch(missing, shelf)
     return paths
 
 

@@ -7,6 +7,8 @@ break all connections. It keeps messages that nobody subscribed to, and drops du
 
 from __future__ import annotations
 
+import base64
+import hmac
 import json
 import os
 import random
@@ -59,6 +61,8 @@ _SETTINGS = {
     "topicLevelPoliciesEnabled": "false",
     "webSocketServiceEnabled": "false",
 }
+_PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
+_CLIENT_PLUGIN = "org.apache.pulsar.client.impl.auth.AuthenticationToken"
 # Waits for the end of the tests, however they end, and kills the server that they left behind.
 _GUARD = """
 import os, signal, sys
@@ -68,6 +72,17 @@ sys.stdin.read()
 if is_alive(pid, started):
     os.kill(pid, signal.SIGKILL)
 """
+
+
+def token_of(role: str, key: bytes) -> str:
+    """Return a token of a role, signed with a key that the server has, too."""
+    head, body = ({"alg": "HS256"}, {"sub": role})
+    text = b".".join(_base64(json.dumps(part).encode()) for part in (head, body))
+    return (text + b"." + _base64(hmac.digest(key, text, "sha256"))).decode()
+
+
+def _base64(data: bytes) -> bytes:
+    return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
 class Proxy(ThreadingTCPServer):
@@ -124,9 +139,13 @@ class _Passing(BaseRequestHandler):
 
 
 class PulsarServer:
-    """A server that can be killed, emptied and started again on the same ports."""
+    """A server that can be killed, emptied and started again on the same ports.
 
-    def __init__(self, certificates: Path) -> None:
+    With ``token_key``, only who has a token that is signed with it may come in; ``admin`` may do
+    everything.
+    """
+
+    def __init__(self, certificates: Path, *, token_key: bytes | None = None) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="bicycle-pulsar-"))
         self._jars = server_jars(_LIST, home().cache_dir / "pulsar-3.0.0")
         ports = [choose_port(HOST, random.Random()) for _ in range(5)]
@@ -141,6 +160,18 @@ class PulsarServer:
             "tlsKeyFilePath": str(certificates / "service.key"),
             "webServicePort": str(self._admin_port),
         }
+        self._token: str | None = None
+        if token_key is not None:
+            self._token = token_of("admin", token_key)
+            self._settings |= {
+                "authenticationEnabled": "true",
+                "authenticationProviders": _PROVIDER,
+                "authorizationEnabled": "true",
+                "brokerClientAuthenticationParameters": f"token:{self._token}",
+                "brokerClientAuthenticationPlugin": _CLIENT_PLUGIN,
+                "superUserRoles": "admin",
+                "tokenSecretKey": f"data:;base64,{base64.b64encode(token_key).decode()}",
+            }
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
         self._proxy = Proxy(self.port, self._broker_port)
@@ -209,6 +240,8 @@ class PulsarServer:
             headers={"Content-Type": "application/json"},
             method=method,
         )
+        if self._token is not None:
+            request.add_header("Authorization", f"Bearer {self._token}")
         with urllib.request.urlopen(request, timeout=10) as answer:
             text = answer.read()
         return json.loads(text) if text else None
