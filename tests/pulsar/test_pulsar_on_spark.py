@@ -81,7 +81,7 @@ def test_a_source_counts_once_and_a_sink_at_least_once_through_a_killed_driver(
         return asyncio.run(consume(file, "counts")) if (site.root / "counts.ss").exists() else []
 
     first = site.launch(command)
-    until(lambda: len(found()) >= COUNT // 10, lambda: first.stderr)
+    until(lambda: len(found()) >= COUNT // 10, lambda: first.stderr, patience_s=200)
     first.process.kill()
     first.wait()
     assert len(found()) < COUNT, "it was killed in the middle"
