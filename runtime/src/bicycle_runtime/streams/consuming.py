@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.streams.addresses import StreamKey
@@ -113,6 +113,7 @@ class Consumer(AsyncMessages):
         self._reading = asyncio.Lock()
         self._assigned: set[tuple[StreamKey, int]] = set()
         self._is_ended = False
+        self._fetching: asyncio.Task[Any] | None = None  # The one that waits for messages.
 
     @property
     def has_ended(self) -> bool:
@@ -272,11 +273,17 @@ class Consumer(AsyncMessages):
         await self._commit()
 
     async def end(self) -> None:
-        """Let go of the streams; what was not acknowledged goes to others of the group."""
+        """Let go of the streams; what was not acknowledged goes to others of the group.
+
+        A call that waits for messages ends as it does at the end of the streams.
+        """
         if not self._is_ended:
             self._is_ended = True
-            self._ready.clear()
-            await self._close()
+            if self._fetching is not None:
+                self._fetching.cancel()
+            async with self._reading:  # Nobody reads from what is closed.
+                self._ready.clear()
+                await self._close()
 
     async def _some(self, count_max: int) -> list[Message]:
         ready = self._ready
@@ -284,7 +291,7 @@ class Consumer(AsyncMessages):
             self._refuse_ended()
             async with self._reading:
                 if not ready:
-                    return await self._fetch(count_max)
+                    return await self._fetch_unless_ended(count_max)
         return [ready.popleft() for _ in range(min(count_max, len(ready)))] or (
             await self._some(count_max)
         )
@@ -293,7 +300,24 @@ class Consumer(AsyncMessages):
         self._refuse_ended()
         async with self._reading:
             if not self._ready:
-                self._ready.extend(await self._fetch(count_max))
+                self._ready.extend(await self._fetch_unless_ended(count_max))
+
+    async def _fetch_unless_ended(self, count_max: int) -> list[Message]:
+        """Wait for messages until the consumer is ended, which ends the wait, too."""
+        if self._is_ended:
+            raise StreamEndedError(address=self.address)
+        task = asyncio.current_task()
+        assert task is not None, "it is awaited by a task"
+        cancel_count, self._fetching = task.cancelling(), task
+        try:
+            return await self._fetch(count_max)
+        except asyncio.CancelledError:
+            # As `asyncio.timeout` does: a cancellation by others goes on.
+            if self.has_ended and task.uncancel() <= cancel_count:
+                raise StreamEndedError(address=self.address) from None
+            raise
+        finally:
+            self._fetching = None
 
     def _known_key(self, key: str) -> StreamKey:
         if key not in self.subscription.keys:

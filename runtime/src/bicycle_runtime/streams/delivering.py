@@ -11,10 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 
 from bicycle_runtime.streams.consuming import Consumer, Subscription, take_messages
-from bicycle_runtime.streams.errors import (
-    StreamEndedError,
-    StreamError,
-)
+from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.lines import BROADCAST
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import StreamerOptions
@@ -111,8 +108,6 @@ class HubConsumer(Consumer):
         while not self._queue:
             if self._hub.end_error is not None:
                 raise self._hub.end_error
-            if self._is_ended:
-                raise StreamEndedError(address=self.address)
             self._arrived.clear()
             await self._arrived.wait()
         found = take_messages(self._queue, count_max)
@@ -128,4 +123,3 @@ class HubConsumer(Consumer):
 
     async def _close(self) -> None:
         self._hub.leave(self)
-        self.wake()

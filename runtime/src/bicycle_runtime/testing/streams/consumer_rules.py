@@ -27,6 +27,8 @@ from bicycle_runtime.testing.streams.cases import (
 
 __all__ = ["ConsumerRules"]
 
+_WAIT_S = 0.2  # So long nothing comes, where there is nothing.
+
 
 class ConsumerRules(CaseRules):
     """What consumers of every backend do when they are alone."""
@@ -156,6 +158,30 @@ class ConsumerRules(CaseRules):
             with pytest.raises(ConsumerEndedError):
                 await ended.next()
             assert await texts(other, 2) == ["x", "y"]
+
+        play(case, scenario)
+
+    def test_a_call_that_waits_ends_with_its_consumer(self, case: StreamCase) -> None:
+        """Several of them, whatever the backend waits for, and in each of its modes."""
+        key = case.key("a")
+
+        async def scenario(streamer: Streamer) -> None:
+            for mode in sorted(streamer.capabilities.modes):
+                group = None if mode == "real-time" else f"g-{mode}"
+                consumer = await streamer.create_consumer(key, mode=mode, group=group)
+                await send(streamer, key, ["x"])
+                assert await texts(consumer, 1) == ["x"]
+                calls = [
+                    asyncio.create_task(call)
+                    for call in (consumer.next(), consumer.next_batch(2), anext(consumer))
+                ]
+                done, _ = await asyncio.wait(calls, timeout=_WAIT_S)
+                assert not done
+                await consumer.end()
+                ends = await asyncio.gather(*calls, return_exceptions=True)
+                assert [type(end) for end in ends] == [
+                    StreamEndedError, StreamEndedError, StopAsyncIteration,
+                ]  # fmt: skip
 
         play(case, scenario)
 
