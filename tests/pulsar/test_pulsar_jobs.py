@@ -9,15 +9,18 @@ from bicycle_runtime.testing import Harness
 from tests.waiting import until
 
 
+PATIENT = {"connect_timeout_ms": 60_000}  # A server that was just started takes its time.
+
+
 async def add(server, key, numbers):
-    async with connect(server.uri) as streamer:
+    async with connect(server.uri, PATIENT) as streamer:
         producer = await streamer.create_producer(key)
         for number in numbers:
             producer.send(str(number))
 
 
 async def read(server, key):
-    async with connect(server.uri) as streamer:
+    async with connect(server.uri, PATIENT) as streamer:
         consumer = await streamer.create_consumer(key, start="earliest", is_live=False)
         return [message.as_str() async for message in consumer]
 
