@@ -8,7 +8,6 @@ from bicycle_runtime.streams import connect
 from bicycle_runtime.testing import Harness
 from tests.waiting import until
 
-
 PATIENT = {"connect_timeout_ms": 60_000}  # A server that was just started takes its time.
 
 
