@@ -2,9 +2,9 @@
 
 A probe in a process of its own sends events at a steady pace and reads what becomes of them with
 ``isolation.level=read_committed``, so a result counts when it is committed. The settings are the
-defaults: an epoch begins whenever there is input. Quix Streams and Bytewax do the same beside us,
-in shorter rounds; Quix Streams commits as often as is best of a few settings that are tried before,
-and Bytewax has no exactly-once sink.
+defaults, without the pauses between epochs: ``latency_target_ms`` is 0, and at least once tasks
+read on. Quix Streams and Bytewax do the same beside us, in shorter rounds; Quix Streams commits as
+often as is best of a few settings that are tried before, and Bytewax has no exactly-once sink.
 """
 
 from __future__ import annotations
@@ -211,7 +211,8 @@ def main() -> None:
         f"{options.peer_seconds:g} s, on a warm engine, behind {options.warm_up:g} s to warm up; "
         "from before produce() to the answer of a read_committed consumer; "
         f"epoch_interval_ms={settings.epoch_interval_ms}, everything "
-        "else as it is; broker and probe share the machine; every message must be there once",
+        "else as with latency_target_ms=0; broker and probe share the machine; every message must "
+        "be there once",
         notes=notes,
     )
     with kafka_place() as place, spark_engine() as engine:
