@@ -170,6 +170,9 @@ def test_a_topic_is_dumped_into_a_file_and_back(uri, key, tmp_path):
 
     assert dump(f"{uri}/{key}", f"file://{tmp_path}/topic.ss/") == 1_000
     assert dump(f"file://{tmp_path}/topic.ss/{key}", f"{uri}/{key}-copy") == 1_000
+    words = ("--output-set", "partitions=2")  # Of a topic that is made.
+    assert dump(f"file://{tmp_path}/topic.ss/{key}", f"{uri}/{key}-new", *words) == 1_000
+    assert asyncio.run(kept(f"{key}-new")) == asyncio.run(kept(key))
     assert asyncio.run(kept(f"{key}-copy")) == asyncio.run(kept(key))
 
 

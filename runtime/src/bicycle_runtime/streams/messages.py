@@ -106,6 +106,9 @@ class At:
 
     sequence: int
 
+    def __str__(self) -> str:
+        return f"sequence {self.sequence}"
+
 
 SeqPos = _Edge | At
 

@@ -14,7 +14,8 @@ NOT_DELIVERED = StreamError.row(
     "BIC-2681",
     "{address} did not take a message of stream {key!r}: {reason}",
     cause="Kafka gave a message up: too large, no topic of that name, or no answer in time.",
-    fix="see to the reason; messages with a receipt have arrived",
+    fix="see to the reason; messages with a receipt have arrived. A topic gets more partitions by "
+    "`bicycle stream topics alter --shards N`, and a new one as many as the option partitions says",
 )
 READ_FAILED = StreamError.row(
     "BIC-2682",
