@@ -242,7 +242,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rates", type=int, nargs="+", default=[10_000], help="messages a second")
     parser.add_argument("--seconds", type=float, default=60.0, help="length of a round")
     parser.add_argument(
-        "--peer-seconds", type=float, default=15.0, help="length of a round of another system"
+        "--peer-seconds", type=float, default=10.0, help="length of a round of another system"
     )
     parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before each round")
     parser.add_argument(

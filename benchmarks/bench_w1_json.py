@@ -9,6 +9,7 @@ The largest input is also run on one core alone, and by ``bicycle run``, whose m
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,7 +19,7 @@ from bicycle_runs import Engine, engine_on, job, lap_of, spark_engine, warm_up
 from command_memory import memory_table, memory_target, peaks_of
 from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
 from measuring import Report, arguments, in_turns
-from paces import Lap, Paces, best_settings
+from paces import PEER_ROUNDS, Lap, Paces, best_settings
 from peers import BYTEWAX, Peer, available, run_bytewax, run_plain
 from workloads import Events, check_totals, scratch
 
@@ -58,7 +59,10 @@ class Bench:
             name: partial(ours, self.engine, self.events, plugin) for name, plugin in OURS.items()
         }
         runs |= {name: partial(plain, loop, self.events) for name, loop in PLAIN.items()}
-        return {name: self.paces.turn(name, run) for name, run in {**runs, **others}.items()}
+        return {
+            **{name: self.paces.turn(name, run) for name, run in runs.items()},
+            **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
+        }
 
 
 def ours(engine: Engine, events: Events, plugin: str, *, parallelism: int = 2) -> Lap:
@@ -132,7 +136,7 @@ def main() -> None:
             in_turns(bench.contenders(others if is_last else {}), rounds=options.repeats)
             paces = bench.paces
             report.tables.append(paces.table())
-            costs[size] = 1e9 / max(paces.whole(DICTS))
+            costs[size] = 1e9 / statistics.median(paces.whole(DICTS))
             if is_last:
                 for name in OURS:
                     is_judged = name == DICTS
@@ -158,6 +162,7 @@ def _others(
         found[BYTEWAX.name] = partial(bytewax, best, events)
     if PYFLINK in peers:
         fewer = Events(count=min(events.count, options.flink_size))
+        tried = Events(count=min(fewer.count, options.sweep_size))
         for mode, name in FLINK_MODES.items():
             table, bundle = best_bundle(
                 f"{name}, {tried.text}", "events", partial(flink, mode, tried)
@@ -198,7 +203,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sweep-size", type=int, default=1_000_000, help="events where settings are tried"
     )
-    parser.add_argument("--flink-size", type=int, default=1_000_000, help="events for PyFlink")
+    parser.add_argument("--flink-size", type=int, default=500_000, help="events for PyFlink")
     parser.add_argument(
         "--one-core-size", type=int, default=5_000_000, help="events where one core works alone"
     )

@@ -20,7 +20,7 @@ from functools import partial
 from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
 from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
 from measuring import Report, Table, arguments, in_turns, percentile, steady_rate
-from paces import Lap, Paces, best_settings
+from paces import PEER_ROUNDS, Lap, Paces, best_settings
 from peers import (
     BYTEWAX,
     SPARK_STATE,
@@ -84,7 +84,10 @@ class Bench:
     def contenders(self, others: dict[str, Callable[[], Lap]]) -> dict[str, Callable[[], float]]:
         """Return what takes turns: ours, the loops, and others."""
         runs = {OURS: self.ours, **{name: partial(plain, name, self.words) for name in PLAIN}}
-        return {name: self.paces.turn(name, run) for name, run in {**runs, **others}.items()}
+        return {
+            **{name: self.paces.turn(name, run) for name, run in runs.items()},
+            **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
+        }
 
     def epoch_table(self) -> Table:
         """Return what our epochs were like."""
@@ -179,7 +182,9 @@ def main() -> None:
             others = _others(report, peers, words, options) if is_last else {}
             in_turns(bench.contenders(others), rounds=options.repeats)
             report.tables += [bench.paces.table(), bench.epoch_table()]
-            costs.setdefault(words.distinct, {})[words.count] = 1e9 / max(bench.paces.whole(OURS))
+            costs.setdefault(words.distinct, {})[words.count] = 1e9 / statistics.median(
+                bench.paces.whole(OURS)
+            )
             if is_last:
                 bench.paces.judge(report, OURS, BOUNDS)
                 bench.paces.judge_idle(report, OURS)
@@ -260,7 +265,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sweep-size", type=int, default=1_000_000, help="words where settings are tried"
     )
-    parser.add_argument("--flink-size", type=int, default=500_000, help="words for PyFlink")
+    parser.add_argument("--flink-size", type=int, default=200_000, help="words for PyFlink")
     parser.add_argument(
         "--spark-state-size", type=int, default=400_000, help="words for transformWithState"
     )

@@ -11,6 +11,7 @@ files that it reads itself. Settings of others are the best of a few that are tr
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -18,7 +19,7 @@ from functools import partial
 from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
 from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
 from measuring import Report, Table, arguments, in_turns
-from paces import Lap, Paces
+from paces import PEER_ROUNDS, Lap, Paces
 from peers import BYTEWAX, Peer, SparkWindows, available, run_bytewax, run_plain
 from spark_peer import SPARK, best_spark, spark_windows
 from workloads import NamedWindow, Readings, check_windows, scratch
@@ -54,7 +55,10 @@ class Bench:
             OURS: lambda: lap_of(by_window(self.engine, self.readings)),
             **{name: partial(plain, name, self.readings) for name in PLAIN},
         }
-        return {name: self.paces.turn(name, run) for name, run in {**runs, **others}.items()}
+        return {
+            **{name: self.paces.turn(name, run) for name, run in runs.items()},
+            **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
+        }
 
 
 def by_window(
@@ -133,7 +137,9 @@ def main() -> None:
             in_turns(bench.contenders(others), rounds=options.repeats)
             paces = bench.paces
             report.tables.append(paces.table())
-            costs.setdefault(readings.keys, {})[readings.count] = 1e9 / max(paces.whole(OURS))
+            costs.setdefault(readings.keys, {})[readings.count] = 1e9 / statistics.median(
+                paces.whole(OURS)
+            )
             if is_last:
                 paces.judge(report, OURS, BOUNDS)
                 paces.judge_idle(report, OURS)

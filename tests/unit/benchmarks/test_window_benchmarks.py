@@ -193,6 +193,16 @@ def test_paces_tell_whole_runs_and_steady_state_and_judge_the_first(load):
     assert second[-2:] == ["5 in 1", "1.50"]
 
 
+def test_a_contender_runs_as_often_as_it_may_and_says_its_last_rate_again(load):
+    paces = load("paces")
+    found = paces.Paces(text="input", unit="words")
+    laps = iter([paces.Lap(count=10, seconds=1), paces.Lap(count=10, seconds=2)])
+    contender = found.turn("theirs", lambda: next(laps), most=2)
+
+    assert [contender() for _ in range(4)] == [10.0, 5.0, 5.0, 5.0]
+    assert found.whole("theirs") == [10.0, 5.0]
+
+
 def test_the_fastest_of_some_settings_is_taken_and_said(load):
     paces = load("paces")
     forms = {
