@@ -64,6 +64,28 @@ def test_durations_have_units_and_seconds_without():
     assert found == [500, 10_000, 120_000, 3_600_000, 42_000, 1_500, 3_000, 172_800_000]
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["a." * 200_000 + "a = 1", "[" + "a." * 60 + "a]", "x = {" + '"a=" . ' * 60 + "a = 1}",
+     "'.'." * 100_000 + "a = 1"],
+    ids=["key", "header", "inline", "quoted"],
+)  # fmt: skip
+def test_keys_of_endless_parts_are_refused_before_they_are_read(text):
+    with raises(PIPELINE_UNREADABLE, match="f:1: its values are nested too deep"):
+        read_document(text, file="f", notation="toml")
+
+
+def test_a_text_in_quotes_without_an_end_is_read_once():
+    with raises(PIPELINE_UNREADABLE, match="f:1: this is no TOML"):
+        read_document('a = "' + '\\"' * 400_000, file="f", notation="toml")
+
+
+def test_dots_in_values_are_no_parts_of_a_key():
+    text = "\n".join(["a = [" + "1.5, " * 100 + "]", f"b = '{'.' * 100}'", f'c = "{"x." * 100}"'])
+
+    assert len(read_document(text, file="f", notation="toml").data["a"]) == 100
+
+
 @pytest.mark.parametrize("notation", ["toml", "yaml"])
 def test_values_that_are_nested_too_deep_are_refused(notation):
     value = "[" * 3_000 + "]" * 3_000

@@ -40,6 +40,8 @@ _NOTATIONS: Mapping[str, Notation] = {".toml": "toml", ".yaml": "yaml", ".yml": 
 _NODE_COUNT_MAX = 100_000
 _SHOWN_MAX = 60
 _DEPTH_MAX = 50
+# Texts in quotes, words, dots, blanks, and whatever else stands between them.
+_TOML_WORD = re.compile(r""""(?:[^"\\\n]|\\.)*+"?|'[^'\n]*+'?|[\w-]++|\.|[ \t]++|(?s:.)""")
 _TOML_PLACE = re.compile(r"(?P<text>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)")
 
 
@@ -111,6 +113,8 @@ def read_document(text: str, *, file: str, notation: Notation) -> Document:
 
 
 def _read_toml(text: str, file: str) -> Document:
+    if _longest_key(text) > _DEPTH_MAX:  # Each further part costs tomllib as much as all before it.
+        raise _unreadable(file, 1, "its values are nested too deep")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -128,6 +132,19 @@ def _read_toml(text: str, file: str) -> Document:
     places = ({path: Position(*at) for path, at in found.items()} for found in (keys, values))
     own_keys, own_values = places
     return Document(file=file, notation="toml", data=_plain(data), keys=own_keys, values=own_values)
+
+
+def _longest_key(text: str) -> int:
+    """Return how many parts the longest key has, as in ``a.b.c``."""
+    longest = dots = 0
+    for match in _TOML_WORD.finditer(text):
+        word = match[0]
+        if word == ".":
+            dots += 1
+            longest = max(longest, dots)
+        elif not (word[0] in "\"'-_ \t" or word[0].isalnum()):
+            dots = 0
+    return longest + 1
 
 
 # What the libraries say of mistakes that many make, and what we say of them.
