@@ -118,6 +118,7 @@ def test_good_pipelines_have_no_problems(text):
         (changed('out_dir = "out"', 'out_dir = "out"\nroll_bytes = 0'), "expected 1 or more"),
         (changed('[sink]\nkind = "file"\nout_dir = "out"', ""), "sink must be set"),
         (changed('kind = "file"\nout', "out"), "sink.kind must be set"),
+        (changed("[sink]", '[sink]\nid = "mine"'), "unknown key sink.id"),
         (step("operator = 'filter'\npredicate = 'has'"), "unsupported steps[0].predicate: has"),
         (step("operator = 'filter'\npredicate = 'contains'"), "set for the predicate contains"),
         (step("operator = 'map'\nfunction = 'upercase'"), "did you mean 'uppercase'?"),
@@ -198,8 +199,13 @@ def test_what_follows_from_a_wrong_key_alone_is_no_news(before, after):
 
 def test_an_empty_key_is_as_one_that_is_not_there():
     text = "source: {kind: file, path: in.jsonl, follow: }\nsink: {kind: console, rows: }"
+    window = "{size: 1s, aggregates: [{name: n, agg: count, field: }]}"
+    vertices = VERTICES.replace("operator: map", "operator: window").replace(
+        "to: z}", "to: z, output: }"
+    )
 
     assert problems(text, "yaml") == []
+    assert problems(vertices.replace("{function: reverse}", window), "yaml") == []
 
 
 def test_all_problems_are_told_at_once_where_they_stand():

@@ -288,7 +288,12 @@ def _without(data: Any, info: Any, path: KeyPath, touched: Container[KeyPath]) -
         path: The path.
         touched: Paths of what is wrong, and all above them.
     """
-    plain = next((each for each in _members(info) if isinstance(each, inspect.StructType)), None)
+    members = _members(info)
+    plain = next((each for each in members if isinstance(each, inspect.StructType)), None)
+    items = next((each for each in members if isinstance(each, inspect.ListType)), None)
+    if items is not None and isinstance(data, list) and path not in touched:
+        kind = items.item_type
+        return [_without(item, kind, (*path, at), touched) for at, item in enumerate(data)]
     if plain is None or not isinstance(data, dict):
         return _WRONG if path in touched else data
     found = {}

@@ -44,7 +44,8 @@ _KAFKA_KEYS: Mapping[str, str] = {
     "value.deserializer": "format",
     "value.serializer": "format",
 }
-_STEP_KEYS = frozenset({"id", "name", "operator", "parallelism", "on_error"})
+_AROUND_KEYS = frozenset({"name", "parallelism", "on_error"})
+_STEP_KEYS = frozenset({"id", "operator", *_AROUND_KEYS})
 _VERTEX_KEYS = frozenset({*_STEP_KEYS, "config", "connector"})
 _TELL_TIMES = ("source", "time", "vertices", "edges")
 _NO_STEPS = frozenset({"join", "union", "split", "time"})
@@ -232,7 +233,7 @@ class _Reading:
         word = self._checks.word(data["kind"], table, (name, "kind"), what=f"{name} kind")
         if word is None:
             return None
-        keys = {key: value for key, value in data.items() if key not in {"kind", *_STEP_KEYS}}
+        keys = {key: value for key, value in data.items() if key not in {"kind", *_AROUND_KEYS}}
         if name == "source" and word == "kafka" and not keys.get("group_id"):
             text = "source.group_id must be set for kafka source"
             self._checks.missing((name, "group_id"), text)
@@ -297,7 +298,7 @@ class _Reading:
 
     def _node(self, data: dict[str, Any], node_id: str, path: KeyPath, **facts: Any) -> Node | None:
         """Return a node with what every table of one may say besides."""
-        given = {key: data[key] for key in ("name", "parallelism", "on_error") if key in data}
+        given = {key: data[key] for key in data if key in _AROUND_KEYS}
         around = self._checks.table(given, Around, path)
         if around is None or facts["spec"] is None:
             return None
