@@ -46,6 +46,7 @@ class KafkaConsumer(ThreadConsumer):
         self._next: dict[Stream, int] = {}
         self._committed: dict[Stream, int] = {}
         self._revoked: deque[set[Stream]] = deque()  # Added to on the thread.
+        self._revoked_count = 0  # How often; changed on the thread alone.
         self._is_torn = False  # What was given and not committed may go to others.
 
     @classmethod
@@ -127,9 +128,9 @@ class KafkaConsumer(ThreadConsumer):
         # With a time, the client waits for as many as it was asked for.
         events = self._client.consume(1, _WAIT_S)
         if events and self._prefetch_messages > 1:
-            revoked_count = len(self._revoked)
+            revoked_count = self._revoked_count
             events += self._client.consume(self._prefetch_messages - 1, 0)
-            if len(self._revoked) != revoked_count:  # They come again, here or elsewhere.
+            if self._revoked_count != revoked_count:  # They come again, here or elsewhere.
                 self._go_back()
                 return []
         for found in events:
@@ -201,6 +202,7 @@ class KafkaConsumer(ThreadConsumer):
     def _note_revoked(self, client: Any, partitions: list[Any]) -> None:
         """Note that others may read these partitions now; on the thread."""
         self._revoked.append({_stream(each) for each in partitions})
+        self._revoked_count += 1
 
     def _drop_revoked(self) -> None:
         """Forget what was given of partitions that were taken away: it comes again somewhere."""
