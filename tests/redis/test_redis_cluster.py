@@ -167,8 +167,16 @@ def test_a_group_goes_on_through_a_failover(cluster):
     assert found[0] | found[1] == set(range(400))
 
 
-@pytest.mark.parametrize("point", ["before_seal", "after_seal", "transaction_marked"])
-def test_a_job_writes_each_message_once_through_a_failover(cluster, point):
+@pytest.mark.parametrize(
+    ("point", "timestamps"),
+    [
+        ("before_seal", "ms"),
+        ("after_seal", "ms"),
+        ("transaction_marked", "ms"),
+        ("transaction_marked", "ns"),
+    ],
+)
+def test_a_job_writes_each_message_once_through_a_failover(cluster, point, timestamps):
     """The number of an epoch lies in the slot of its stream, whatever that is."""
 
     def add(numbers):
@@ -182,7 +190,7 @@ def test_a_job_writes_each_message_once_through_a_failover(cluster, point):
 
     def job(env):
         numbers = env.from_uri(f"{cluster.uri}/orders").uid("in")
-        numbers.to_uri(f"{cluster.uri}/out").uid("out")
+        numbers.to_uri(f"{cluster.uri}/out?timestamps={timestamps}").uid("out")
 
     def reach(harness, count):
         def is_done():
