@@ -147,11 +147,16 @@ class SparkExecutor:
             importlib.import_module(WORKER_MODULE)
 
     def warm(self) -> None:
-        """Start Java and connect to it, long before there is a job; again does nothing.
+        """Start Java, connect to it, and start workers, long before there is a job.
 
         Raises:
             SparkStartError: Spark does not come up.
         """
+        self._come_up()
+        if is_embedded(self._master):
+            self._touch_workers(self._context.defaultParallelism)
+
+    def _come_up(self) -> None:
         self.boot()
         if self._context is None:
             assert self._starting is not None
@@ -169,7 +174,7 @@ class SparkExecutor:
             SparkStartError: Spark does not come up, or a cluster has no executor for the job.
             HANDSHAKE_FAILED: plugin, driver and a host of the cluster do not fit together.
         """
-        self.warm()
+        self._come_up()
         from bicycle_runtime.engine.spark.task_results import broadcast_to_jobs  # see ``_connect``
 
         is_first = self._image is None
@@ -206,16 +211,15 @@ class SparkExecutor:
 
         State would be loaded again, and functions opened, by the first record behind a pause.
         """
+        if self._clock.monotonic() - self._worked_at >= _REST_S_MAX:
+            self._touch_workers(max(self._parallelisms))
+
+    def _touch_workers(self, count: int) -> None:
         from bicycle_runtime.engine.spark.worker import do_nothing  # all operators: see ``boot``
 
-        if self._clock.monotonic() - self._worked_at < _REST_S_MAX:
-            return
-        parallelism = max(self._parallelisms)
         try:
             with self._spark_errors(self._epoch), self._watching():
-                self._context.parallelize(range(parallelism), parallelism).foreachPartition(
-                    do_nothing
-                )
+                self._context.parallelize(range(count), count).foreachPartition(do_nothing)
         except EpochFailedError as error:
             # The next epoch waits for executors, or fails; one that has nothing to do need not.
             log_event(_LOG, "workers_not_kept", level=logging.WARNING, job=self._job, error=error)
