@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.streams import StreamConnectError, connect
+from bicycle_runtime.streams import At, StreamConnectError, connect
 from bicycle_runtime.streams.file.errors import FileFormatError
 from bicycle_runtime.streams.file.repairing import repair, verify
 from tests.unit.streams.ss_decoder import decode
@@ -119,6 +119,26 @@ def test_a_flipped_bit_in_a_beacon_costs_nothing(tmp_path):
 
     assert found.messages == decode(data).messages
     assert ["beacon" in b.problem for b in report.broken] == [True]
+
+
+def test_a_beacon_that_points_behind_the_end_is_told_to_who_seeks(tmp_path):
+    path = tmp_path / "events.ss"
+
+    async def scenario():
+        options = {"create": "if-missing", "beacon_interval_bytes": 1024}
+        async with connect(f"file://{path}", options) as streamer:
+            (await streamer.create_producer("a")).send_many([b"x" * 100] * 30)
+        data = path.read_bytes()
+        path.write_bytes(flip(data, 1024 + 1, 128))  # The highest byte of how much follows.
+        async with connect(f"file://{path}") as streamer:
+            consumer = await streamer.create_consumer("a", start="earliest")
+            with pytest.raises(FileFormatError) as caught:
+                await consumer.rewind(At(12))
+            await consumer.rewind(At(1))
+            await consumer.rewind(At(30))
+            return caught.value.facts["offset"], (await consumer.next()).sequence
+
+    assert asyncio.run(scenario()) == (1024, 30)
 
 
 def test_a_file_that_was_cut_has_all_but_the_last_message(tmp_path):

@@ -92,6 +92,15 @@ def tail_start(view: FileView, below: int | None = None) -> tuple[int, int]:
     return 0, HEADER_SIZE
 
 
+def _start(view: FileView, number: int) -> int:
+    """Return where messages begin behind a beacon with whole messages behind it."""
+    try:
+        return view.start_behind(number)
+    except CutOffError:
+        offset, problem = number * view.interval, "a beacon points behind the end of the file"
+        raise view.damage(offset, problem) from None
+
+
 def tail(view: FileView) -> tuple[int, list[Head], int, bool]:
     """Return what lies behind the last beacon that has a whole message behind it.
 
@@ -126,7 +135,7 @@ def find(view: FileView, target: Target) -> int | None:
         The offset; None when there is no such message.
     """
     is_before = target.is_before or _nothing_is_before
-    for head in view.heads(view.start_behind(_beacon_to_start_at(view, target, is_before))):
+    for head in view.heads(_start(view, _beacon_to_start_at(view, target, is_before))):
         stream = (head.key, head.shard_id)
         if target.has(stream) and not is_before(stream, head.sequence, head.timestamp_ms):
             return head.offset
@@ -202,7 +211,7 @@ def last_of_stream(view: FileView, stream: Stream) -> Last:
         beacon = view.beacon(number)
         if marker := marker_of(beacon, stream):
             last = Last(marker.sequence, marker.timestamp_ms, marker.running)
-            return _follow(view, stream, last, view.heads(view.start_behind(number)))
+            return _follow(view, stream, last, view.heads(_start(view, number)))
         named = {(m.key, m.shard_id) for m in beacon.markers}
         if len(named) >= marker_count_max(view.interval) or (later is not None and named - later):
             are_complete = False

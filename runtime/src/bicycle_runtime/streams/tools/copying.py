@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
+from operator import attrgetter
 
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.options import Start
@@ -19,6 +20,7 @@ from bicycle_runtime.streams.tools.opening import (
 __all__ = ["relay"]
 
 _BATCH = 1_000
+_KEY = attrgetter("stream_key")
 _WAITING_MAX = 20_000
 
 
@@ -64,7 +66,8 @@ async def relay(
         waiting, found = 0, set[StreamKey]()
         async for batch in consumer.batches(min(_BATCH, waiting_max or 1)):
             producer.copy_many(batch, with_shards=has_shards)
-            found.update(message.stream_key for message in batch)
+            if not is_live:
+                found.update(map(_KEY, batch))
             tally.sent += len(batch)
             waiting += len(batch)
             # While there is much to copy, the other side takes some while more is read.
