@@ -152,6 +152,13 @@ def test_what_no_reader_takes_is_told_with_its_line(text, notation, message):
         read_document(text, file="f", notation=notation)
 
 
+@pytest.mark.parametrize(("text", "notation"), [("a = 1", "toml"), ("a: 1", "yaml")])
+def test_a_mark_before_the_text_is_no_part_of_it(text, notation):
+    found = read_document(f"\ufeff{text}", file="f", notation=notation)
+
+    assert (found.data, found.key_position(("a",))) == ({"a": 1}, (1, 1))
+
+
 def test_lines_may_end_as_on_windows():
     assert problems(GOOD.replace("\n", "\r\n")) == []
     [found] = problems(GOOD.replace("tumbling", "tumblng").replace("\n", "\r\n"))

@@ -106,6 +106,7 @@ def read_document(text: str, *, file: str, notation: Notation) -> Document:
     Raises:
         PIPELINE_UNREADABLE: it is not what the notation allows.
     """
+    text = text.removeprefix("\ufeff")  # The mark that some editors put before a text.
     try:
         return _read_toml(text, file) if notation == "toml" else _read_yaml(text, file)
     except RecursionError as error:
