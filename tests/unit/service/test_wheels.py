@@ -51,6 +51,12 @@ def test_what_a_build_tool_writes_is_taken_with_its_entry_points_and_needs(tmp_p
     assert facts.byte_count == wheel.stat().st_size
 
 
+def test_needs_that_nobody_can_mean_are_no_needs(tmp_path):
+    endless = [f"demo-lib{'==1,' * 200_000}==1", f"demo-lib; {'(' * 1_900}x"]
+
+    assert check_wheel(plain(tmp_path, requires=["colors", *endless])).missing == ("colors",)
+
+
 def test_the_code_of_a_wheel_is_not_run_to_read_it(tmp_path):
     wheel = plain(tmp_path, {"demo.py": "raise SystemExit('run')\n"})
 
@@ -236,7 +242,9 @@ def test_a_lock_file_of_nothing_but_spaces_is_read_at_once():
         f"demo @ file:///tmp/demo.whl {HASH}", f"demo>=1 {HASH}", f"demo==1.* {HASH}", "demo==1.0",
         "demo==1.0 --hash=md5:00", f"demo==1.0 {HASH} --config-settings=x", f"demo {HASH}",
         f"demo==1.0 --find-links=/tmp {HASH}", "\xff", "${HOME}==1",
+        f"demo{'==1,' * 200_000}==1 {HASH}", f"demo==1; {'(' * 1_900}x {HASH}",
     ],
+    ids=lambda line: line[:40],
 )  # fmt: skip
 def test_anything_else_in_a_lock_file_is_refused_with_its_line(line):
     with raises(LOCK_REFUSED) as caught:

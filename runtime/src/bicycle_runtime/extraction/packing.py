@@ -35,6 +35,7 @@ __all__ = [
     "closure_of",
     "find_installed",
     "pack_environment",
+    "read_requirement",
     "require_no_conflict",
 ]
 
@@ -43,6 +44,7 @@ HELD_BY_RUNTIME = frozenset(
     {"bicycle-sdk", "bicycle-runtime", "pyspark", "py4j", "msgspec", "cloudpickle"}
 )
 _RUNTIME = "bicycle-runtime"
+_REQUIREMENT_LENGTH_MAX = 2_000
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # Equal content is equal bytes: no times of files.
 _NATIVE = (".so", ".pyd", ".dylib")
@@ -121,10 +123,25 @@ def require_no_conflict(plugin: Closure, runtime_path: Iterable[str], *, name: s
         _require(ours.asked[library], plugin.members[library].version, library, name)
 
 
+def read_requirement(text: str) -> Requirement:
+    """Return what a line of metadata, or of a lock file, asks for.
+
+    Raises:
+        InvalidRequirement: it is none, or longer than any that somebody means: to read those takes
+            minutes, or more stack than there is.
+    """
+    if len(text) > _REQUIREMENT_LENGTH_MAX:
+        raise InvalidRequirement(f"it has {len(text):,} characters")
+    try:
+        return Requirement(text)
+    except RecursionError as error:
+        raise InvalidRequirement("its brackets are nested too deep") from error
+
+
 def _requirements(dist: Any, extras: frozenset[str]) -> Iterator[Requirement]:
     for text in dist.metadata.get_all("Requires-Dist") or []:
         try:
-            requirement = Requirement(text)
+            requirement = read_requirement(text)
         except InvalidRequirement:  # Nobody can meet it; discovery tells about the SDK's.
             continue
         marker = requirement.marker

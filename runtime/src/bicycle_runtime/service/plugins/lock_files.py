@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from packaging.requirements import InvalidRequirement, Requirement
+from packaging.requirements import InvalidRequirement
 from packaging.utils import canonicalize_name
 
+from bicycle_runtime.extraction.packing import read_requirement
 from bicycle_runtime.service.plugins.errors import LOCK_REFUSED
 
 __all__ = ["LOCK_BYTES_MAX", "LockedLibrary", "read_lock"]
@@ -69,7 +70,7 @@ def _library(number: int, line: str) -> LockedLibrary:
     if rest.startswith("-") or " -" in rest:
         raise LOCK_REFUSED(line=number, problem=f"{rest[:100]!r} is an option")
     try:
-        requirement = Requirement(rest)
+        requirement = read_requirement(rest)
     except InvalidRequirement as error:
         raise LOCK_REFUSED(line=number, problem=f"{rest[:100]!r} is no requirement") from error
     operator_ids = list(requirement.specifier)
