@@ -21,6 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 
 from report_age import measured_line
+from report_summary import with_summary
 from this_machine import Watch, machine
 
 __all__ = [
@@ -175,7 +176,8 @@ class Report:
         text = self.markdown(is_quick=options.quick)
         print(text, flush=True)
         if options.write_docs:
-            _DOCS.write_text(with_section(_DOCS.read_text(), name=self.name, text=text))
+            page = with_section(_DOCS.read_text(), name=self.name, text=text)
+            _DOCS.write_text(with_summary(page))
             print(f"\nwritten to {_DOCS.relative_to(ROOT)}")
         if options.keep_as_release:
             _keep_figures(self.name, self.targets)

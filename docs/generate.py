@@ -56,12 +56,17 @@ def main(arguments: list[str]) -> int:
 def renewed() -> dict[Path, str]:
     """Return each file of the reference, and the benchmarks, as their generated parts must be."""
     files = {file: fill(_read(file)) for file in sorted(REFERENCE.glob("*.md"))}
-    return files | {BENCHMARKS: report_age().with_ages(_read(BENCHMARKS))}
+    summary = _beside_benchmarks("report_summary")
+    return files | {BENCHMARKS: summary.with_summary(report_age().with_ages(_read(BENCHMARKS)))}
 
 
 def report_age() -> ModuleType:
-    """Return the module that knows the age of reports; it lies beside the benchmarks."""
-    return _loaded(BENCHMARKS.parents[1] / "benchmarks/report_age.py")
+    """Return the module that knows the age of reports."""
+    return _beside_benchmarks("report_age")
+
+
+def _beside_benchmarks(name: str) -> ModuleType:
+    return _loaded(BENCHMARKS.parents[1] / f"benchmarks/{name}.py")
 
 
 def _beside(name: str) -> ModuleType:
