@@ -145,7 +145,7 @@ def test_a_clock_ticks_as_often_as_it_is_told(tmp_path):
     stream = url(tmp_path / "a.ss", "ticks")
 
     assert told("clock", "--stream", stream, "--interval", "1us", "--count", "3")["sent"] == 3
-    assert payloads("cat", stream) == ['{"tick":', "0}", '{"tick":', "1}", '{"tick":', "2}"]
+    assert payloads("cat", stream) == ['{"tick":0}', '{"tick":1}', '{"tick":2}']
     assert call("clock", "--stream", stream, "--interval", "0s").exit_code == 2
 
 

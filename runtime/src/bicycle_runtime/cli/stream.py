@@ -94,7 +94,7 @@ _offset = click.option(
 def clock_command(
     *, url: StreamUrl, interval_s: float, count: int | None, words: dict[str, str], as_json: bool
 ) -> None:
-    """Send {"tick": N} at each interval, from 0 on, until Ctrl-C or SIGTERM."""
+    """Send {"tick":N} at each interval, from 0 on, until Ctrl-C or SIGTERM."""
     tally = Tally()
     _run(clock(url, words, tally, interval_s=interval_s, count=count))
     _tell_sent(tally, url, as_json=as_json)

@@ -44,13 +44,16 @@ def interval_seconds(text: str) -> float:
 async def clock(
     url: StreamUrl, words: Words, tally: Tally, *, interval_s: float, count: int | None
 ) -> None:
-    """Send ``{"tick": N}`` at each interval, from 0 on, forever or so many times."""
+    """Send ``{"tick":N}`` at each interval, from 0 on, forever or so many times.
+
+    These are the bytes of SeaStreamer's clock.
+    """
     loop = asyncio.get_running_loop()
     start = loop.time()
     async with streamer_to_write(url, words) as streamer:
         producer = await streamer.create_producer(url.stream_key)
         while count is None or tally.sent < count:
-            await producer.send(json.dumps({"tick": tally.sent}))
+            await producer.send(f'{{"tick":{tally.sent}}}')
             tally.sent += 1
             if count is None or tally.sent < count:
                 await asyncio.sleep(max(0.0, start + tally.sent * interval_s - loop.time()))
