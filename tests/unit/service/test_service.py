@@ -35,6 +35,7 @@ from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.users import redaction
 from bicycle_runtime.service.users.redaction import JobSecrets, redacted
 from bicycle_runtime.service.users.roles import LOCAL
 from bicycle_runtime.service.watching.fleet import Change, Fleet
@@ -261,6 +262,19 @@ def test_a_text_is_searched_for_secrets_once_however_long_it_is():
         hidden = redacted({"plugin": f"{text} redis://ada:hunter2@host"})["plugin"]
 
         assert hidden == f"{text} redis://***@host"
+
+
+def test_secrets_of_many_jobs_are_forgotten_and_read_again(home, monkeypatch):
+    monkeypatch.setattr(redaction, "_JOBS_KEPT_MAX", 3)
+    secrets = JobSecrets(home)
+    for number in range(8):
+        params = {"password": f"canary-{number}"}
+        request = JobRequest(options=JobOptions(plugin="sample", name="job"), params=params)
+        home.folder(f"job-{number}").write_request(request)
+
+    for number in (*range(8), 0):
+        assert secrets.hide(f"job-{number}", f"with canary-{number}") == "with ***"
+        assert len(secrets._kept) <= 3
 
 
 def test_the_audit_log_cannot_be_changed(home):

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 HIDDEN = "***"
 _LENGTH_MIN = 6  # Shorter ones are parts of other words.
+_JOBS_KEPT_MAX = 2_000  # Jobs come and go; what was forgotten is read again.
 _SECRET = re.compile(
     r"pass(word|wd|phrase)?|secret|token|credential|private|(api|access|auth)[-_.]?key|jaas|bearer",
     re.IGNORECASE,
@@ -96,6 +97,8 @@ class JobSecrets:
             stamp = (stat.st_mtime_ns, stat.st_size)
             if known is None or known[1] != stamp:
                 known = (path, stamp, _secrets_in(json.loads(path.read_bytes())))
+                if len(self._kept) >= _JOBS_KEPT_MAX:
+                    self._kept.clear()
                 self._kept[job] = known
         except (OSError, ValueError):
             return ()

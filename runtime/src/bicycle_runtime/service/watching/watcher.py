@@ -98,7 +98,6 @@ class Watcher:
         self._process_ends = ProcessEnds()
         self._seen: dict[str, _Seen] = {}
         self._rows: dict[str, KnownRow] = {}
-        self._refused: dict[str, tuple[State, State]] = {}
         self._is_ending = threading.Event()
         self._sampled_s = 0
         self._thread = threading.Thread(target=self._run, name="watch jobs", daemon=True)
