@@ -29,7 +29,8 @@ PLAIN = {"plain loop, json": "json", "plain loop, msgspec": "msgspec"}
 BOUNDS = {**dict.fromkeys(PLAIN, 1.0), BYTEWAX.name: 1.2, **dict.fromkeys(FLINK_MODES.values())}
 JUDGED = (
     f"{DICTS}, whole run of the largest input ÷ each plain loop ≥ 1, ÷ {BYTEWAX.name} ≥ 1.2; "
-    "idle cores from the second epoch on ≤ 10 %; driver and both workers together ≤ 400 MB"
+    "idle cores from the second epoch on ≤ 10 %; driver and both workers together ≤ 400 MB; "
+    "cost of a record, largest ÷ smallest input ≤ 1.15"
 )
 QUICK_COUNT = 20_000
 # Processes, threads, and lines that a source gives at once.

@@ -60,7 +60,8 @@ BOUNDS = {
 }
 JUDGED = (
     f"whole run of the largest input ÷ each plain loop ≥ 0.6, ÷ {BYTEWAX.name} ≥ 2.5, "
-    f"÷ {SPARK_STATE_FORMS[50_000]} ≥ 30; idle cores from the second epoch on ≤ 10 %"
+    f"÷ {SPARK_STATE_FORMS[50_000]} ≥ 30; idle cores from the second epoch on ≤ 10 %; "
+    "cost of a record, largest ÷ smallest input ≤ 1.15"
 )
 
 

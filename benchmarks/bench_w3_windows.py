@@ -33,7 +33,8 @@ BOUNDS = {
 }  # fmt: skip
 JUDGED = (
     f"whole run of the largest input ÷ each plain loop ≥ 1.2, ÷ {SPARK} ≥ 4, ÷ {BYTEWAX_NAME} "
-    "≥ 4; idle cores from the second epoch on ≤ 10 %"
+    "≥ 4; idle cores from the second epoch on ≤ 10 %; "
+    "cost of a record, largest ÷ smallest input ≤ 1.15"
 )
 QUICK = Readings(count=20_000, keys=100)
 
