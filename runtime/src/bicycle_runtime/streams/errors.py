@@ -300,7 +300,7 @@ RECEIVED_LINE_TOO_LONG = StreamError.row(
     cause="Something sends a line without end, or what is no text.",
     fix="see who sends to it, or raise line_bytes_max",
 )
-INPUT_UNREADABLE = StreamError.row(
+STANDARD_INPUT_UNREADABLE = StreamError.row(
     "BIC-2656",
     "{address} cannot be read: {reason}",
     cause="The standard input is closed, or a folder or a broken device stands in its place.",

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import BinaryIO
 from weakref import WeakKeyDictionary
 
-from bicycle_runtime.streams.errors import INPUT_UNREADABLE, OUTPUT_CLOSED
+from bicycle_runtime.streams.errors import OUTPUT_CLOSED, STANDARD_INPUT_UNREADABLE
 
 __all__ = ["batches_of_lines", "standard_input", "standard_output"]
 
@@ -97,10 +97,11 @@ async def batches_of_lines(stream: BinaryIO | None) -> AsyncIterator[deque[bytes
     taken out of the last batch.
 
     Raises:
-        INPUT_UNREADABLE: there is no stream, or it cannot be read; lines before that were given.
+        STANDARD_INPUT_UNREADABLE: there is none, or it cannot be read; lines before that were
+            given.
     """
     if stream is None:
-        raise INPUT_UNREADABLE(address="standard input", reason="it is closed")
+        raise STANDARD_INPUT_UNREADABLE(address="standard input", reason="it is closed")
     reader = _readers.get(stream)
     if reader is None:
         reader = _readers[stream] = _Reader(stream)
@@ -116,7 +117,7 @@ async def batches_of_lines(stream: BinaryIO | None) -> AsyncIterator[deque[bytes
             reader.room.release()
         elif has_ended:
             if reader.failure:
-                raise INPUT_UNREADABLE(address="standard input", reason=reader.failure)
+                raise STANDARD_INPUT_UNREADABLE(address="standard input", reason=reader.failure)
             return
         else:
             await has_news.wait()
