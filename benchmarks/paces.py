@@ -7,6 +7,7 @@ state stands beside it. A contender with fewer rounds than ours is compared by m
 from __future__ import annotations
 
 import statistics
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -133,7 +134,10 @@ def best_settings(
         unit: What is counted.
         forms: By what their settings are.
     """
-    laps = {name: run() for name, run in forms.items()}
+    laps: dict[str, Lap] = {}
+    for name, run in forms.items():
+        print(f"  trying {title}: {name} …", file=sys.stderr, flush=True)
+        laps[name] = run()
     best = max(laps, key=lambda name: laps[name].rate)
     rows = [
         [f"{name} (taken)" if name == best else name, f"{lap.rate / 1e6:.3f}", f"{lap.seconds:.1f}"]
