@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import serve
 
 from bicycle_runtime.contract import Guarantee
-from bicycle_runtime.streams import stdio
+from bicycle_runtime.streams import standard_input
 from bicycle_runtime.testing.connectors import CanBeUnwritable, SinkCase
 from bicycle_sdk.sinks.addresses import sink_from_uri
 
@@ -106,7 +106,7 @@ class StdioSinkCase(SentCase):
         super().__init__(folder)
         self.written = io.BytesIO()
         # Only there: pytest changes the standard output of the process in each phase of a test.
-        stdio.sys = SimpleNamespace(stdout=SimpleNamespace(buffer=self.written))
+        standard_input.sys = SimpleNamespace(stdout=SimpleNamespace(buffer=self.written))
 
     def descriptor(self):
         return sink_from_uri("stdio:///prices?format=json")
@@ -116,4 +116,4 @@ class StdioSinkCase(SentCase):
         return super().visible()
 
     def close(self):
-        stdio.sys = sys
+        standard_input.sys = sys
