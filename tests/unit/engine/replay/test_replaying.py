@@ -369,20 +369,20 @@ def test_no_epoch_behind_the_last_sealed_one_is_replayed_unless_it_was_begun(tmp
 def test_behind_a_url_an_epoch_is_noted_while_it_runs():
     begun = BegunEpoch(open_storage("memory://begun"), job="job")
 
-    with begun.noting(RECORD):
+    with begun.noting(RECORD, {}):
         pass
     begun.close()
     assert begun.read(7) == RECORD
-    with raises(REPLAY_GRAPH_CHANGED), begun.noting(RECORD):
+    with raises(REPLAY_GRAPH_CHANGED), begun.noting(RECORD, {}):
         raise REPLAY_GRAPH_CHANGED(epoch=7, missing="a", known_text="b")
     assert begun.read(7).error["facts"]["missing"] == "a"
 
 
-def test_an_epoch_runs_though_nobody_cannote_that_it_was_begun(tmp_path, caplog):
+def test_an_epoch_runs_though_nobody_can_note_that_it_was_begun(tmp_path, caplog):
     (tmp_path / "epochs").write_text("a file where a folder should be")
     begun = BegunEpoch(LocalStorage(str(tmp_path)), job="job")
 
-    with begun.noting(RECORD):
+    with begun.noting(RECORD, {}):
         pass
     assert [each.getMessage() for each in caplog.records] == ["begun_epoch_not_noted"]
 
