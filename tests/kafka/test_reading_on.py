@@ -1,6 +1,7 @@
 """Epochs that read on behind their slices: what is visible when, sealed, repeated, and replayed."""
 
 import contextlib
+import itertools
 import signal
 import threading
 
@@ -224,16 +225,20 @@ def test_a_job_that_reads_on_loses_nothing_when_it_is_killed_and_rescaled(
 
     fault = "delta_written@4=kill"
     life = site.start("--parallelism", "2", "--latency-target-ms", "0", faults=fault)
-    for number in range(30):
-        send(f"a{number}")
+    numbers = itertools.count()
+
+    def is_hit():
+        """Epochs that read on take their time: there is input until the fourth one."""
+        send(f"a{next(numbers)}")
         wait()
-        if (life.folder / fault).exists():
-            break
-    life.wait_for_fault(fault)
+        return (life.folder / fault).exists()
+
+    until(is_hit, fault)
     send("b")
     wait()
     life.process.kill()
     life.wait()
+    site.wait_for_no_process()  # Else a task that still reads on could send what comes next.
 
     life = site.start("--parallelism", "1", "--latency-target-ms", "0")
     send("c")
