@@ -4,7 +4,7 @@ import asyncio
 from contextlib import nullcontext
 from dataclasses import replace
 
-from bicycle_runtime.streams import At, Receipt, SeekError
+from bicycle_runtime.streams import At, Receipt
 from bicycle_runtime.streams.file.consuming import FileConsumer
 from bicycle_runtime.streams.file.sending import FileSender
 from bicycle_runtime.streams.file.streamer import FileStreamer
@@ -87,26 +87,22 @@ class CommitsMessageByMessage(Flawless):
 
 class RewindsBehindTheMessage(Flawless):
     class consumer_type(FileConsumer):
-        async def _rewind(self, position):
-            await super()._rewind(
-                At(position.sequence + 1) if isinstance(position, At) else position
+        async def _go_to(self, target):
+            return await super()._go_to(
+                At(target.sequence + 1) if isinstance(target, At) else target
             )
 
 
 class SeeksLaterTimes(Flawless):
     class consumer_type(FileConsumer):
-        async def _seek(self, timestamp_ms):
-            await super()._seek(timestamp_ms + 1)
+        async def _go_to(self, target):
+            return await super()._go_to(target + 1 if isinstance(target, int) else target)
 
 
 class MovesWhereNothingIs(Flawless):
     class consumer_type(FileConsumer):
-        async def _rewind(self, position):
-            try:
-                await super()._rewind(position)
-            except SeekError:
-                await super()._rewind(END)
-                raise
+        async def _go_to(self, target):
+            return await super()._go_to(target) or (await super()._go_to(END) and False)
 
 
 class ForgetsTheCommit(Flawless):

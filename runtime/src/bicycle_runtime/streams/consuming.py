@@ -21,6 +21,7 @@ from bicycle_runtime.streams.errors import (
     ConsumerEndedError,
     ConsumerGroupIsSetError,
     ConsumerGroupNotSetError,
+    SeekError,
     StreamEndedError,
     StreamError,
     StreamKeyEmptyError,
@@ -130,13 +131,13 @@ class Consumer(AsyncMessages):
             StreamEndedError: there is no further message.
         """
 
-    async def _seek(self, timestamp_ms: int) -> None:
-        """Move to the earliest message of each assigned shard with this time or a later one."""
-        raise self._unsupported_error("seek")
+    async def _go_to(self, target: SeqPos | int) -> bool:
+        """Move each assigned shard to a position, or to its earliest message from a time (ms) on.
 
-    async def _rewind(self, position: SeqPos) -> None:
-        """Move each assigned shard to a position."""
-        raise self._unsupported_error("rewind")
+        Returns:
+            Whether a message is there in one of them; if not, the position is what it was.
+        """
+        raise self._unsupported_error("seek" if isinstance(target, int) else "rewind")
 
     def _ack(self, message: Message) -> None:
         """Note that a message is done; ``_commit`` keeps it."""
@@ -209,10 +210,8 @@ class Consumer(AsyncMessages):
             SeekError: there is none; the position is what it was.
             StreamUnsupportedError: the backend keeps no messages.
         """
-        self._refuse_ended()
-        async with self._reading:
-            await self._seek(min(max(0, int(timestamp_ms)), _TIME_MAX))
-            self._ready.clear()
+        time_ms = min(max(0, int(timestamp_ms)), _TIME_MAX)
+        await self._move(time_ms, f"time {time_ms}")
 
     async def rewind(self, position: SeqPos) -> None:
         """Move to ``BEGINNING``, to ``END``, or to the message ``At(sequence)``, in each shard.
@@ -221,12 +220,9 @@ class Consumer(AsyncMessages):
             SeekError: there is no message at or behind the position, which is what it was.
             StreamUnsupportedError: the backend keeps no messages.
         """
-        self._refuse_ended()
         if isinstance(position, At):
             position = At(min(max(0, position.sequence), _SEQUENCE_MAX))
-        async with self._reading:
-            await self._rewind(position)
-            self._ready.clear()
+        await self._move(position, str(position))
 
     def assign(self, key: str, shard_id: int) -> None:
         """Limit the consumer to this shard, and to others that are assigned.
@@ -284,6 +280,13 @@ class Consumer(AsyncMessages):
             async with self._reading:  # Nobody reads from what is closed.
                 self._ready.clear()
                 await self._close()
+
+    async def _move(self, target: SeqPos | int, text: str) -> None:
+        self._refuse_ended()
+        async with self._reading:
+            if not await self._go_to(target):
+                raise SeekError(address=self.address, target=text)
+            self._ready.clear()
 
     async def _some(self, count_max: int) -> list[Message]:
         ready = self._ready

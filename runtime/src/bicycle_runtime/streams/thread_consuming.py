@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar, Self, TypeVar
 
 from bicycle_runtime.streams.consuming import Consumer, Subscription, take_messages
-from bicycle_runtime.streams.errors import SeekError, StreamError, UnacknowledgedError
-from bicycle_runtime.streams.messages import At, Message, SeqPos
+from bicycle_runtime.streams.errors import StreamError, UnacknowledgedError
+from bicycle_runtime.streams.messages import Message, SeqPos
 from bicycle_runtime.streams.options import StreamerOptions
 
 __all__ = ["ThreadConsumer"]
@@ -68,7 +68,7 @@ class ThreadConsumer(Consumer):
         """
 
     @abstractmethod
-    def _move(self, target: SeqPos | int) -> bool:
+    def _move_client(self, target: SeqPos | int) -> bool:
         """Move to a position or a time, and tell whether anything is there; on the thread."""
 
     @abstractmethod
@@ -113,19 +113,13 @@ class ThreadConsumer(Consumer):
         self._request = None
         self._items.clear()
 
-    async def _seek(self, timestamp_ms: int) -> None:
-        await self._go_to(timestamp_ms, f"time {timestamp_ms}")
-
-    async def _rewind(self, position: SeqPos) -> None:
-        text = f"sequence {position.sequence}" if isinstance(position, At) else str(position)
-        await self._go_to(position, text)
-
-    async def _go_to(self, target: SeqPos | int, text: str) -> None:
+    async def _go_to(self, target: SeqPos | int) -> bool:
         """Move; who shared messages leaves the group for it."""
         await self._finish_read()
-        if not await self._in_thread(self._move, target):
-            raise SeekError(address=self.address, target=text)
-        self._forget()
+        has_moved = await self._in_thread(self._move_client, target)
+        if has_moved:
+            self._forget()
+        return has_moved
 
     def _require_group(self) -> None:
         """Refuse to acknowledge once the group was left."""

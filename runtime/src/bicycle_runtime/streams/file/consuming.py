@@ -10,7 +10,7 @@ from typing import Self, TypeAlias, TypeVar
 
 from bicycle_runtime.streams.addresses import WILDCARD, StreamKey
 from bicycle_runtime.streams.consuming import Consumer, Subscription
-from bicycle_runtime.streams.errors import SeekError, StreamEndedError, StreamUnsupportedError
+from bicycle_runtime.streams.errors import StreamEndedError, StreamUnsupportedError
 from bicycle_runtime.streams.file.errors import (
     FILE_CUT_OFF,
     FILE_REMOVED,
@@ -243,25 +243,10 @@ class FileConsumer(Consumer):
             return await self._group.shared.fetch(self._member, count_max)
         return await self._feed.fetch(count_max)
 
-    async def _seek(self, timestamp_ms: int) -> None:
-        def is_before(stream: Stream, sequence: int, time_ms: int) -> bool:
-            return time_ms < timestamp_ms
-
-        await self._move(self._make_wanted(is_before), None, f"time {timestamp_ms}")
-
-    async def _rewind(self, position: SeqPos) -> None:
-        if not isinstance(position, At):
-            await self._move(self._make_wanted(None), position, "")
-            return
-        first = position.sequence
-
-        def is_before(stream: Stream, sequence: int, time_ms: int) -> bool:
-            return sequence < first
-
-        await self._move(self._make_wanted(is_before), None, f"sequence {first}")
-
-    async def _move(self, wanted: Wanted, position: SeqPos | None, target: str) -> None:
+    async def _go_to(self, target: SeqPos | int) -> bool:
         """Move the own reader; who shared one has none yet, and leaves the group for it."""
+        is_before, position = _target_of(target)
+        wanted = Wanted(self.subscription.keys, self._assigned, is_before)
         feed = self._feed
         if self._group is not None:
             feed = _feed(self._path, self.subscription, self._options)
@@ -274,13 +259,11 @@ class FileConsumer(Consumer):
         if not has_moved:
             if feed is not self._feed:
                 feed.close()
-            raise SeekError(address=self.address, target=target)
+            return False
         self._leave()
         self._feed = feed
         self._done.clear()
-
-    def _make_wanted(self, is_before: IsBefore | None) -> Wanted:
-        return Wanted(self.subscription.keys, self._assigned, is_before)
+        return True
 
     def _ack(self, message: Message) -> None:
         if self._group is not None:
@@ -297,6 +280,16 @@ class FileConsumer(Consumer):
             self._leave()
         else:
             self._feed.close()
+
+
+def _target_of(target: SeqPos | int) -> tuple[IsBefore | None, SeqPos | None]:
+    """Return what lies before a sequence or a time, or else the end of the file that is meant."""
+    if isinstance(target, At):
+        first = target.sequence
+        return lambda stream, sequence, time_ms: sequence < first, None
+    if isinstance(target, int):
+        return lambda stream, sequence, time_ms: time_ms < target, None
+    return None, target
 
 
 def _feed(path: Path, subscription: Subscription, options: FileOptions) -> FileFeed:

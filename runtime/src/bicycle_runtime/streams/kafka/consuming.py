@@ -150,7 +150,7 @@ class KafkaConsumer(ThreadConsumer):
             raise StreamEndedError(address=self.address)
         return items
 
-    def _move(self, target: SeqPos | int) -> bool:
+    def _move_client(self, target: SeqPos | int) -> bool:
         found = self._offsets_at(target) if isinstance(target, int) else self._offsets_of(target)
         if not found:
             return False

@@ -86,7 +86,7 @@ class PulsarConsumer(ThreadConsumer):
         wait_ms = _WAIT_MS if len(shards) == 1 else _TURN_MS
         return shards[self._turn].take(self._prefetch_messages, wait_ms)
 
-    def _move(self, target: SeqPos | int) -> bool:
+    def _move_client(self, target: SeqPos | int) -> bool:
         wanted = {
             stream: self._shards.get(stream) or _Shard(self._cluster, stream, topic)
             for stream, topic in self._topics().items()

@@ -23,13 +23,12 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import WILDCARD
 from bicycle_runtime.streams.consuming import Consumer, Subscription, take_messages
 from bicycle_runtime.streams.errors import (
-    SeekError,
     StreamEndedError,
     StreamError,
     StreamUnsupportedError,
     UnacknowledgedError,
 )
-from bicycle_runtime.streams.messages import At, Message, SeqPos
+from bicycle_runtime.streams.messages import Message, SeqPos
 from bicycle_runtime.streams.redis.connection import Connection
 from bicycle_runtime.streams.redis.errors import COMMITS_ITSELF, STREAM_MISSING
 from bicycle_runtime.streams.redis.ids import id_of, redis_key
@@ -345,14 +344,7 @@ class RedisConsumer(Consumer):
                 place.last_id = entry[0]
         return items
 
-    async def _seek(self, timestamp_ms: int) -> None:
-        await self._move(timestamp_ms, f"time {timestamp_ms}")
-
-    async def _rewind(self, position: SeqPos) -> None:
-        target = f"sequence {position.sequence}" if isinstance(position, At) else str(position)
-        await self._move(position, target)
-
-    async def _move(self, target: SeqPos | int, text: str) -> None:
+    async def _go_to(self, target: SeqPos | int) -> bool:
         """Move; who shared messages leaves the group for it."""
         await self._places.discover(at_once=True)
         places = [
@@ -362,7 +354,7 @@ class RedisConsumer(Consumer):
         ]
         found = await self._places.move(places, target)
         if not found:
-            raise SeekError(address=self.address, target=text)
+            return False
         await self._stop_asking()
         if self._shares and self._group is not None:
             await self._group.leave(self._reads)
@@ -373,6 +365,7 @@ class RedisConsumer(Consumer):
         self._reads = places
         self._items.clear()
         self._done.clear()
+        return True
 
     async def _stop_asking(self) -> None:
         if self._request is not None:
