@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.faults import arm_fault
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
     STREAM_ADDRESS_WRONG,
@@ -227,6 +228,28 @@ def test_a_key_that_became_something_else_ends_the_job_and_nothing_is_lost(serve
     run.restart()
 
     assert found(server) == ["a"]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_a_key_that_becomes_something_else_within_a_transaction_loses_nothing(
+    server, sink, is_first
+):
+    run = sink()
+    if not is_first:
+        run.run_epoch([["a"]])
+
+    def replace():
+        with server.client as client:
+            client.set("out", "a text")
+
+    arm_fault("transaction_marked", act=replace)
+    with raises(STREAMS_REFUSED):
+        run.run_epoch([["b"]])
+    with server.client as client:
+        client.delete("out")
+    run.restart()
+
+    assert found(server) == ["b"]
 
 
 def test_nobody_where_the_server_should_be_is_told(server, sink):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from redis import Redis
@@ -364,6 +364,7 @@ class RedisOutput:
         1. The number is watched, and tells whether the epoch is written.
         2. The messages and the number are put into one transaction.
         3. The server takes all of it, or nothing where the number has changed.
+        4. A key that is no stream any more takes no message: the number is what it was.
         """
         self.check()
         with self._errors(), self._open().pipeline(transaction=True) as pipeline:
@@ -381,10 +382,14 @@ class RedisOutput:
             pipeline.execute_command("SET", marker, epoch)
             fault_point("transaction_marked")
             # 3. The server takes all of it, or nothing where the number has changed.
-            for answer in pipeline.execute():
-                for each in answer if isinstance(answer, list) else ():
-                    if isinstance(each, RedisError):  # Of one message, as the script tells it.
-                        raise each
+            *answers, _ = pipeline.execute(raise_on_error=False)
+            # 4. A key that is no stream any more takes no message: the number is what it was.
+            taken = list(chain.from_iterable(map(_of_messages, answers)))
+            errors = [each for each in taken if isinstance(each, RedisError)]
+            if errors:
+                if len(errors) == len(taken):
+                    self._ask(*(("DEL", marker) if found is None else ("SET", marker, found)))
+                raise errors[0]
         fault_point("transaction_committed")
 
     def _add(self, pipeline: Any, payloads: Iterator[bytes]) -> None:
@@ -428,6 +433,11 @@ class RedisOutput:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+def _of_messages(answer: Any) -> list[Any]:
+    """Return the answers for single messages: the script gives one list for many."""
+    return answer if isinstance(answer, list) else [answer]
 
 
 def _place_of(
