@@ -34,7 +34,7 @@ from join_jobs import (
     rows_of,
     write_rows,
 )
-from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
+from measuring import Report, Table, Target, WrongOutputError, add_peers, arguments, in_turns
 from peers import available
 from workloads import count_lines, scratch
 
@@ -223,9 +223,7 @@ def _check(form: str, results: list[Any]) -> None:
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, default=80_000, help="rows of both sides")
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True, help="with PyFlink"
-    )
+    add_peers(parser, "PyFlink")
     parser.add_argument(
         "--seconds", type=float, default=7.0, help="work of a job in each round, loops less"
     )

@@ -25,7 +25,16 @@ from pathlib import Path
 from bicycle_runs import Engine, JobRun, job, spark_engine
 from kafka_peers import BYTEWAX_KAFKA, QUIX, bytewax_processes, quix_processes
 from kafka_topics import PARTITIONS, Place, kafka_place
-from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns, percentile
+from measuring import (
+    Report,
+    Table,
+    Target,
+    WrongOutputError,
+    add_peers,
+    arguments,
+    in_turns,
+    percentile,
+)
 from peers import Peer, available
 from workloads import scratch
 
@@ -249,10 +258,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--epoch-interval-ms", type=int, default=EngineOptions().epoch_interval_ms,
         help="least time between the starts of two epochs (default %(default)s)",
     )  # fmt: skip
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Quix Streams and Bytewax",
-    )  # fmt: skip
+    add_peers(parser, "Quix Streams and Bytewax")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from measuring import (
     Table,
     Target,
     WrongOutputError,
+    add_peers,
     arguments,
     in_turns,
     percentile,
@@ -290,10 +291,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peer-size", type=int, default=500_000, help="messages for the other systems"
     )
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Quix Streams and Bytewax",
-    )  # fmt: skip
+    add_peers(parser, "Quix Streams and Bytewax")
 
 
 if __name__ == "__main__":

@@ -18,11 +18,12 @@ from collections.abc import Callable
 from functools import partial
 
 from bicycle_runs import CORES, Engine, engine_on, job, lap_of, spark_engine, warm_up
-from flink_peer import FLINK_MODES, PYFLINK, run_flink
+from file_laps import bytewax_lap, flink_lap, plain_lap
+from flink_peer import FLINK_MODES, PYFLINK
 from keyed_counts import counting
-from measuring import Report, Table, Target, WrongOutputError, arguments, in_turns
-from paces import Lap, Paces
-from peers import BYTEWAX, Peer, available, run_bytewax, run_plain
+from measuring import Report, Table, Target, WrongOutputError, add_peers, arguments, in_turns
+from paces import PEER_ROUNDS, Lap, Paces
+from peers import BYTEWAX, Peer, available
 from workloads import KeyEvents, check_counts, scratch
 
 from bicycle_runtime.engine.options import EngineOptions
@@ -50,36 +51,6 @@ def ours(engine: Engine, events: KeyEvents, backend: str, *, parallelism: int = 
     return lap_of(run)
 
 
-def plain(loop: str, events: KeyEvents, *, process_count: int = CORES) -> Lap:
-    """Run a plain loop."""
-    with scratch("keyed") as place:
-        run = run_plain(loop, events.folder(), place / "output", process_count=process_count)
-        check_counts(place / "output", events)
-    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def bytewax(events: KeyEvents) -> Lap:
-    """Run Bytewax, which saves every second, as ours does."""
-    with scratch("keyed") as place:
-        run = run_bytewax(
-            "bytewax_words", events.folder(), place / "output", recovery=place / "recovery",
-            process_count=CORES, snapshot_s=1,
-        )  # fmt: skip
-        check_counts(place / "output", events)
-    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def flink(mode: str, state: str, events: KeyEvents) -> Lap:
-    """Run PyFlink in a mode, with one of its state backends."""
-    with scratch("keyed") as place:
-        lap = run_flink(
-            "flink_words", events.folder(), place / "output",
-            mode=mode, count=events.count, state=state,
-        )  # fmt: skip
-        check_counts(place / "output", events)
-    return lap
-
-
 def main() -> None:
     """Measure all and tell."""
     options = arguments(__doc__, repeats=3, add=_add_options, judged=JUDGED)
@@ -91,23 +62,28 @@ def main() -> None:
     paces = Paces(text=events.text, unit="events")
     with spark_engine() as engine:
         runs = {f"Bicycle, {name}": partial(ours, engine, events, name) for name in BACKENDS}
-        runs |= {name: partial(plain, loop, events) for name, loop in PLAIN.items()}
-        runs |= _others(peers, options)
+        runs |= _loops(events)
+        others = _others(peers, options)
         if not options.quick:
             few = KeyEvents(count=200_000, keys=50_000)
             for backend in BACKENDS:
                 warm_up(partial(ours, engine, few, backend), least=2, most=4)
         in_turns(
-            {name: paces.turn(name, run) for name, run in runs.items()}, rounds=options.repeats
-        )
+            {
+                **{name: paces.turn(name, run) for name, run in runs.items()},
+                **{name: paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
+            },
+            rounds=options.repeats, is_enough=paces.enough(OURS, is_judged=not options.quick),
+        )  # fmt: skip
     report = Report(
         name="keyed-state",
         claim="A keyed process function with value state runs 100,000 events a second and core, "
         "durable with every epoch.",
         payload=f"{events.text}, keys of 12 characters; others that are slower get "
         f"{options.peer_events:,} events of {options.peer_keys:,} keys",
-        method=f"{options.repeats} rounds in turns on a warm engine, two cores each; from file to "
-        "file; steady is the rate behind the first third; all counts compared with the truth",
+        method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
+        "from file to file; steady is the rate behind the first third; all counts "
+        "compared with the truth",
         tables=[paces.table()],
         targets=_targets(paces),
         notes=notes,
@@ -120,15 +96,27 @@ def main() -> None:
     report.tell(options)
 
 
+def _loops(events: KeyEvents, *, process_count: int = CORES) -> dict[str, Callable[[], Lap]]:
+    return {
+        name: partial(plain_lap, loop, events, check=check_counts, process_count=process_count)
+        for name, loop in PLAIN.items()
+    }
+
+
 def _others(peers: list[Peer], options: argparse.Namespace) -> dict[str, Callable[[], Lap]]:
     fewer = KeyEvents(count=options.peer_events, keys=options.peer_keys)
     found: dict[str, Callable[[], Lap]] = {}
     if BYTEWAX in peers:
-        found[BYTEWAX.name] = partial(bytewax, fewer)
+        found[BYTEWAX.name] = partial(
+            bytewax_lap, "bytewax_words", fewer, check=check_counts, is_durable=True,
+            process_count=CORES, snapshot_s=1,
+        )  # fmt: skip
     if PYFLINK in peers:
         for mode, name in FLINK_MODES.items():
             for state in FLINK_STATES:
-                found[f"{name}, {state}"] = partial(flink, mode, state, fewer)
+                found[f"{name}, {state}"] = partial(
+                    flink_lap, "flink_words", fewer, check=check_counts, mode=mode, state=state
+                )
     return found
 
 
@@ -156,7 +144,7 @@ def _on_one_core(events: KeyEvents) -> Table:
         warm_up(partial(ours, engine, few, BACKENDS[0], parallelism=1), least=2, most=3)
         runs: dict[str, Callable[[], Lap]] = {
             OURS: partial(ours, engine, events, BACKENDS[0], parallelism=1),
-            **{name: partial(plain, loop, events, process_count=1) for name, loop in PLAIN.items()},
+            **_loops(events, process_count=1),
         }
         in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=1)
     return paces.table()
@@ -220,15 +208,12 @@ def _plain(counts: Counter[str], events: list[str]) -> float:
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--keys", type=int, default=1_000_000, help="keys with state")
     parser.add_argument("--events", type=int, default=5_000_000, help="events in all")
-    parser.add_argument("--peer-keys", type=int, default=200_000, help="keys for slower systems")
-    parser.add_argument("--peer-events", type=int, default=500_000, help="events for them")
+    parser.add_argument("--peer-keys", type=int, default=100_000, help="keys for slower systems")
+    parser.add_argument("--peer-events", type=int, default=200_000, help="events for them")
     parser.add_argument(
         "--epoch-events", type=int, default=250_000, help="events of one epoch in one process"
     )
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Bytewax and PyFlink",
-    )  # fmt: skip
+    add_peers(parser, "Bytewax and PyFlink")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ from pathlib import Path
 
 from bicycle_runs import Engine, engine_on, job, lap_of, spark_engine, warm_up
 from command_memory import memory_table, memory_target, peaks_of
-from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
-from measuring import Report, arguments, in_turns
+from file_laps import bytewax_lap, flink_lap, plain_lap
+from flink_peer import FLINK_MODES, PYFLINK, best_bundle
+from measuring import Report, add_peers, arguments, in_turns
 from paces import PEER_ROUNDS, Lap, Paces, best_settings
-from peers import BYTEWAX, Peer, available, run_bytewax, run_plain
+from peers import BYTEWAX, Peer, available
 from workloads import Events, check_totals, scratch
 
 DICTS = "Bicycle, dicts"
@@ -33,11 +34,11 @@ JUDGED = (
     "cost of a record, largest ÷ smallest input ≤ 1.15"
 )
 QUICK_COUNT = 20_000
-# Processes, threads, and lines that a source gives at once.
+# Settings of Bytewax, by the names that reports give them.
 BYTEWAX_FORMS = {
-    f"{processes} processes, {threads} threads each, batches of {batch:,}": (
-        processes, threads, batch,
-    )
+    f"{processes} processes, {threads} threads each, batches of {batch:,}": {
+        "process_count": processes, "thread_count": threads, "batch_size": batch,
+    }
     for processes, threads in ((1, 1), (1, 2), (2, 1))
     for batch in (1_000, 10_000)
 }  # fmt: skip
@@ -59,7 +60,7 @@ class Bench:
         runs: dict[str, Callable[[], Lap]] = {
             name: partial(ours, self.engine, self.events, plugin) for name, plugin in OURS.items()
         }
-        runs |= {name: partial(plain, loop, self.events) for name, loop in PLAIN.items()}
+        runs |= _loops(self.events)
         return {
             **{name: self.paces.turn(name, run) for name, run in runs.items()},
             **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
@@ -77,37 +78,6 @@ def ours(engine: Engine, events: Events, plugin: str, *, parallelism: int = 2) -
     return lap_of(run)
 
 
-def plain(loop: str, events: Events, *, process_count: int = 2) -> Lap:
-    """Run a plain loop."""
-    with scratch("w1") as place:
-        run = run_plain(loop, events.folder(), place / "output", process_count=process_count)
-        check_totals(place / "output", events)
-    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def bytewax(form: str, events: Events) -> Lap:
-    """Run Bytewax with some settings."""
-    processes, threads, batch = BYTEWAX_FORMS[form]
-    with scratch("w1") as place:
-        run = run_bytewax(
-            "bytewax_events", events.folder(), place / "output", recovery=None,
-            process_count=processes, thread_count=threads, batch_size=batch,
-        )  # fmt: skip
-        check_totals(place / "output", events)
-    return Lap(count=events.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def flink(mode: str, events: Events, *, bundle: int) -> Lap:
-    """Run PyFlink in a mode."""
-    with scratch("w1") as place:
-        lap = run_flink(
-            "flink_events", events.folder(), place / "output",
-            mode=mode, count=events.count, bundle=bundle,
-        )  # fmt: skip
-        check_totals(place / "output", events)
-    return lap
-
-
 def main() -> None:
     """Measure every size and tell."""
     options = arguments(__doc__, repeats=5, add=_add_options, judged=JUDGED)
@@ -119,9 +89,10 @@ def main() -> None:
         claim="JSON events through a filter and a map run at the pace of a plain loop, and at 1.2 "
         "times that of Bytewax.",
         payload="; ".join(Events(count=size).text for size in sizes) + "; half of them pass",
-        method=f"{options.repeats} rounds in turns on a warm engine, two cores each; steady is the "
-        "rate behind the first third; outputs compared with the truth in every run; other systems "
-        f"get the largest input only, PyFlink the first {options.flink_size:,} events of such",
+        method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
+        "steady is the rate behind the first third; outputs compared with the truth in every run; "
+        "other systems get the largest input only, PyFlink the first "
+        f"{options.flink_size:,} events of such",
         notes=notes,
     )
     largest = Events(count=sizes[-1])
@@ -134,8 +105,11 @@ def main() -> None:
         for size in sizes:
             bench = Bench(engine, Events(count=size))
             is_last = size == largest.count
-            in_turns(bench.contenders(others if is_last else {}), rounds=options.repeats)
             paces = bench.paces
+            in_turns(
+                bench.contenders(others if is_last else {}), rounds=options.repeats,
+                is_enough=paces.enough(DICTS, is_judged=is_last and not options.quick),
+            )  # fmt: skip
             report.tables.append(paces.table())
             costs[size] = 1e9 / statistics.median(paces.whole(DICTS))
             if is_last:
@@ -154,23 +128,34 @@ def _others(
     report: Report, peers: list[Peer], events: Events, options: argparse.Namespace
 ) -> dict[str, Callable[[], Lap]]:
     """Find the best settings of other systems; return how they run."""
+    bytewax = partial(bytewax_lap, "bytewax_events", check=check_totals, is_durable=False)
+    flink = partial(flink_lap, "flink_events", check=check_totals)
     found: dict[str, Callable[[], Lap]] = {}
     tried = Events(count=min(events.count, options.sweep_size))
     if BYTEWAX in peers:
-        forms = {form: partial(bytewax, form, tried) for form in BYTEWAX_FORMS}
+        forms = {
+            form: partial(bytewax, tried, **settings) for form, settings in BYTEWAX_FORMS.items()
+        }
         table, best = best_settings(f"{BYTEWAX.name}, {tried.text}", "events", forms)
         report.tables.append(table)
-        found[BYTEWAX.name] = partial(bytewax, best, events)
+        found[BYTEWAX.name] = partial(bytewax, events, **BYTEWAX_FORMS[best])
     if PYFLINK in peers:
         fewer = Events(count=min(events.count, options.flink_size))
         tried = Events(count=min(fewer.count, options.sweep_size))
         for mode, name in FLINK_MODES.items():
             table, bundle = best_bundle(
-                f"{name}, {tried.text}", "events", partial(flink, mode, tried)
+                f"{name}, {tried.text}", "events", partial(flink, tried, mode=mode)
             )
             report.tables.append(table)
-            found[name] = partial(flink, mode, fewer, bundle=bundle)
+            found[name] = partial(flink, fewer, mode=mode, bundle=bundle)
     return found
+
+
+def _loops(events: Events, *, process_count: int = 2) -> dict[str, Callable[[], Lap]]:
+    return {
+        name: partial(plain_lap, loop, events, check=check_totals, process_count=process_count)
+        for name, loop in PLAIN.items()
+    }
 
 
 def _judge_memory(report: Report, events: Events, *, rounds: int) -> None:
@@ -190,7 +175,7 @@ def _on_one_core(events: Events) -> object:
     with engine_on(core=0) as engine:
         runs: dict[str, Callable[[], Lap]] = {
             DICTS: partial(ours, engine, events, OURS[DICTS], parallelism=1),
-            **{name: partial(plain, loop, events, process_count=1) for name, loop in PLAIN.items()},
+            **_loops(events, process_count=1),
         }
         warm_up(runs[DICTS], least=2, most=3)
         in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
@@ -208,10 +193,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--one-core-size", type=int, default=5_000_000, help="events where one core works alone"
     )
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Bytewax and PyFlink",
-    )  # fmt: skip
+    add_peers(parser, "Bytewax and PyFlink")
 
 
 if __name__ == "__main__":

@@ -18,18 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
-from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
-from measuring import Report, Table, arguments, in_turns, percentile, steady_rate
+from file_laps import bytewax_lap, flink_lap, plain_lap
+from flink_peer import FLINK_MODES, PYFLINK, best_bundle
+from measuring import Report, Table, add_peers, arguments, in_turns, percentile, steady_rate
 from paces import PEER_ROUNDS, Lap, Paces, best_settings
-from peers import (
-    BYTEWAX,
-    SPARK_STATE,
-    Peer,
-    available,
-    run_bytewax,
-    run_plain,
-    run_spark_state,
-)
+from peers import BYTEWAX, SPARK_STATE, Peer, available, run_spark_state
 from workloads import WORDS_PER_LINE, Words, check_counts, scratch
 
 OURS = "Bicycle"
@@ -43,11 +36,11 @@ QUICK = Words(count=20_000, distinct=1_000)
 SPARK_STATE_FORMS = {
     size: f"transformWithState, {size:,} words a batch" for size in (50_000, 200_000)
 }
-# Processes, threads, and seconds between snapshots.
+# Settings of Bytewax, by the names that reports give them.
 BYTEWAX_FORMS = {
-    f"{processes} processes, {threads} threads each, snapshots every {snapshot_s} s": (
-        processes, threads, snapshot_s,
-    )
+    f"{processes} processes, {threads} threads each, snapshots every {snapshot_s} s": {
+        "process_count": processes, "thread_count": threads, "snapshot_s": snapshot_s,
+    }
     for processes, threads in ((1, 1), (1, 2), (2, 1))
     for snapshot_s in (1, 10)
 }  # fmt: skip
@@ -84,7 +77,7 @@ class Bench:
 
     def contenders(self, others: dict[str, Callable[[], Lap]]) -> dict[str, Callable[[], float]]:
         """Return what takes turns: ours, the loops, and others."""
-        runs = {OURS: self.ours, **{name: partial(plain, name, self.words) for name in PLAIN}}
+        runs = {OURS: self.ours, **_loops(self.words)}
         return {
             **{name: self.paces.turn(name, run) for name, run in runs.items()},
             **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
@@ -113,38 +106,6 @@ def count_words(engine: Engine, words: Words, *, parallelism: int = 2) -> JobRun
     return run
 
 
-def plain(name: str, words: Words, *, process_count: int = 2) -> Lap:
-    """Run a plain loop."""
-    with scratch("w2") as place:
-        source, output = words.folder(), place / "output"
-        run = run_plain(PLAIN[name], source, output, process_count=process_count)
-        check_counts(output, words)
-    return Lap(count=words.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def bytewax(form: str, words: Words) -> Lap:
-    """Run Bytewax with some settings."""
-    processes, threads, snapshot_s = BYTEWAX_FORMS[form]
-    with scratch("w2") as place:
-        run = run_bytewax(
-            "bytewax_words", words.folder(), place / "output", recovery=place / "recovery",
-            process_count=processes, thread_count=threads, snapshot_s=snapshot_s,
-        )  # fmt: skip
-        check_counts(place / "output", words)
-    return Lap(count=words.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def flink(mode: str, words: Words, *, bundle: int) -> Lap:
-    """Run PyFlink in a mode."""
-    with scratch("w2") as place:
-        lap = run_flink(
-            "flink_words", words.folder(), place / "output",
-            mode=mode, count=words.count, bundle=bundle,
-        )  # fmt: skip
-        check_counts(place / "output", words)
-    return lap
-
-
 def spark_state(batch_size: int, words: Words) -> Lap:
     """Run ``transformWithState``, a file for each micro-batch."""
     words = replace(words, files=max(1, words.count // batch_size))
@@ -167,10 +128,11 @@ def main() -> None:
         name="w2-wordcount",
         claim="A running word count, durable in every epoch, keeps 0.6 of a plain loop's pace.",
         payload="; ".join(words.text for words in inputs) + f"; {WORDS_PER_LINE} words a line",
-        method=f"{options.repeats} rounds in turns on a warm engine, two cores each; steady is the "
-        "rate behind the first third; all counts compared with the truth in every run; other "
-        f"systems get the largest inputs only, PyFlink {options.flink_size:,} words and "
-        f"transformWithState {options.spark_state_size:,} of such at most, since they are slower",
+        method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
+        "steady is the rate behind the first third; all counts compared with the truth in "
+        f"every run; other systems get the largest inputs only, PyFlink {options.flink_size:,} "
+        f"words and transformWithState {options.spark_state_size:,} of such at most, since they "
+        "are slower",
         notes=notes,
     )
     costs: dict[int, dict[int, float]] = {}
@@ -181,7 +143,10 @@ def main() -> None:
             bench = Bench(engine, words)
             is_last = words.count == max(each.count for each in inputs)
             others = _others(report, peers, words, options) if is_last else {}
-            in_turns(bench.contenders(others), rounds=options.repeats)
+            in_turns(
+                bench.contenders(others), rounds=options.repeats,
+                is_enough=bench.paces.enough(OURS, is_judged=is_last and not options.quick),
+            )  # fmt: skip
             report.tables += [bench.paces.table(), bench.epoch_table()]
             costs.setdefault(words.distinct, {})[words.count] = 1e9 / statistics.median(
                 bench.paces.whole(OURS)
@@ -201,25 +166,36 @@ def _others(
     report: Report, peers: list[Peer], words: Words, options: argparse.Namespace
 ) -> dict[str, Callable[[], Lap]]:
     """Find the best settings of other systems; return how they run."""
+    bytewax = partial(bytewax_lap, "bytewax_words", check=check_counts, is_durable=True)
+    flink = partial(flink_lap, "flink_words", check=check_counts)
     found: dict[str, Callable[[], Lap]] = {}
     tried = _first(words, options.sweep_size)
     if BYTEWAX in peers:
-        forms = {form: partial(bytewax, form, tried) for form in BYTEWAX_FORMS}
+        forms = {
+            form: partial(bytewax, tried, **settings) for form, settings in BYTEWAX_FORMS.items()
+        }
         table, best = best_settings(f"{BYTEWAX.name}, {tried.text}", "words", forms)
         report.tables.append(table)
-        found[BYTEWAX.name] = partial(bytewax, best, words)
+        found[BYTEWAX.name] = partial(bytewax, words, **BYTEWAX_FORMS[best])
     if PYFLINK in peers:
         fewer = _first(words, options.flink_size)
         for mode, name in FLINK_MODES.items():
             title = f"{name}, {fewer.text}"
-            table, bundle = best_bundle(title, "words", partial(flink, mode, fewer))
+            table, bundle = best_bundle(title, "words", partial(flink, fewer, mode=mode))
             report.tables.append(table)
-            found[name] = partial(flink, mode, fewer, bundle=bundle)
+            found[name] = partial(flink, fewer, mode=mode, bundle=bundle)
     if SPARK_STATE in peers:
         fewer = _first(words, options.spark_state_size)
         for batch_size, name in SPARK_STATE_FORMS.items():
             found[name] = partial(spark_state, batch_size, fewer)
     return found
+
+
+def _loops(words: Words, *, process_count: int = 2) -> dict[str, Callable[[], Lap]]:
+    return {
+        name: partial(plain_lap, loop, words, check=check_counts, process_count=process_count)
+        for name, loop in PLAIN.items()
+    }
 
 
 def _first(words: Words, count: int) -> Words:
@@ -234,9 +210,7 @@ def _on_one_core(words: Words) -> Table:
         def ours() -> Lap:
             return lap_of(count_words(engine, words, parallelism=1), per_record=WORDS_PER_LINE)
 
-        runs: dict[str, Callable[[], Lap]] = {
-            OURS: ours, **{name: partial(plain, name, words, process_count=1) for name in PLAIN}
-        }  # fmt: skip
+        runs: dict[str, Callable[[], Lap]] = {OURS: ours, **_loops(words, process_count=1)}
         warm_up(ours, least=2, most=3)
         in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
     return paces.table()
@@ -266,17 +240,14 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sweep-size", type=int, default=1_000_000, help="words where settings are tried"
     )
-    parser.add_argument("--flink-size", type=int, default=200_000, help="words for PyFlink")
+    parser.add_argument("--flink-size", type=int, default=100_000, help="words for PyFlink")
     parser.add_argument(
         "--spark-state-size", type=int, default=400_000, help="words for transformWithState"
     )
     parser.add_argument(
         "--one-core-size", type=int, default=3_000_000, help="words where one core works alone"
     )
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Bytewax, PyFlink and transformWithState",
-    )  # fmt: skip
+    add_peers(parser, "Bytewax, PyFlink and transformWithState")
 
 
 if __name__ == "__main__":

@@ -17,10 +17,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
-from flink_peer import FLINK_MODES, PYFLINK, best_bundle, run_flink
-from measuring import Report, Table, arguments, in_turns
+from file_laps import bytewax_lap, flink_lap, plain_lap
+from flink_peer import FLINK_MODES, PYFLINK, best_bundle
+from measuring import Report, Table, add_peers, arguments, in_turns
 from paces import PEER_ROUNDS, Lap, Paces
-from peers import BYTEWAX, Peer, SparkWindows, available, run_bytewax, run_plain
+from peers import BYTEWAX, Peer, SparkWindows, available
 from spark_peer import SPARK, best_spark, spark_windows
 from workloads import NamedWindow, Readings, check_windows, scratch
 
@@ -54,7 +55,7 @@ class Bench:
         """Return what takes turns: ours, the loops, and others."""
         runs: dict[str, Callable[[], Lap]] = {
             OURS: lambda: lap_of(by_window(self.engine, self.readings)),
-            **{name: partial(plain, name, self.readings) for name in PLAIN},
+            **_loops(self.readings),
         }
         return {
             **{name: self.paces.turn(name, run) for name, run in runs.items()},
@@ -76,38 +77,6 @@ def by_window(
     return run
 
 
-def plain(name: str, readings: Readings, *, process_count: int = 2) -> Lap:
-    """Run a plain loop."""
-    with scratch("w3") as place:
-        source, output = readings.folder(), place / "output"
-        run = run_plain(PLAIN[name], source, output, process_count=process_count)
-        check_windows(output, readings)
-    return Lap(count=readings.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def bytewax(readings: Readings) -> Lap:
-    """Run Bytewax."""
-    with scratch("w3") as place:
-        run = run_bytewax(
-            "bytewax_windows", readings.folder(), place / "output",
-            recovery=place / "recovery", process_count=1,
-        )  # fmt: skip
-        check_windows(place / "output", readings)
-    return Lap(count=readings.count, seconds=run.busy_s, startup_s=run.startup_s)
-
-
-def flink(mode: str, readings: Readings, *, bundle: int) -> Lap:
-    """Run PyFlink in a mode; each of its subtasks reads one file."""
-    readings = replace(readings, files=2)
-    with scratch("w3") as place:
-        lap = run_flink(
-            "flink_windows", readings.folder(), place / "output",
-            mode=mode, count=readings.count, bundle=bundle,
-        )  # fmt: skip
-        check_windows(place / "output", readings)
-    return lap
-
-
 def main() -> None:
     """Measure every input and tell."""
     options = arguments(__doc__, repeats=4, add=_add_options, judged=JUDGED)
@@ -119,9 +88,9 @@ def main() -> None:
         claim="Windows of event time, durable in every epoch, have 1.2 times a plain loop's pace "
         "and 4 times that of Bytewax and of Spark's own windows, which run in Java alone.",
         payload="; ".join(readings.text for readings in inputs),
-        method=f"{options.repeats} rounds in turns on a warm engine, two cores each; steady is the "
-        "rate behind the first third; all windows compared with the truth in every run; other "
-        "systems get the largest inputs only, Spark the first "
+        method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
+        "steady is the rate behind the first third; all windows compared with the truth in "
+        "every run; other systems get the largest inputs only, Spark the first "
         f"{options.spark_size:,} readings of such, Bytewax {options.bytewax_size:,} and PyFlink "
         f"{options.flink_size:,} at most, since they are slower",
         notes=notes,
@@ -135,8 +104,11 @@ def main() -> None:
             is_last = readings.count == max(each.count for each in inputs)
             wants_others = is_last and options.peers and not options.quick
             others = _others(report, peers, readings, options) if wants_others else {}
-            in_turns(bench.contenders(others), rounds=options.repeats)
             paces = bench.paces
+            in_turns(
+                bench.contenders(others), rounds=options.repeats,
+                is_enough=paces.enough(OURS, is_judged=is_last and not options.quick),
+            )  # fmt: skip
             report.tables.append(paces.table())
             costs.setdefault(readings.keys, {})[readings.count] = 1e9 / statistics.median(
                 paces.whole(OURS)
@@ -169,15 +141,27 @@ def _others(
     report.tables.append(table)
     found: dict[str, Callable[[], Lap]] = {SPARK: partial(spark, options.spark_size, *settings)}
     if BYTEWAX in peers:
-        found[BYTEWAX_NAME] = partial(bytewax, first_of(readings, options.bytewax_size))
+        found[BYTEWAX_NAME] = partial(
+            bytewax_lap, "bytewax_windows", first_of(readings, options.bytewax_size),
+            check=check_windows, is_durable=True, process_count=1,
+        )  # fmt: skip
     if PYFLINK in peers:
-        fewer = first_of(readings, options.flink_size)
+        # Each of its subtasks reads one file.
+        fewer = replace(first_of(readings, options.flink_size), files=2)
+        flink = partial(flink_lap, "flink_windows", fewer, check=check_windows)
         for mode, name in FLINK_MODES.items():
             title = f"{name}, {fewer.text}"
-            table, bundle = best_bundle(title, "readings", partial(flink, mode, fewer))
+            table, bundle = best_bundle(title, "readings", partial(flink, mode=mode))
             report.tables.append(table)
-            found[name] = partial(flink, mode, fewer, bundle=bundle)
+            found[name] = partial(flink, mode=mode, bundle=bundle)
     return found
+
+
+def _loops(readings: Readings, *, process_count: int = 2) -> dict[str, Callable[[], Lap]]:
+    return {
+        name: partial(plain_lap, loop, readings, check=check_windows, process_count=process_count)
+        for name, loop in PLAIN.items()
+    }
 
 
 def _on_one_core(readings: Readings) -> Table:
@@ -188,9 +172,7 @@ def _on_one_core(readings: Readings) -> Table:
         def ours() -> Lap:
             return lap_of(by_window(engine, readings, parallelism=1))
 
-        runs: dict[str, Callable[[], Lap]] = {
-            OURS: ours, **{name: partial(plain, name, readings, process_count=1) for name in PLAIN}
-        }  # fmt: skip
+        runs: dict[str, Callable[[], Lap]] = {OURS: ours, **_loops(readings, process_count=1)}
         warm_up(ours, least=2, most=3)
         in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
     return paces.table()
@@ -220,15 +202,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--bytewax-size", type=int, default=500_000, help="readings for Bytewax at most"
     )
     parser.add_argument(
-        "--flink-size", type=int, default=500_000, help="readings for PyFlink at most"
+        "--flink-size", type=int, default=100_000, help="readings for PyFlink at most"
     )
     parser.add_argument(
         "--one-core-size", type=int, default=3_000_000, help="readings where one core works alone"
     )
-    parser.add_argument(
-        "--peers", action=argparse.BooleanOptionalAction, default=True,
-        help="with Spark's own windows, Bytewax and PyFlink",
-    )  # fmt: skip
+    add_peers(parser, "Spark's own windows, Bytewax and PyFlink")
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ __all__ = [
     "Table",
     "Target",
     "WrongOutputError",
+    "add_peers",
     "arguments",
     "in_turns",
     "millions",
@@ -286,19 +287,36 @@ def arguments(
     return options
 
 
+def add_peers(parser: argparse.ArgumentParser, names: str) -> None:
+    """Add the option that leaves other systems out."""
+    parser.add_argument(
+        "--peers", action=argparse.BooleanOptionalAction, default=True, help=f"with {names}"
+    )
+
+
 def in_turns(
-    contenders: Mapping[str, Callable[[], float]], *, rounds: int
-) -> dict[str, list[float]]:
+    contenders: Mapping[str, Callable[[], float]], *, rounds: int,
+    is_enough: Callable[[], bool] = lambda: True,
+) -> dict[str, list[float]]:  # fmt: skip
     """Let contenders take turns and return what each gave in each round.
 
     Every other round goes backwards, so that none always runs behind the same neighbour.
+
+    Args:
+        contenders: By their names.
+        rounds: How many there are at least.
+        is_enough: Asked behind them; further rounds follow until it says so.
     """
     found: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(rounds):
+    number = 0
+    while number < rounds or not is_enough():
         names = list(contenders) if number % 2 == 0 else list(reversed(contenders))
         for name in names:
-            print(f"  round {number + 1}/{rounds}: {name} …", file=sys.stderr, flush=True)
+            print(
+                f"  round {number + 1} of {rounds} or more: {name} …", file=sys.stderr, flush=True
+            )
             found[name].append(contenders[name]())
+        number += 1
     return found
 
 

@@ -16,6 +16,7 @@ from measuring import Report, Table, Target, millions, ratios
 __all__ = ["PEER_ROUNDS", "Lap", "Paces", "best_settings"]
 
 PEER_ROUNDS = 3  # of other systems, which are slower
+WORK_S = 20.0  # that a contender works for a judged figure, in all of its rounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +75,10 @@ class Paces:
 
         return contender
 
+    def enough(self, name: str, *, is_judged: bool) -> Callable[[], bool]:
+        """Return what tells whether a contender has worked as long as a judged figure takes."""
+        return lambda: not is_judged or self._worked_s(name) >= WORK_S
+
     def whole(self, name: str) -> list[float]:
         """Return the rates of whole runs."""
         return [lap.rate for lap in self.laps[name]]
@@ -88,9 +93,8 @@ class Paces:
         for name, laps in self.laps.items():
             waits = [lap.startup_s for lap in laps if lap.startup_s is not None]
             startup = f"{statistics.median(waits):.2f}" if waits else "see bench_startup"
-            work_s = sum(lap.seconds for lap in laps)
             rates = [*millions(self.whole(name)), *millions(self.steady(name))]
-            rows.append([name, *rates, f"{work_s:.0f} in {len(laps)}", startup])
+            rows.append([name, *rates, f"{self._worked_s(name):.0f} in {len(laps)}", startup])
         columns = [
             f"M {self.unit}/s", "whole run: median", "best", "steady: median", "best",
             "work: s in rounds", "start-up s",
@@ -116,6 +120,9 @@ class Paces:
         """Judge which share of the cores was idle in our runs, from the second epoch on."""
         shares = [lap.idle_share for lap in self.laps[ours] if lap.idle_share is not None]
         report.judge_idle(f"{ours}, {self.text}", shares)
+
+    def _worked_s(self, name: str) -> float:
+        return sum(lap.seconds for lap in self.laps[name])
 
 
 def _compared(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:

@@ -34,6 +34,16 @@ def test_contenders_take_turns_and_every_other_round_goes_backwards(measuring):
     assert found == {"a": [1.0, 6.0, 7.0], "b": [2.0, 5.0, 8.0], "c": [3.0, 4.0, 9.0]}
 
 
+def test_further_rounds_follow_until_there_were_enough(measuring):
+    calls = []
+
+    measuring.in_turns(
+        {"a": lambda: calls.append(1.0) or 1.0}, rounds=2, is_enough=lambda: len(calls) >= 5
+    )
+
+    assert len(calls) == 5
+
+
 def test_a_ratio_is_the_median_round_by_round_beside_the_ratio_of_the_best(measuring):
     assert measuring.ratios([10.0, 30.0, 20.0], [10.0, 10.0, 5.0]) == (3.0, 3.0)
     assert measuring.ratios([10.0, 12.0], [5.0, 4.0]) == (2.5, 2.4)
