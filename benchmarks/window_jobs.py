@@ -56,7 +56,7 @@ class Kind:
         value: What is summed up.
         keeps: Lets records through; None for all.
         truth: Key and value of a sensor, time and value; None where it is left out.
-        is_read: Whether the runtime can work on columns.
+        is_read: Whether the runtime can read all functions; one that it cannot is called.
     """
 
     text: str

@@ -5,7 +5,8 @@ They are needed nowhere where another window folds them, or a writer takes rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Protocol
 
@@ -27,13 +28,16 @@ __all__ = ["ChainOnColumns", "FoldsColumns"]
 class FoldsColumns(Protocol):
     """The last step of a chain on columns."""
 
-    def fold_columns(self, key: Vector, times: Any, frame: Frame) -> Batch | None:
+    def fold_columns(
+        self, key: Vector, times: Any, frame: Frame, batch: Callable[[], Batch]
+    ) -> Batch | None:
         """Fold records by field; None when these must be folded one by one: none was taken.
 
         Args:
             key: Of each record; there is one at least.
             times: Of each, as an array of ints.
             frame: The records.
+            batch: Gives the same records as a batch.
         """
 
 
@@ -115,7 +119,9 @@ class ChainOnColumns:
         if self._folding is None:
             return passage.output(batch)
         assert passage.key is not None
-        folded = self._folding.fold_columns(passage.key, passage.times, passage.frame)
+        folded = self._folding.fold_columns(
+            passage.key, passage.times, passage.frame, partial(passage.output, batch)
+        )
         if folded is not None:
             counts = (self._operators[-1], passage.frame.count, len(folded.values))
             passage.counts.append(counts)

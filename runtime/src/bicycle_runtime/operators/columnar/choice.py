@@ -22,6 +22,7 @@ from bicycle_runtime.operators.columnar.function_reading import Reading, read
 from bicycle_runtime.operators.columnar.record_shapes import Shape, mapped_shape, shape_of
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import ChainSpec, OperatorSpec
+from bicycle_runtime.operators.user_calls.user_functions import is_async
 from bicycle_sdk.expressions import Expression
 from bicycle_sdk.functions import as_callable
 from bicycle_sdk.graph import OperatorKind
@@ -59,10 +60,13 @@ FoldedForm = Literal["sum", "extreme", "set"]
 class FieldColumn(NamedTuple):
     """The accumulators of one aggregate as a column of numbers.
 
-    ``value`` is what it folds, None for the number of records, and ``form`` what is made of it;
-    ``ufunc`` names the function that joins two of them; ``accumulators`` makes those that are kept.
+    ``selects`` is the place of the first aggregate with the same selector, None for the number of
+    records, and ``value`` what the selector computes, None where it must be called. ``form`` is
+    what is made of it; ``ufunc`` names the function that joins two of them; ``accumulators`` makes
+    those that are kept.
     """
 
+    selects: int | None
     value: Expression | None
     form: FoldedForm
     ufunc: str
@@ -120,22 +124,38 @@ def fires_from_columns(plan: WindowPlan) -> bool:
 def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
     """Return the columns of aggregates; None when one of them does more than fold a value.
 
+    Selectors behind one that must be called are called, too: it may change what they would read.
+
     Args:
         functions: Aggregates as they are carried out; an average is a sum and a count.
     """
-    columns = []
-    for function in functions:
+    columns: list[FieldColumn] = []
+    selectors: dict[int, Any] = {}  # by the place of the first aggregate that has it
+    values: dict[int, Expression | None] = {}
+    for place, function in enumerate(functions):
         found = _COLUMNS.get(type(function))
         if found is None:
             return None
-        value = None
-        if type(function) is not Count:
-            try:
-                value = read(function.selector)
-            except Reading:
+        if type(function) is Count:
+            columns.append(FieldColumn(None, None, *found))
+            continue
+        selector = function.selector
+        selects = next((at for at, known in selectors.items() if known is selector), place)
+        if selects == place:
+            if is_async(selector):
                 return None
-        columns.append(FieldColumn(value, *found))
+            selectors[place] = selector
+            is_called = any(value is None for value in values.values())
+            values[place] = None if is_called else _read(selector)
+        columns.append(FieldColumn(selects, values[selects], *found))
     return columns
+
+
+def _read(selector: Any) -> Expression | None:
+    try:
+        return read(selector)
+    except Reading:
+        return None
 
 
 def accumulators_of(
@@ -225,7 +245,7 @@ class Choosing:
             return "the gap of its sessions is told from each record"
         columns = field_columns(Folding(plan).functions)
         if columns is None:
-            return "it has an aggregate that does more than count, or join a value of fields"
+            return "it has an aggregate that does more than count, or join values"
         self.columns = columns
         if self.shape is None:
             return None
@@ -283,7 +303,7 @@ def window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
     if not isinstance(plan.assigner, AlignedWindows):
         return "sessions are joined key by key"
     if field_columns(Folding(plan).functions) is None:
-        return "it has an aggregate that does more than count, or join a value of fields"
+        return "it has an aggregate that does more than count, or join values"
     if not plan.assigner.is_tumbling:
         return "its windows overlap, so that what they hold is kept"
     return None if fires_from_columns(plan) else "late records may come, so that all is kept"

@@ -7,10 +7,10 @@ at the other end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 from bicycle_runtime.operators.columnar.arrays import (
     TOTAL_MAX,
@@ -51,7 +51,7 @@ from bicycle_runtime.operators.columnar.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.preaggregation.slices import WindowSlices
 from bicycle_sdk.windows import SessionWindows
 
-__all__ = ["ColumnFold", "ColumnPartials", "Partials"]
+__all__ = ["ColumnFold", "ColumnPartials", "KeyedFrame", "Partials"]
 
 _ROWS_MAX = 1 << 18  # rows that are held back at most; then what they fold to travels
 _KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
@@ -86,6 +86,15 @@ class ColumnPartials:
     columns: list[PackedFolded]
 
 
+class KeyedFrame(NamedTuple):
+    """Records by key and by slice or time; ``inside`` are those in a window, None for all."""
+
+    keys: Keys
+    places: Any
+    frame: Frame
+    inside: Mask | None
+
+
 class ColumnFold:
     """Folds the records of an epoch.
 
@@ -95,7 +104,10 @@ class ColumnFold:
     """
 
     def __init__(self, chosen: ColumnSteps, *, group_count: int) -> None:
-        self._columns = [(column, repr(column.value)) for column in chosen.columns]
+        self.columns = chosen.columns
+        called = (one.selects for one in chosen.columns if one.value is None)
+        # Places of the aggregates whose selectors must be called, which come first with them.
+        self.calls = list(dict.fromkeys(place for place in called if place is not None))
         self._slices = None
         self._gap_ms = 0
         if isinstance(chosen.windows, SessionWindows):
@@ -122,11 +134,8 @@ class ColumnFold:
         """Whether what was folded should travel now."""
         return self._count >= _ROWS_MAX
 
-    def add(self, key: Vector, times: Any, frame: Frame, *, least_open: int) -> bool:
-        """Take records in; tell whether they were taken.
-
-        They must be folded one by one when an int has more than 64 bits or a sum might have, when
-        what is to be folded is of no type that columns fold, or when a window may be closed.
+    def place(self, key: Vector, times: Any, frame: Frame, *, least_open: int) -> KeyedFrame | None:
+        """Return records with the places where they belong; None where none is in any window.
 
         Args:
             key: Of each record.
@@ -134,21 +143,50 @@ class ColumnFold:
             frame: The records, at least one.
             least_open: The least place of a record whose window may be open: the start of its
                 slice, or the end of the session that it would be alone.
+
+        Raises:
+            Refused: they must be folded one by one: a window may be closed, or a key has a type
+                that columns do not fold by.
         """
-        places = times
+        places, inside = times, None
         if self._slices is not None:
             places, is_inside = self._slices.places(times)
             if is_inside is not None and not is_inside.all():
                 inside = Mask(is_inside)
                 if not inside.count:
-                    return True
+                    return None
                 key, frame, places = key.take(inside), frame.take(inside), places[is_inside]
         if places.min() + self._gap_ms < least_open:
-            return False
-        keys, selected = key_column(key), self._select(frame)
-        if keys is None or selected is None:
-            return False
-        if self._keys and not self._keys[0].is_like(keys):
+            raise Refused
+        keys = key_column(key)
+        if keys is None or (self._keys and not self._keys[0].is_like(keys)):
+            raise Refused
+        return KeyedFrame(keys, places, frame, inside)
+
+    def read(self, frame: Frame) -> dict[int, Vector]:
+        """Return the values of selectors that are read, by the place of their first aggregate.
+
+        Raises:
+            Refused: they must be computed one by one.
+        """
+        return {
+            column.selects: evaluate(column.value, frame)
+            for column in self.columns
+            if column.selects is not None and column.value is not None
+        }
+
+    def add(self, placed: KeyedFrame, values: Mapping[int, Vector]) -> bool:
+        """Take records in; tell whether they were taken.
+
+        They must be folded one by one when an int has more than 64 bits or a sum might have, or
+        when what is to be folded is of no type that columns fold.
+
+        Args:
+            placed: The records.
+            values: What selectors give of them, by the place of their first aggregate.
+        """
+        frame, selected = placed.frame, self._select(values)
+        if selected is None:
             return False
         total_max = self._total_max + frame.count * max(
             (one.magnitude() for one in selected.values() if one.kind == "int"), default=0
@@ -156,8 +194,8 @@ class ColumnFold:
         if total_max > TOTAL_MAX:
             return False
         self._total_max = total_max
-        self._keys.append(keys)
-        self._places.append(places)
+        self._keys.append(placed.keys)
+        self._places.append(placed.places)
         self._held.append(selected)
         self._count += frame.count
         return True
@@ -181,42 +219,44 @@ class ColumnFold:
             runs = Runs(numbers * window_count + windows)
         codes, starts = runs.of(codes), runs.of(places)
         selected = {key: joined_folded([one[key] for one in self._held]) for key in self._held[0]}
-        contents = [self._content(column, name, selected, runs) for column, name in self._columns]
+        contents = [self._content(column, selected, runs) for column in self.columns]
         known, groups, spans = self._codes.keys, runs.of(groups), (starts, ends)
         assert known is not None
         self.clear()
         if len(codes) < _CONTENTS_MIN * len(steps(groups)):
-            accumulators = accumulators_of([column for column, _ in self._columns], contents)
+            accumulators = accumulators_of(self.columns, contents)
             return list(_few(known.take(codes).to_list(), groups, spans, list(accumulators)))
         bounds = np.array(steps(codes))  # of the contents of a key
         firsts = bounds[:-1]
         keys = known.take(codes[firsts])
         return list(_blocks(keys, groups[firsts], bounds, spans=spans, contents=contents))
 
-    def _select(self, frame: Frame) -> _Selected | None:
+    def _select(self, values: Mapping[int, Vector]) -> _Selected | None:
         """Return what aggregates fold of records; None when they must be folded one by one."""
         found: _Selected = {}
-        for column, name in self._columns:
-            key = name, column.form
-            if column.value is None or key in found:
+        for column in self.columns:
+            key = _name(column), column.form
+            if column.selects is None or key in found:
                 continue
-            try:
-                folded = _fold(evaluate(column.value, frame), column.form)
-            except Refused:
-                return None
+            folded = _fold(values[column.selects], column.form)
             if folded is None or (self._held and self._held[0][key].kind != folded.kind):
                 return None
             found[key] = folded
         return found
 
     @staticmethod
-    def _content(column: FieldColumn, name: str, selected: _Selected, runs: Runs) -> Folded:
-        if column.value is None:
+    def _content(column: FieldColumn, selected: _Selected, runs: Runs) -> Folded:
+        if column.selects is None:
             return FoldedNumbers("int", {0: runs.lengths()})
-        return selected[name, column.form].joined(runs, column.ufunc)
+        return selected[_name(column), column.form].joined(runs, column.ufunc)
 
 
 _Selected = dict[tuple[str, str], Folded]  # by value, and what is made of it
+
+
+def _name(column: FieldColumn) -> str:
+    """Return what stands for the value of a column: equal ones are folded once."""
+    return f"call {column.selects}" if column.value is None else repr(column.value)
 
 
 def _fold(found: Vector, form: FoldedForm) -> Folded | None:

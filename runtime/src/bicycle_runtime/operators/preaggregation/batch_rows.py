@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, PickLineage
@@ -19,7 +19,7 @@ class Rows:
     """Columns of equal length; ``batch`` holds the records, for errors.
 
     ``namespaces`` says where each record belongs: the start of its slice, or the end of its
-    session.
+    session. ``selected`` has what selectors gave, by the place of their first aggregate.
     """
 
     batch: Batch
@@ -27,6 +27,7 @@ class Rows:
     times: list[int]
     groups: Sequence[int]
     namespaces: Sequence[int] = ()
+    selected: dict[int, list[Any]] = field(default_factory=dict)
 
     def take(self, indexes: Sequence[int]) -> Rows:
         """Return some of the rows."""
@@ -38,6 +39,7 @@ class Rows:
             [self.times[index] for index in indexes],
             [groups[index] for index in indexes],
             [self.namespaces[index] for index in indexes] if self.namespaces else (),
+            {place: [found[i] for i in indexes] for place, found in self.selected.items()},
         )
 
     def without_drops(self, results: Sequence[Any]) -> Rows:

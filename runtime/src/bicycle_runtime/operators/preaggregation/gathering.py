@@ -198,17 +198,10 @@ class FoldedContents(Contents):
             selection.grow(missing)
 
     def prepare(self, rows: Rows) -> Rows:
-        policy = self._policy
-        for number, selection in enumerate(self._selections):
-            failed, values = policy.failed, rows.batch.values
-            policy.batch = rows.batch
-            selection.values = each(selection.call, values, policy=policy, awaits=selection.awaits)
-            if policy.failed != failed:
-                results = selection.values
-                rows = rows.without_drops(results)
-                for earlier in self._selections[: number + 1]:
-                    earlier.values = _without_dropped(earlier.values, results)
         for selection in self._selections:
+            rows = self._select(selection, rows)
+        for selection in self._selections:
+            selection.values = rows.selected[selection.positions[0]]
             # hot path: set(map(type, …)) costs 12 ns a record and lets sums run unchecked.
             selection.kinds = set(map(type, selection.values))
         self._is_careful = not all(
@@ -216,6 +209,21 @@ class FoldedContents(Contents):
             for selection in self._selections
         )
         return rows
+
+    def select(self, place: int, rows: Rows) -> Rows:
+        """Call the selector of an aggregate, the first that has it; return what is left."""
+        [selection] = [one for one in self._selections if one.positions[0] == place]
+        return self._select(selection, rows)
+
+    def _select(self, selection: _Selection, rows: Rows) -> Rows:
+        place, policy = selection.positions[0], self._policy
+        if place in rows.selected:
+            return rows
+        failed, values = policy.failed, rows.batch.values
+        policy.batch = rows.batch
+        results = each(selection.call, values, policy=policy, awaits=selection.awaits)
+        rows.selected[place] = results
+        return rows if policy.failed == failed else rows.without_drops(results)
 
     def add(self, rows: Rows, ordinals: Sequence[int]) -> None:
         if self._is_careful:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
+from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.fold import ColumnFold
 from bicycle_runtime.operators.columnar.frames import Frame
-from bicycle_runtime.operators.columnar.vectors import Vector
+from bicycle_runtime.operators.columnar.vectors import Mask, Refused, Vector
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime, Operator, Timed
 from bicycle_runtime.operators.preaggregation.aggregates import Folding
@@ -24,6 +25,7 @@ from bicycle_runtime.operators.windows.blocks import Block, RawRecords, seal_blo
 from bicycle_runtime.operators.windows.meaning import complete_end
 from bicycle_runtime.operators.windows.placements import divide, place_records
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
+from bicycle_runtime.records.keys import GroupCache
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.windows import WindowPlan
 
@@ -52,8 +54,9 @@ class CombineOperator(Operator, Timed):
         self._plan = plan
         self._key_of = key_selector
         folding = Folding(plan, record_type, undoes=policy.undoes)
-        contents = FoldedContents(folding, policy)
-        self._placement = place_records(plan, contents, policy)
+        self._contents = FoldedContents(folding, policy)
+        self._placement = place_records(plan, self._contents, policy)
+        self._groups = GroupCache(spec.group_count)
         self._columns: ColumnFold | None = None
         self._closed = WATERMARK_MIN
         self._last_ms = 0
@@ -73,7 +76,9 @@ class CombineOperator(Operator, Timed):
 
     def apply(self, batch: Batch) -> Batch:
         window = self.spec.uid.removesuffix("-combine")  # That one the user knows.
-        rows = rows_of(batch, self._key_of, self.policy, operator=window)
+        return self._take(rows_of(batch, self._key_of, self.policy, operator=window))
+
+    def _take(self, rows: Rows) -> Batch:
         if rows.keys:
             self._last_ms = rows.times[-1]
         rows = self._placement.place(rows)
@@ -85,14 +90,43 @@ class CombineOperator(Operator, Timed):
             sent += self._placement.blocks()
         return self._batch(sent)
 
-    def fold_columns(self, key: Vector, times: Any, frame: Frame) -> Batch | None:
-        """Fold records by field; None when these must be folded one by one: none was taken."""
-        assert self._columns is not None
+    def fold_columns(
+        self, key: Vector, times: Any, frame: Frame, batch: Callable[[], Batch]
+    ) -> Batch | None:
+        """Fold records by field; None when these must be folded one by one: none was taken.
+
+        Where selectors must be called, they are called once: what columns do not fold of what they
+        give is folded one by one here.
+        """
+        fold = self._columns
+        assert fold is not None
         least_open = self._placement.least_open(self._closed)
-        if not self._columns.add(key, times, frame, least_open=least_open):
+        try:
+            placed = fold.place(key, times, frame, least_open=least_open)
+            values = {} if placed is None else fold.read(placed.frame)
+        except Refused:
+            return None
+        if placed is not None and not fold.calls and not fold.add(placed, values):
             return None
         self._last_ms = int(times[-1])
-        return self._batch(self._columns.take() if self._columns.is_full else [])
+        if placed is not None and fold.calls:
+            rows = self._rows(key, times, batch(), placed.inside)
+            rows.selected = {place: vector.items for place, vector in values.items()}
+            for place in fold.calls:
+                rows = self._contents.select(place, rows)
+            called = {place: Vector(len(rows.keys), rows.selected[place]) for place in fold.calls}
+            is_whole = len(rows.keys) == placed.frame.count
+            if not (is_whole and fold.add(placed, {**values, **called})):
+                return self._take(rows)
+        return self._batch(fold.take() if fold.is_full else [])
+
+    def _rows(self, key: Vector, times: Any, batch: Batch, inside: Mask | None) -> Rows:
+        """Return the records of a batch that are in a window, as they go one by one."""
+        keys = key.items
+        rows = Rows(batch, keys, times.tolist(), list(map(self._groups.__getitem__, keys)))
+        if inside is None:
+            return rows
+        return rows.take(numpy().flatnonzero(inside.array).tolist())
 
     def advance(self, advance: Advance) -> Iterator[Batch]:  # noqa: ARG002  # what is held back travels whatever the time
         columns = [] if self._columns is None else self._columns.take()
