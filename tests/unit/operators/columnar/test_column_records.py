@@ -1,6 +1,8 @@
 """Records that lie as columns, and are made when somebody asks for them."""
 
+import gc
 import json
+import weakref
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -124,3 +126,37 @@ def test_tuples_within_records_stay_in_columns_until_they_are_written():
         {"key": "a", "value": [1, "x"]}, {"key": "b", "value": [2, "x"]}
     ]  # fmt: skip
     assert list(made) == [{"key": "a", "value": (1, "x")}, {"key": "b", "value": (2, "x")}]
+
+
+class Counted(ColumnRecords):
+    """Records whose rows come one at a time, from something that can be watched."""
+
+    def rows(self):
+        self.watched = (row for row in self.form.rows(self.columns(), len(self)))
+        return self.watched
+
+
+def two_prices(kind=ColumnRecords):
+    columns = [Vector(2, ["a", "b"]), Vector(2, [1, 2])]
+    return kind(RecordForm(Price, ("name", "cents")), (2, lambda: columns))
+
+
+def test_records_are_let_go_of_without_a_collection_of_garbage():
+    gc.disable()
+    try:
+        records = two_prices()
+        assert records[1] == Price("b", 2)
+        known = weakref.ref(records)
+        del records
+        assert known() is None
+    finally:
+        gc.enable()
+
+
+def test_rows_that_are_written_are_let_go_of():
+    records = two_prices(Counted)
+    json_lines(records)
+    known = weakref.ref(records.watched)
+    del records
+
+    assert known() is None

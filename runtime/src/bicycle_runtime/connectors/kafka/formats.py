@@ -173,8 +173,9 @@ class MessageDecoder:
                     made = partial(self.values.decode_all, raws)
                     names = cache(lambda: found.names_in(rows, b"\n".join(raws)))  # type: ignore[arg-type]  # there is none.
                     return FieldRecords(
-                        rows, made, getter=found.getter, names=names, are_written=True
-                    )
+                        rows, made, getter=found.getter, names=names, are_written=True,
+                        kinds=found.kinds(rows),
+                    )  # fmt: skip
         values = self.values.decode_all(raws)
         return DictRecords(values) if self._gives_dicts else values
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Protocol
 
-from bicycle_runtime.operators.columnar.arrays import numpy
+from bicycle_runtime.operators.columnar.arrays import bool_array, numpy
 from bicycle_runtime.operators.columnar.vectors import Mask, Refused, TupleVector, Vector
 from bicycle_sdk.expressions import OPERATIONS, Expression, is_expression
 
@@ -34,6 +34,13 @@ __all__ = [
 
 _PLAIN = frozenset({int, float, str, bool, type(None)})
 _CONTAINERS = frozenset({list, dict, tuple})
+_COLLECTIONS = frozenset({tuple, frozenset, list, set})
+_BOOL = frozenset({bool})
+# Of plain values.
+_GIVE_BOOLS = frozenset(
+    {operator.contains, operator.eq, operator.ne, operator.lt, operator.le, operator.gt,
+     operator.ge, operator.is_, operator.is_not, str.startswith, str.endswith}
+)  # fmt: skip
 _TIMES = frozenset({datetime, date})
 _INT_MAX = (1 << 63) - 1
 _EXACT_MAX = 1 << 53  # ints up to here are floats
@@ -184,14 +191,15 @@ def mask_of(condition: Vector) -> Mask:
         Refused: that is for code of its type to tell.
     """
     np = numpy()
-    array = condition.array
+    array, listed = condition.array, condition.bools
     if array is None:
         if not condition.kinds <= _PLAIN:
             raise Refused
-        array = np.array(list(map(bool, condition.each())), np.bool_)
+        listed = list(map(bool, condition.items))
+        array = bool_array(listed)
     elif array.dtype.kind != "b":
         array = array != 0
-    return Mask(np.broadcast_to(array, condition.count))
+    return Mask(np.broadcast_to(array, condition.count), listed)
 
 
 def _compute(operation: str, values: list[Vector], count: int) -> Vector:
@@ -225,7 +233,8 @@ def _by_items(function: Callable[..., Any], values: list[Vector], count: int) ->
         if all(value.is_constant for value in values):
             return Vector.constant(function(*(value.value for value in values)), count)
         # hot path: 25 to 60 ns a value, without a call of Python code.
-        return Vector(count, list(map(function, *(value.each() for value in values))))
+        found = list(map(function, *(value.each() for value in values)))
+        return Vector(count, found, kinds=_BOOL if function in _GIVE_BOOLS else None)
     except Exception as error:  # Which record failed is found out one by one.
         raise Refused from error
 
@@ -238,7 +247,7 @@ def _is_plain(value: Vector) -> bool:
 
 
 def _is_plain_constant(value: Any) -> bool:
-    return type(value) in (tuple, frozenset, list, set) and set(map(type, value)) <= _PLAIN
+    return type(value) in _COLLECTIONS and set(map(type, value)) <= _PLAIN
 
 
 def _are_null(value: Vector) -> Vector:
@@ -270,10 +279,26 @@ def _with_checks(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _apply(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    function, *values = arguments
+    function, *parts = arguments
     if function is operator.not_:
-        return Vector(columns.count, None, ~mask_of(evaluate(values[0], columns)).array)
-    return _by_items(function, [evaluate(one, columns) for one in values], columns.count)
+        return Vector(columns.count, None, ~mask_of(evaluate(parts[0], columns)).array)
+    values = [evaluate(one, columns) for one in parts]
+    if function is operator.contains:
+        return _are_in(*values)
+    return _by_items(function, values, columns.count)
+
+
+def _are_in(container: Vector, value: Vector) -> Vector:
+    """Return which values are in a container.
+
+    hot path: 16 ns a value where the container is a constant, 30 by ``operator.contains``.
+    """
+    if container.is_constant and not value.is_constant and value.kinds <= _PLAIN:
+        known = container.value
+        if type(known) in _COLLECTIONS and set(map(type, known)) <= _PLAIN:
+            found = list(map(frozenset(known).__contains__, value.items))
+            return Vector(value.count, found, kinds=_BOOL)
+    return _by_items(operator.contains, [container, value], value.count)
 
 
 def _convert(arguments: tuple[Any, ...], columns: Columns) -> Vector:

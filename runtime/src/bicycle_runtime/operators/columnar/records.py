@@ -7,11 +7,12 @@ what records hold takes rows. Every other operator sees a sequence of records li
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache, cached_property, partial
 from itertools import chain, compress, repeat, starmap
 from operator import attrgetter, methodcaller
+from types import MappingProxyType
 from typing import Any, Protocol, overload, runtime_checkable
 
 import msgspec
@@ -76,6 +77,7 @@ class FieldRecords(LazyRecords):
         names: Tells the fields that all of the records have, as dicts in this order; None where
             they are no dicts, or not alike.
         are_written: Whether rows have the JSON text of the records, where ``names`` tells some.
+        kinds: The types of fields that are the same in all rows, as far as they are known.
 
     With ``is_shared`` others read the rows, too: what is not plain in them is copied.
     """
@@ -84,13 +86,14 @@ class FieldRecords(LazyRecords):
         self, rows: Sequence[Any], make: Callable[[], list[Any]],
         *, getter: Callable[[str], Callable[[Any], Any]] = attrgetter,
         names: Callable[[], Sequence[str] | None] = lambda: None, are_written: bool = False,
-        is_shared: bool = False,
+        kinds: Mapping[str, type] = MappingProxyType({}), is_shared: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(len(rows), make)
         self.rows = rows
         self.getter = getter
         self.names = names
         self.are_written = are_written
+        self.kinds = kinds
         self.is_shared = is_shared
 
     def column(self, name: str, kind: type | None = None) -> Vector:
@@ -104,6 +107,7 @@ class FieldRecords(LazyRecords):
             AttributeError: a row has none; or a ``KeyError``, or a ``TypeError``.
         """
         items = list(map(self.getter(name), self.rows))
+        kind = kind or self.kinds.get(name)
         vector = Vector(len(items), items, kinds=None if kind is None else frozenset({kind}))
         return separated_vector(vector) if self.is_shared else vector
 
@@ -116,14 +120,14 @@ class FieldRecords(LazyRecords):
 
         return FieldRecords(
             rows, make, getter=self.getter, names=self.names, are_written=self.are_written,
-            is_shared=self.is_shared,
+            kinds=self.kinds, is_shared=self.is_shared,
         )  # fmt: skip
 
     def copy(self) -> FieldRecords | None:
         """Return the same for somebody who may change them; None where they are there already."""
         return FieldRecords(
             self.rows, self._make, getter=self.getter, names=self.names,
-            are_written=self.are_written, is_shared=True,
+            are_written=self.are_written, kinds=self.kinds, is_shared=True,
         )  # fmt: skip
 
     def as_columns(self) -> ColumnRecords | None:
@@ -249,6 +253,9 @@ def _row_type(names: tuple[str, ...]) -> Any:
         return None
 
 
+Part = tuple[int, Callable[[], Sequence[Vector]]]
+
+
 class ColumnRecords(LazyRecords):
     """Records of one form that lie as columns.
 
@@ -258,10 +265,9 @@ class ColumnRecords(LazyRecords):
             names; called whenever they are asked for.
     """
 
-    def __init__(
-        self, form: RecordForm, *parts: tuple[int, Callable[[], Sequence[Vector]]]
-    ) -> None:
-        super().__init__(sum(count for count, _ in parts), self._make_records)
+    def __init__(self, form: RecordForm, *parts: Part) -> None:
+        # What makes them must not hold them: a cycle keeps a whole epoch until it is collected.
+        super().__init__(sum(count for count, _ in parts), partial(_make_records, form, parts))
         self.form = form
         self.parts = parts
 
@@ -279,9 +285,9 @@ class ColumnRecords(LazyRecords):
         parts = ((n, partial(_separated_columns, columns)) for n, columns in self.parts)
         return ColumnRecords(self.form, *parts)
 
-    def _make_records(self) -> list[Any]:
-        parts = (self.form.made(columns(), n) for n, columns in self.parts)
-        return list(chain.from_iterable(parts))
+
+def _make_records(form: RecordForm, parts: Iterable[Part]) -> list[Any]:
+    return list(chain.from_iterable(form.made(columns(), count) for count, columns in parts))
 
 
 def _separated_columns(columns: Callable[[], Sequence[Vector]]) -> list[Vector]:
@@ -307,7 +313,7 @@ class _WrittenRows(ColumnRecords):
     """
 
     def __init__(
-        self, form: RecordForm, part: tuple[int, Callable[[], Sequence[Vector]]],
+        self, form: RecordForm, part: Part,
         *, rows: Sequence[Any],
     ) -> None:  # fmt: skip
         super().__init__(form, part)

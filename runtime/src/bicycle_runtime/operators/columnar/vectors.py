@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from itertools import chain, compress, repeat
 from typing import Any
 
-from bicycle_runtime.operators.columnar.arrays import arrow, magnitude, number_array, numpy
+from bicycle_runtime.operators.columnar.arrays import (
+    arrow,
+    bool_array,
+    magnitude,
+    number_array,
+    numpy,
+)
 
 __all__ = ["Mask", "Refused", "TextVector", "TupleVector", "Vector", "joined_vectors"]
 
@@ -80,7 +86,7 @@ class Vector:
                 if kind in (int, float):
                     self._array = number_array(self._items)
                 elif kind is bool:
-                    self._array = numpy().array(self._items, numpy().bool_)
+                    self._array = bool_array(self._items)
         return self._array
 
     @property
@@ -105,6 +111,12 @@ class Vector:
         """The values as an array or a column, where that is what there is, else as Python's."""
         is_array = self._items is None and not self.is_constant
         return self._array if is_array and self._array is not None else self.items
+
+    @property
+    def bools(self) -> list[bool] | None:
+        """The values as a list, where they are bools and lie in one."""
+        is_listed = self._items is not None and not self.is_constant
+        return self._items if is_listed and self.kinds == _KINDS["b"] else None
 
     @property
     def value(self) -> Any:
@@ -213,14 +225,15 @@ class Mask:
 
     Args:
         array: A bool for each.
+        listed: The same as a list, where there is one.
     """
 
     __slots__ = ("_listed", "array", "count")
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any, listed: list[bool] | None = None) -> None:
         self.array = array
         self.count = int(array.sum())
-        self._listed: list[bool] | None = None
+        self._listed = listed
 
     @property
     def listed(self) -> list[bool]:
