@@ -189,7 +189,6 @@ def test_what_needs_records_says_why_and_the_others_name_it(blocker, reason, set
     [
         (Sum(attrgetter("sensor")), "'sensor' is not declared as int or float"),
         (Distinct(share_of), "'share' is not declared as int or str"),
-        (Sum(lambda reading: reading.value**2), "more than count"),
         (ApproximateDistinct(value_of, precision=10), "more than count"),
         (Own(value_of), "more than count"),
     ],
@@ -199,6 +198,12 @@ def test_an_aggregate_that_is_no_sum_or_extreme_of_a_number_needs_records(aggreg
 
     assert reason in because["w-combine"]
     assert because["by"] == "'w-combine' works on records"
+
+
+def test_an_aggregate_whose_function_cannot_be_read_needs_no_other_records():
+    because = found(Count(), Sum(lambda reading: reading.value**2))
+
+    assert (because["w-combine"], because["by"]) == (None, None)
 
 
 @pytest.mark.parametrize("suffix", ["csv", "text"])
