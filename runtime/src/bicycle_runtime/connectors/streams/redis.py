@@ -382,7 +382,7 @@ class RedisOutput:
             pipeline.execute_command("SET", marker, epoch)
             fault_point("transaction_marked")
             # 3. The server takes all of it, or nothing where the number has changed.
-            *answers, _ = pipeline.execute(raise_on_error=False)
+            *answers, marked = pipeline.execute(raise_on_error=False)
             # 4. A key that is no stream any more takes no message: the number is what it was.
             taken = list(chain.from_iterable(map(_of_messages, answers)))
             errors = [each for each in taken if isinstance(each, RedisError)]
@@ -390,6 +390,8 @@ class RedisOutput:
                 if len(errors) == len(taken):
                     self._ask(*(("DEL", marker) if found is None else ("SET", marker, found)))
                 raise errors[0]
+            if isinstance(marked, RedisError):
+                raise marked
         fault_point("transaction_committed")
 
     def _add(self, pipeline: Any, payloads: Iterator[bytes]) -> None:
