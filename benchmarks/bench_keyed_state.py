@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 
 from bicycle_runs import CORES, Engine, engine_on, job, lap_of, spark_engine, warm_up
-from file_laps import bytewax_lap, flink_lap, plain_lap
+from file_laps import bytewax_lap, flink_lap, plain_laps
 from flink_peer import FLINK_MODES, PYFLINK
 from keyed_counts import counting
 from measuring import Report, Table, Target, WrongOutputError, add_peers, arguments, in_turns
@@ -62,17 +62,14 @@ def main() -> None:
     paces = Paces(text=events.text, unit="events")
     with spark_engine() as engine:
         runs = {f"Bicycle, {name}": partial(ours, engine, events, name) for name in BACKENDS}
-        runs |= _loops(events)
+        runs |= plain_laps(PLAIN, events, check=check_counts)
         others = _others(peers, options)
         if not options.quick:
             few = KeyEvents(count=200_000, keys=50_000)
             for backend in BACKENDS:
                 warm_up(partial(ours, engine, few, backend), least=2, most=4)
         in_turns(
-            {
-                **{name: paces.turn(name, run) for name, run in runs.items()},
-                **{name: paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
-            },
+            paces.turns(runs) | paces.turns(others, most=PEER_ROUNDS),
             rounds=options.repeats, is_enough=paces.enough(OURS, is_judged=not options.quick),
         )  # fmt: skip
     report = Report(
@@ -94,13 +91,6 @@ def main() -> None:
         report.tables.append(_on_one_core(events))
     report.tables.append(_in_one_process(options))
     report.tell(options)
-
-
-def _loops(events: KeyEvents, *, process_count: int = CORES) -> dict[str, Callable[[], Lap]]:
-    return {
-        name: partial(plain_lap, loop, events, check=check_counts, process_count=process_count)
-        for name, loop in PLAIN.items()
-    }
 
 
 def _others(peers: list[Peer], options: argparse.Namespace) -> dict[str, Callable[[], Lap]]:
@@ -144,9 +134,9 @@ def _on_one_core(events: KeyEvents) -> Table:
         warm_up(partial(ours, engine, few, BACKENDS[0], parallelism=1), least=2, most=3)
         runs: dict[str, Callable[[], Lap]] = {
             OURS: partial(ours, engine, events, BACKENDS[0], parallelism=1),
-            **_loops(events, process_count=1),
+            **plain_laps(PLAIN, events, check=check_counts, process_count=1),
         }
-        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=1)
+        in_turns(paces.turns(runs), rounds=1)
     return paces.table()
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bicycle_runs import Engine, engine_on, job, lap_of, spark_engine, warm_up
 from command_memory import memory_table, memory_target, peaks_of
-from file_laps import bytewax_lap, flink_lap, plain_lap
+from file_laps import bytewax_lap, flink_lap, plain_laps
 from flink_peer import FLINK_MODES, PYFLINK, best_bundle
 from measuring import Report, add_peers, arguments, in_turns
 from paces import PEER_ROUNDS, Lap, Paces, best_settings
@@ -60,11 +60,8 @@ class Bench:
         runs: dict[str, Callable[[], Lap]] = {
             name: partial(ours, self.engine, self.events, plugin) for name, plugin in OURS.items()
         }
-        runs |= _loops(self.events)
-        return {
-            **{name: self.paces.turn(name, run) for name, run in runs.items()},
-            **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
-        }
+        runs |= plain_laps(PLAIN, self.events, check=check_totals)
+        return self.paces.turns(runs) | self.paces.turns(others, most=PEER_ROUNDS)
 
 
 def ours(engine: Engine, events: Events, plugin: str, *, parallelism: int = 2) -> Lap:
@@ -151,13 +148,6 @@ def _others(
     return found
 
 
-def _loops(events: Events, *, process_count: int = 2) -> dict[str, Callable[[], Lap]]:
-    return {
-        name: partial(plain_lap, loop, events, check=check_totals, process_count=process_count)
-        for name, loop in PLAIN.items()
-    }
-
-
 def _judge_memory(report: Report, events: Events, *, rounds: int) -> None:
     """Watch the memory of ``bicycle run`` over an input."""
     file = f"{Path(__file__).with_name('benchmark_jobs.py')}:events_as_dicts"
@@ -175,10 +165,10 @@ def _on_one_core(events: Events) -> object:
     with engine_on(core=0) as engine:
         runs: dict[str, Callable[[], Lap]] = {
             DICTS: partial(ours, engine, events, OURS[DICTS], parallelism=1),
-            **_loops(events, process_count=1),
+            **plain_laps(PLAIN, events, check=check_totals, process_count=1),
         }
         warm_up(runs[DICTS], least=2, most=3)
-        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
+        in_turns(paces.turns(runs), rounds=3)
     return paces.table()
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
-from file_laps import bytewax_lap, flink_lap, plain_lap
+from file_laps import bytewax_lap, flink_lap, plain_laps
 from flink_peer import FLINK_MODES, PYFLINK, best_bundle
 from measuring import Report, Table, add_peers, arguments, in_turns, percentile, steady_rate
 from paces import PEER_ROUNDS, Lap, Paces, best_settings
@@ -77,11 +77,8 @@ class Bench:
 
     def contenders(self, others: dict[str, Callable[[], Lap]]) -> dict[str, Callable[[], float]]:
         """Return what takes turns: ours, the loops, and others."""
-        runs = {OURS: self.ours, **_loops(self.words)}
-        return {
-            **{name: self.paces.turn(name, run) for name, run in runs.items()},
-            **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
-        }
+        runs = {OURS: self.ours, **plain_laps(PLAIN, self.words, check=check_counts)}
+        return self.paces.turns(runs) | self.paces.turns(others, most=PEER_ROUNDS)
 
     def epoch_table(self) -> Table:
         """Return what our epochs were like."""
@@ -191,13 +188,6 @@ def _others(
     return found
 
 
-def _loops(words: Words, *, process_count: int = 2) -> dict[str, Callable[[], Lap]]:
-    return {
-        name: partial(plain_lap, loop, words, check=check_counts, process_count=process_count)
-        for name, loop in PLAIN.items()
-    }
-
-
 def _first(words: Words, count: int) -> Words:
     return replace(words, count=min(words.count, count))
 
@@ -210,9 +200,12 @@ def _on_one_core(words: Words) -> Table:
         def ours() -> Lap:
             return lap_of(count_words(engine, words, parallelism=1), per_record=WORDS_PER_LINE)
 
-        runs: dict[str, Callable[[], Lap]] = {OURS: ours, **_loops(words, process_count=1)}
+        runs: dict[str, Callable[[], Lap]] = {
+            OURS: ours,
+            **plain_laps(PLAIN, words, check=check_counts, process_count=1),
+        }
         warm_up(ours, least=2, most=3)
-        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
+        in_turns(paces.turns(runs), rounds=3)
     return paces.table()
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bicycle_runs import Engine, JobRun, engine_on, job, lap_of, spark_engine, warm_up
-from file_laps import bytewax_lap, flink_lap, plain_lap
+from file_laps import bytewax_lap, flink_lap, plain_laps
 from flink_peer import FLINK_MODES, PYFLINK, best_bundle
 from measuring import Report, Table, add_peers, arguments, in_turns
 from paces import PEER_ROUNDS, Lap, Paces
@@ -55,12 +55,9 @@ class Bench:
         """Return what takes turns: ours, the loops, and others."""
         runs: dict[str, Callable[[], Lap]] = {
             OURS: lambda: lap_of(by_window(self.engine, self.readings)),
-            **_loops(self.readings),
+            **plain_laps(PLAIN, self.readings, check=check_windows),
         }
-        return {
-            **{name: self.paces.turn(name, run) for name, run in runs.items()},
-            **{name: self.paces.turn(name, run, most=PEER_ROUNDS) for name, run in others.items()},
-        }
+        return self.paces.turns(runs) | self.paces.turns(others, most=PEER_ROUNDS)
 
 
 def by_window(
@@ -157,13 +154,6 @@ def _others(
     return found
 
 
-def _loops(readings: Readings, *, process_count: int = 2) -> dict[str, Callable[[], Lap]]:
-    return {
-        name: partial(plain_lap, loop, readings, check=check_windows, process_count=process_count)
-        for name, loop in PLAIN.items()
-    }
-
-
 def _on_one_core(readings: Readings) -> Table:
     """Run ours and the loops on one core alone, that is one task, or one process."""
     paces = Paces(text=f"One core alone, {readings.text}", unit="readings")
@@ -172,9 +162,12 @@ def _on_one_core(readings: Readings) -> Table:
         def ours() -> Lap:
             return lap_of(by_window(engine, readings, parallelism=1))
 
-        runs: dict[str, Callable[[], Lap]] = {OURS: ours, **_loops(readings, process_count=1)}
+        runs: dict[str, Callable[[], Lap]] = {
+            OURS: ours,
+            **plain_laps(PLAIN, readings, check=check_windows, process_count=1),
+        }
         warm_up(ours, least=2, most=3)
-        in_turns({name: paces.turn(name, run) for name, run in runs.items()}, rounds=3)
+        in_turns(paces.turns(runs), rounds=3)
     return paces.table()
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -11,7 +12,7 @@ from paces import Lap
 from peers import run_bytewax, run_plain
 from workloads import scratch
 
-__all__ = ["bytewax_lap", "flink_lap", "plain_lap"]
+__all__ = ["bytewax_lap", "flink_lap", "plain_lap", "plain_laps"]
 
 Check = Callable[[Path, Any], object]  # raises when the output is not what an input must give
 
@@ -33,6 +34,16 @@ def plain_lap(loop: str, given: Input, *, check: Check, process_count: int = 2) 
         run = run_plain(loop, given.folder(), place / "output", process_count=process_count)
         check(place / "output", given)
     return Lap(count=given.count, seconds=run.busy_s, startup_s=run.startup_s)
+
+
+def plain_laps(
+    loops: Mapping[str, str], given: Input, *, check: Check, process_count: int = 2
+) -> dict[str, Callable[[], Lap]]:
+    """Return what runs each of several loops, by the names that reports give them."""
+    return {
+        name: partial(plain_lap, loop, given, check=check, process_count=process_count)
+        for name, loop in loops.items()
+    }
 
 
 def bytewax_lap(

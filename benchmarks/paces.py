@@ -75,6 +75,12 @@ class Paces:
 
         return contender
 
+    def turns(
+        self, runs: Mapping[str, Callable[[], Lap]], *, most: int | None = None
+    ) -> dict[str, Callable[[], float]]:
+        """Return ``turn`` of several contenders, by their names."""
+        return {name: self.turn(name, run, most=most) for name, run in runs.items()}
+
     def enough(self, name: str, *, is_judged: bool) -> Callable[[], bool]:
         """Return what tells whether a contender has worked as long as a judged figure takes."""
         return lambda: not is_judged or self._worked_s(name) >= WORK_S
