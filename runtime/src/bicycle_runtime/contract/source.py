@@ -59,8 +59,8 @@ class Slice:
 class Budget:
     """The most that one epoch may take from one source, and among how many subtasks it is split.
 
-    Where it ``is_approximate`` a few more records do no harm: their number only makes epochs take
-    the time that they should. A source need not count then what it can estimate. Where it
+    Where it ``is_approximate`` a few more records do no harm: their number makes epochs take the
+    time that they should, or is high. A source need not count then what it can estimate. Where it
     ``reads_on``, tasks go on behind their slices: each shard has one, be it empty.
     """
 

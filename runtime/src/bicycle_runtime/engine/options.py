@@ -28,16 +28,17 @@ class EngineOptions:
     epoch_target_ms: int = option(
         2_000, low=10, high=600_000,
         doc="Under backlog, epochs grow or shrink until they take about this long. An epoch that "
-        "reads on takes this time.",
+        "reads on takes twice the time.",
     )  # fmt: skip
     max_records_per_epoch: int = option(
-        2_000_000,
+        5_000_000,
         low=1,
         high=1_000_000_000,
-        doc="An epoch takes at most so many records from one source.",
+        doc="An epoch takes at most so many records from one source. A million and more are kept "
+        "about: lines of files are estimated then, not counted.",
     )
     max_bytes_per_epoch: int = option(
-        128 << 20, low=1, high=1 << 40, doc="An epoch takes at most so many bytes from one source."
+        512 << 20, low=1, high=1 << 40, doc="An epoch takes at most so many bytes from one source."
     )
     checkpoint_interval_ms: int = option(
         60_000, low=1, high=86_400_000,

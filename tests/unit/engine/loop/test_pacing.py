@@ -94,14 +94,25 @@ def test_a_slow_epoch_of_few_records_says_that_few_are_enough():
     assert pacer.record_count == 5
 
 
-def test_the_number_of_records_is_a_limit_only_where_somebody_has_set_it():
-    pacer = Pacer(EngineOptions(max_records_per_epoch=50_000))
+@pytest.mark.parametrize(("limit", "is_about"), [(50_000, False), (1_000_000, True)])
+def test_the_number_of_records_is_a_guess_until_it_is_a_limit_that_is_worth_counting(
+    limit, is_about
+):
+    pacer = Pacer(EngineOptions(max_records_per_epoch=limit))
     guessed = pacer.is_approximate
-    pacer.learn(duration_ms=1, record_count=pacer.record_count, has_backlog=True)
+    for _ in range(2):
+        pacer.learn(duration_ms=1, record_count=pacer.record_count, has_backlog=True)
 
     assert guessed
-    assert pacer.record_count == 50_000
-    assert not pacer.is_approximate
+    assert pacer.record_count == limit
+    assert pacer.is_approximate is is_about
+
+
+def test_in_batch_mode_a_low_limit_is_counted():
+    options = EngineOptions(mode="batch", max_records_per_epoch=999_999)
+
+    assert not Pacer(options).is_approximate
+    assert Pacer(EngineOptions(mode="batch")).is_approximate
 
 
 def test_an_epoch_without_input_teaches_nothing():

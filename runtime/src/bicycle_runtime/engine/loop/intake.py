@@ -20,8 +20,8 @@ from bicycle_sdk.graph import JobGraph
 __all__ = ["IDLE_MS_MAX", "Intake", "Pacer", "reads_on"]
 
 IDLE_MS_MAX = 1_000
-_READ_ON_SHARE = 0.9  # Of the time that an epoch is to take: the rest is for what it takes itself.
-LETTER_SINKS = (DEAD_LETTERS, REPLAYED_LETTERS)
+_READ_ON_FACTOR = 2  # Times the target: then the end of an epoch meets few records.
+_LETTER_SINKS = (DEAD_LETTERS, REPLAYED_LETTERS)
 
 
 class Intake:
@@ -144,7 +144,7 @@ class Intake:
             if count is None or 2 * count > self.pacer.record_count:
                 return None
         return ReadOn(
-            duration_ms=round(_READ_ON_SHARE * options.epoch_target_ms),
+            duration_ms=_READ_ON_FACTOR * options.epoch_target_ms,
             record_count=max(options.max_records_per_epoch // (2 * width), 1),
             byte_count=max(options.max_bytes_per_epoch // (2 * width), 1),
         )
@@ -170,7 +170,7 @@ def reads_on(setup: JobSetup) -> bool:
     That is so where records go from one source to sinks that write at once, in one stage.
     """
     plan = setup.plan
-    sinks = {uid: sink for uid, sink in setup.sinks.items() if uid not in LETTER_SINKS}
+    sinks = {uid: sink for uid, sink in setup.sinks.items() if uid not in _LETTER_SINKS}
     routes = [route for chain in plan.chains for route in chain.routes]
     return (
         plan.level_count == 1
@@ -195,6 +195,7 @@ def _per_second(graph: JobGraph) -> float:
 _FIRST_BYTES = 1 << 20
 _FIRST_RECORDS = 10_000
 _LOW_BYTES = 1 << 16
+_HIGH_LIMIT = 1_000_000  # To count so many lines would take a tenth of the time to read them.
 _GROWTH_MAX = 16.0
 _CAREFUL_GROWTH_MAX = 2.0
 _DIFFERENCE_MIN = 0.2
@@ -233,8 +234,9 @@ class Pacer:
 
     @property
     def is_approximate(self) -> bool:
-        """Whether the number of records is a guess, and no limit that somebody has set."""
-        return self.record_count < self._options.max_records_per_epoch
+        """Whether a few more records do no harm: their number is a guess, or a high limit."""
+        limit = self._options.max_records_per_epoch
+        return self.record_count < limit or limit >= _HIGH_LIMIT
 
     def learn(self, *, duration_ms: float, record_count: int, has_backlog: bool) -> None:
         """Take note of an epoch that has just run.

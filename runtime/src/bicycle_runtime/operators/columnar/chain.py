@@ -157,8 +157,7 @@ class _Passage:
         """Return the records that are left of a batch, with their lineage."""
         lineage = batch.lineage
         if self.rows is not None:
-            rows = self.rows.tolist()
-            lineage = PickLineage(lineage, lambda: rows)
+            lineage = PickLineage(lineage, self.rows.tolist)
         if self.times is not None:
             lineage = StampedLineage(lineage, self.times.tolist())
         return Batch(self.frame.records(), lineage)
