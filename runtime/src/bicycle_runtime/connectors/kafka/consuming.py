@@ -37,12 +37,16 @@ from bicycle_sdk.errors import BicycleError
 __all__ = ["CONSUMER_DEFAULTS", "Lane", "PartitionGoneError", "RangeConsumer"]
 
 _logger = logging.getLogger(__name__)
-# Left as the client has them, the first two cost a factor of eight in throughput, and the third up
-# to 500 ms for each partition that is added while a fetch waits at the broker.
+# hot path: left as the client has them, the first two cost a factor of eight in throughput. The
+# third keeps the broker from answering each time that a message arrives: at 10,000 messages a
+# second p99 is 14 ms at least once in place of 19, and 75 to 95 exactly once in place of 100 to
+# 110. The fourth bounds what that adds for a lone message, and how long a partition that is added
+# waits for the fetch that is under way: up to 500 ms by the client's own default.
 CONSUMER_DEFAULTS: Final = {
     "fetch.queue.backoff.ms": "1",
     "queued.min.messages": "20000",
-    "fetch.wait.max.ms": "10",
+    "fetch.min.bytes": "100000",
+    "fetch.wait.max.ms": "5",
     "reconnect.backoff.max.ms": "1000",
     "isolation.level": "read_committed",
     "log_level": "2",
