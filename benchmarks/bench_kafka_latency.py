@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -94,13 +95,17 @@ class Bench:
         return self._peer(f"{QUIX.name}, {guarantee}", start)
 
     def quix_settings(self) -> Table:
-        """Try how often Quix Streams is best to commit; return the table, and keep the best."""
+        """Try how often Quix Streams is best to commit; return the table, and keep the best.
+
+        Each setting has two rounds, of which the better one counts: the first of all rounds meets a
+        broker that is not warm yet.
+        """
         rows = []
         for guarantee, commits_s in QUIX_COMMITS_S.items():
-            found = {}
-            for commit_s in commits_s:
+            found = dict.fromkeys(commits_s, math.inf)
+            for commit_s in commits_s * 2:
                 self.quix_commits_s[guarantee] = commit_s
-                found[commit_s] = self.quix(guarantee)
+                found[commit_s] = min(found[commit_s], self.quix(guarantee))
                 del self.latencies_ms[f"{QUIX.name}, {guarantee}"]
             best = self.quix_commits_s[guarantee] = min(found, key=found.__getitem__)
             for commit_s, p99 in found.items():
@@ -108,7 +113,7 @@ class Bench:
                 name = f"{guarantee}, a commit every {commit_s:g} s{taken}"
                 rows.append([name, f"{p99:.1f}"])
         title = f"{QUIX.name}, {self.rate:,} messages a second"
-        return Table(title=title, columns=["settings", "p99 ms"], rows=rows)
+        return Table(title=title, columns=["settings", "p99 ms, better of two"], rows=rows)
 
     def bytewax(self) -> float:
         """Return the 99th percentile of Bytewax, which writes at least once."""
