@@ -3,7 +3,8 @@
 Everything is a process of its own, as for a user. ``bicycle run`` is measured to its first visible
 output: cold with an empty home, then again as often as asked for; and whole, where the same command
 finds nothing new. The import is what a whole process with it takes longer than one without. The
-first epoch is that of W1 with 10,000 events, from when Spark is up to its sealed manifest.
+first epoch is that of W1 with 10,000 events, from its plan to its sealed manifest: as in a run,
+where it starts the Python workers, and where they are up before, as with a Spark that waits.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _BICYCLE = Path(sys.executable).with_name("bicycle")
 _BARE, _IMPORT = "pass", "import bicycle_sdk"
 JUDGED = (
     "medians: import bicycle_sdk over a bare interpreter ≤ 45 ms, first output of bicycle run "
-    "≤ 4.5 s, a run with nothing new ≤ 1.5 s, first epoch behind Spark ≤ 0.5 s"
+    "≤ 4.5 s, a run with nothing new ≤ 1.5 s, first epoch, which starts the workers, ≤ 0.5 s"
 )
 _FIRST_EPOCH = Path(__file__).with_name("first_epoch.py")
 _HARNESS = """
@@ -71,9 +72,10 @@ def main() -> None:
         "bicycle run, first output, empty home": [cold],
         "bicycle run, first output, later": warm,
         "bicycle run, nothing new to read": again,
-        "first epoch, from when Spark is up": [_first_epoch() for _ in range(warm_runs)],
+        "first epoch, start of the workers included": [_first_epoch() for _ in range(warm_runs)],
+        "first epoch, workers up before": [_first_epoch("--workers") for _ in range(warm_runs)],
     }
-    bounds = dict(zip(times, (45, 500, 300, 12_000, 4_500, 1_500, 500), strict=True))
+    bounds = dict(zip(times, (45, 500, 300, 12_000, 4_500, 1_500, 500, None), strict=True))
     report = Report(
         name="startup",
         claim="What a user waits for before anything happens.",
@@ -101,8 +103,8 @@ def _whole_ms(program: str) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def _first_epoch() -> float:
-    return float(run_program([sys.executable, _FIRST_EPOCH]).splitlines()[-1])
+def _first_epoch(*options: str) -> float:
+    return float(run_program([sys.executable, _FIRST_EPOCH, *options]).splitlines()[-1])
 
 
 def _printed(program: str) -> float:

@@ -96,8 +96,8 @@ class Engine:
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
-    def wait_for_spark(self) -> None:
-        """Wait until Spark is up; an engine without Spark has nothing to wait for."""
+    def start_workers(self) -> None:
+        """Wait until Spark and its workers are up; an engine without Spark has none."""
         if isinstance(self._executor, SparkExecutor):
             self._executor.warm()
 

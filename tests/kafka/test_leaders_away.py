@@ -52,7 +52,7 @@ def settings(broker):
 
 
 def write(broker):
-    # Sent again while nobody leads, an answer that is late would leave two.
+    # A message that is sent again because its answer was late would be there twice otherwise.
     once = {"enable.idempotence": True, "log_level": 0}
     producer = Producer({**broker.client_settings(), **once})
     producer.produce(TOPIC, MARKER.to_bytes(), b"0", partition=0)
