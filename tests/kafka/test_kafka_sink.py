@@ -307,7 +307,7 @@ def test_a_sealed_epoch_is_published_where_it_was_meant_to_go(run_of, topic, kaf
 
 
 def test_a_topic_is_made_with_what_was_asked_for(run_of, kafka_broker, kafka_admin):
-    name = f"made-{next(_names)}"
+    name = f"wanted-{next(_names)}"
     plan = {"partitions": 3, "replication_factor": 1, "config": {"retention.ms": 60_000}}
 
     run_of(name, create_topic=plan, record_type=str).start().stage(1, [numbers(1)])

@@ -1,6 +1,5 @@
 """Markers behind aborted transactions, and publishing as a user of a broker that asks who it is."""
 
-import itertools
 import json
 
 import pytest
@@ -13,8 +12,6 @@ from bicycle_runtime.connectors.kafka.marker import Marker, MarkerReader
 from bicycle_runtime.connectors.kafka.settings import checked_properties
 from tests.kafka.sink_runs import SinkRun, messages_in
 from tests.kafka_broker import USERS, create_topic
-
-_names = itertools.count()
 
 
 def nothing() -> None:
@@ -71,10 +68,10 @@ def test_a_marker_of_an_open_transaction_does_not_count(topic, reader, kafka_bro
 
 
 def test_a_secure_broker_is_written_to_without_the_password_being_anywhere(
-    secure_kafka_broker, tmp_path, monkeypatch, caplog
+    secure_kafka_broker, tmp_path, monkeypatch, caplog, topic_numbers
 ):
     settings = secure_kafka_broker.client_settings("ada")
-    name = f"secure-{next(_names)}"
+    name = f"secure-{next(topic_numbers)}"
     create_topic(AdminClient(settings), name)
     monkeypatch.setenv("ADA_PASSWORD", settings["sasl.password"])
     own = {key: value for key, value in settings.items() if key != "bootstrap.servers"}

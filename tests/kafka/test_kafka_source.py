@@ -57,7 +57,7 @@ def test_it_starts_at_the_earliest_message_by_default(kafka_broker, topic, readi
     feed(kafka_broker, name, ["a", "b"])
     feed(kafka_broker, name, ["c"], partition=1)
 
-    assert sorted(values(reading(topics=[name]).drain())) == ["a", "b", "c"]
+    assert sorted(values(reading(topics=[name]).drain(count=3))) == ["a", "b", "c"]
 
 
 def test_latest_skips_what_is_there_and_a_restart_does_not_skip_more(kafka_broker, topic, reading):
@@ -79,7 +79,7 @@ def test_it_starts_at_a_time(kafka_broker, topic, reading):
 
     run = reading(topics=[name], starting_offsets={"timestamp_ms": 1_500})
 
-    assert values(run.drain()) == ["at 2", "at 3"]
+    assert values(run.drain(count=2)) == ["at 2", "at 3"]
 
 
 def test_a_time_behind_the_last_message_means_the_end(kafka_broker, topic, reading):
@@ -100,7 +100,7 @@ def test_it_starts_at_named_offsets_and_elsewhere_at_the_earliest(kafka_broker, 
 
     run = reading(topics=[name], starting_offsets={"offsets": {name: {"0": 2}}})
 
-    assert sorted(values(run.drain())) == ["a2", "b0"]
+    assert sorted(values(run.drain(count=2))) == ["a2", "b0"]
 
 
 def test_a_named_offset_for_a_partition_that_is_not_there_is_refused(kafka_broker, topic, reading):
@@ -118,7 +118,7 @@ def test_a_restart_goes_on_at_the_sealed_offsets(kafka_broker, topic, reading):
         feed(kafka_broker, name, [f"{partition}-{i}" for i in range(20)], partition=partition)
     budget = Budget(record_count=7, byte_count=1 << 20, parallelism=2)
 
-    epochs = reading(topics=[name]).drain(budget, restarts=True)
+    epochs = reading(topics=[name]).drain(budget, restarts=True, count=60)
 
     assert sorted(values(epochs)) == sorted(f"{p}-{i}" for p in range(3) for i in range(20))
     assert max(len(epoch.values) for epoch in epochs) <= 7
@@ -135,7 +135,7 @@ def test_a_bounded_source_ends_where_the_topic_ended_at_its_first_start(
     feed(kafka_broker, name, ["too late"])
     run.restart()
 
-    epochs = run.drain()
+    epochs = run.drain(count=1)
 
     assert values(epochs) == ["b"]
     assert run.source.poll().is_finished
@@ -180,7 +180,7 @@ def test_a_pattern_finds_topics_also_those_made_later(kafka_broker, kafka_admin,
     feed(kafka_broker, f"{name}-a", ["one"])
     feed(kafka_broker, f"{name}-b", ["two"])
     run = reading(topic_pattern=f"{name}-[a-z]", discovery_ms=1_000)
-    assert sorted(values(run.drain())) == ["one", "two"]
+    assert sorted(values(run.drain(count=2))) == ["one", "two"]
 
     create_topic(kafka_admin, f"{name}-c")
     feed(kafka_broker, f"{name}-c", ["three"])
@@ -201,12 +201,12 @@ def test_a_job_that_reads_other_topics_goes_on_in_those_it_knows(
 
     other = source_run(kafka_broker, tmp_path, topics=[second])
     other.offsets, other.state = run.offsets, run.state
-    assert values(other.start().drain()) == ["b0"]
+    assert values(other.start().drain(count=1)) == ["b0"]
     other.stop()
     both = source_run(kafka_broker, tmp_path, topics=[first, second])
     both.offsets, both.state = other.offsets, other.state
 
-    assert values(both.start().drain()) == ["a1"]
+    assert values(both.start().drain(count=1)) == ["a1"]
     both.stop()
 
 
@@ -220,7 +220,7 @@ def test_only_committed_messages_are_read_and_ranges_end_in_holes(kafka_broker, 
 
     run = reading(topics=[name])
 
-    assert values(run.drain(budget)) == committed
+    assert values(run.drain(budget, count=len(committed))) == committed
     assert run.offsets == {f"{name}/0": 24}  # Two messages and a marker for each transaction.
 
 
@@ -230,7 +230,7 @@ def test_uncommitted_messages_are_read_when_asked_for(kafka_broker, topic, readi
 
     run = reading(topics=[name], properties={"isolation.level": "read_uncommitted"})
 
-    assert values(run.drain()) == ["c0-0", "c0-1", "a1-0", "a1-1"]
+    assert values(run.drain(count=4)) == ["c0-0", "c0-1", "a1-0", "a1-1"]
 
 
 def test_an_open_transaction_holds_back_what_follows_it(kafka_broker, topic, reading):
@@ -244,7 +244,7 @@ def test_an_open_transaction_holds_back_what_follows_it(kafka_broker, topic, rea
     feed(kafka_broker, name, ["after"])
     run = reading(topics=[name])
 
-    assert values(run.drain()) == ["before"]
+    assert values(run.drain(count=1)) == ["before"]
     producer.commit_transaction(30)
     assert values(run.drain(count=2)) == ["inside", "after"]
 
@@ -267,7 +267,7 @@ def test_a_compacted_topic_is_read_over_its_holes(kafka_broker, topic, reading):
     eventually(is_compacted, wait_s=60)
     run = reading(topics=[name])
 
-    found = values(run.drain(Budget(record_count=3, byte_count=1 << 20, parallelism=1)))
+    found = values(run.drain(Budget(record_count=3, byte_count=1 << 20, parallelism=1), count=1))
 
     assert found[-1] == str(written[-1])
     assert len(found) < len(written)
@@ -313,7 +313,7 @@ def test_partitions_read_in_turn_by_one_reader_do_not_mix(kafka_broker, topic, r
         feed(kafka_broker, name, [f"{partition}-{i}" for i in range(300)], partition=partition)
     run = reading(topics=[name])
 
-    epochs = run.drain(Budget(record_count=100, byte_count=1 << 20, parallelism=1))
+    epochs = run.drain(Budget(record_count=100, byte_count=1 << 20, parallelism=1), count=1_200)
 
     for partition in range(4):
         mine = [v for v in values(epochs) if v.startswith(f"{partition}-")]
@@ -325,7 +325,7 @@ def test_a_slice_is_cut_when_its_bytes_are_used_up(kafka_broker, topic, reading)
     feed(kafka_broker, name, ["x" * 1_000] * 20)
     run = reading(topics=[name])
 
-    epochs = run.drain(Budget(record_count=1_000, byte_count=2_500, parallelism=1))
+    epochs = run.drain(Budget(record_count=1_000, byte_count=2_500, parallelism=1), count=20)
 
     assert [len(epoch.values) for epoch in epochs] == [3, 3, 3, 3, 3, 3, 2]
 
@@ -344,8 +344,9 @@ def test_key_headers_and_time_stand_beside_each_value(kafka_broker, topic, readi
     feed(kafka_broker, name, ["a"], key="k", headers=[("h", b"1"), ("h", None)], timestamp=5_000)
     feed(kafka_broker, name, ["b"], timestamp=6_000)
 
-    batches = [batch for epoch in reading(topics=[name]).drain() for batch in epoch.all_batches]
+    epochs = reading(topics=[name]).drain(count=2)
 
+    batches = [batch for epoch in epochs for batch in epoch.all_batches]
     assert [t for batch in batches for t in batch.timestamps] == [5_000, 6_000]
     assert [k for batch in batches for k in batch.keys] == [b"k", None]
     assert [h for batch in batches for h in batch.headers] == [(("h", b"1"), ("h", b"")), ()]
@@ -360,7 +361,7 @@ def test_json_is_decoded_as_the_declared_type_and_bad_messages_are_named(
     feed(kafka_broker, name, [b'{"id": "x"'], key="k", headers=[("h", b"1")], timestamp=7_000)
     feed(kafka_broker, name, [good[2], None])
 
-    [epoch] = reading(Order, topics=[name]).drain()
+    [epoch] = reading(Order, topics=[name]).drain(count=5)
 
     assert epoch.values == [Order(0, "ada"), Order(1, "ada"), Order(2, "ada")]
     bad, tombstone = epoch.failures
@@ -375,7 +376,7 @@ def test_a_message_without_value_is_a_record_where_the_type_allows_none(
     name = topic()
     feed(kafka_broker, name, ["a", None, "b"], key="k")
 
-    assert values(reading(str | None, topics=[name]).drain()) == ["a", None, "b"]
+    assert values(reading(str | None, topics=[name]).drain(count=3)) == ["a", None, "b"]
 
 
 # --- lag, groups, refusals -----------------------------------------------------------------------
@@ -394,7 +395,7 @@ def test_lag_counts_what_is_unread_and_for_how_long_it_has_been_there(kafka_brok
     }
     run.services.clock.advance(400)
     assert run.source.poll().lag.age_ms == 400
-    run.drain()
+    run.drain(count=5)
     assert run.source.poll().lag == Lag(record_count=0, age_ms=0)
 
 
@@ -403,7 +404,7 @@ def test_published_offsets_are_seen_in_the_group(kafka_broker, kafka_admin, topi
     feed(kafka_broker, name, ["a"] * 5, partition=1)
     run = reading(topics=[name], group_id=name)
 
-    run.drain()
+    run.drain(count=5)
     run.source.stop()
 
     [listed] = kafka_admin.list_consumer_group_offsets(
@@ -479,7 +480,7 @@ def test_it_logs_in_over_tls_with_a_password_from_the_environment(
 
     run = source_run(secure_kafka_broker, tmp_path, topics=["guarded"], properties=properties)
 
-    assert values(run.start().drain()) == ["a", "b"]
+    assert values(run.start().drain(count=2)) == ["a", "b"]
     assert settings_["sasl.password"] not in json.dumps([run.state, run.offsets])
     run.stop()
 

@@ -4,9 +4,10 @@ import logging
 import threading
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from bicycle_runtime.connectors.kafka import cluster
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
 from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
 from bicycle_runtime.contract import Budget
@@ -151,7 +152,7 @@ def test_a_bounded_source_that_is_at_its_end_misses_nothing(kafka_broker, topic,
     name = topic()
     feed(kafka_broker, name, numbers(5))
     run = reading(topics=[name], bounded=True)
-    assert values(run.drain()) == numbers(5)
+    assert values(run.drain(count=5)) == numbers(5)
     feed(kafka_broker, name, numbers(5, 20))
     lose(name, 12)
 
@@ -292,6 +293,40 @@ def test_a_hanging_broker_is_an_outage_and_polls_stay_short(new_kafka_broker, re
         broker.resume()
 
     assert values(run.drain(FEW, count=15, wait_s=30)) == numbers(5, 20)
+
+
+class DeafClient:
+    """A client that has forgotten all brokers; that a real one does depends on milliseconds."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def offsets_for_times(self, _places, timeout):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+
+def test_a_client_that_has_forgotten_all_brokers_is_replaced(
+    kafka_broker, kafka_admin, topic, reading, monkeypatch, caplog
+):
+    monkeypatch.setattr(cluster, "_RENEW_S", 0.5)
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name], group_id=name))
+    run.source._cluster._client = DeafClient(run.source._cluster._client)
+
+    with caplog.at_level(logging.INFO):
+        eventually(lambda: not polled(run).is_reachable)
+        assert values(run.drain(count=15, wait_s=30)) == numbers(5, 20)
+        run.source.stop()
+
+    events = [record.message for record in caplog.records]
+    kinds = ("kafka_unreachable", "kafka_client_renewed", "kafka_reachable")
+    assert [event for event in events if event in kinds] == list(kinds)
+    [asked] = kafka_admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]).values()
+    assert [place.offset for place in asked.result().topic_partitions] == [20]
 
 
 def polled(run):

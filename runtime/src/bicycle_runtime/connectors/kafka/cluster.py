@@ -3,12 +3,15 @@
 They go through a consumer that has no partitions, since librdkafka's admin client ends the whole
 process when a broker goes away under some of its requests (librdkafka issue 3663; list_offsets did
 so in our tests). An answer that does not come because no broker is there is a
-``ClusterSilentError``: the caller asks again later.
+``ClusterSilentError``: the caller asks again later. Where silence lasts, another client asks: one
+that is told of no broker at all, as by the only one while it comes up again, forgets even those
+that it was given, and looks for none any more (librdkafka issue 5301).
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Thread
@@ -23,6 +26,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import NO_RIGHTS, Rights, is_of_group, is_refusal
 from bicycle_runtime.connectors.kafka.reader import place_of
 from bicycle_runtime.connectors.kafka.settings import (
@@ -35,7 +40,9 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = ["Cluster", "ClusterSilentError", "OffsetQuery"]
 
+_logger = logging.getLogger(__name__)
 _REQUEST_S = 3.0
+_RENEW_S = 10.0
 _LEADER_S = 0.1
 _CLOSE_S = 2.0
 _LATEST, _EARLIEST = -1, -2  # In place of a time, as Kafka's ListOffsets has them.
@@ -130,9 +137,14 @@ class Cluster:
         self._fixed = dict(fixed)
         self._last_error: KafkaError | None = None
         self._on_reported = on_reported
+        self._clock = SystemClock()  # Real time passes in real requests.
+        self._silent_since_s: float | None = None
+        self._connect()
+
+    def _connect(self) -> None:
         callbacks = {
             "error_cb": self._note,
-            "on_commit": lambda error, _places: on_reported(error),
+            "on_commit": lambda error, _places: self._on_reported(error),
         }
         self._client = open_client(
             Consumer, self._properties, {**self._fixed, **_FIXED, **callbacks}
@@ -140,15 +152,24 @@ class Cluster:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafka-offsets")
 
     def close(self) -> None:
-        """Wait for what is under way, and close the connection.
+        """Wait a moment for what is under way, and close the connection."""
+        self._leave_client().join(_CLOSE_S)
 
-        Without a broker the client would wait a minute for the answer to a report: it is left
-        behind, in a thread that ends with the process.
+    def _leave_client(self) -> Thread:
+        """Begin to close the client, once nothing asks it any more.
+
+        Without a broker it would wait a minute for the answer to a report: it is left behind, in a
+        thread that ends with the process.
         """
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        closing = Thread(target=self._client.close, name="kafka-close", daemon=True)
-        closing.start()
-        closing.join(_CLOSE_S)
+        client, pool = self._client, self._pool
+
+        def close() -> None:
+            pool.shutdown(wait=True, cancel_futures=True)
+            client.close()
+
+        leaving = Thread(target=close, name="kafka-close", daemon=True)
+        leaving.start()
+        return leaving
 
     def serve(self, wait_s: float = 0) -> None:
         """Let the client tell what it has to tell; without its group no report can be made."""
@@ -245,16 +266,30 @@ class Cluster:
     def silence(
         self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS
     ) -> ClusterSilentError:
-        """Return the error of an outage, with what the client heard last; raise any other."""
+        """Return the error of an outage, with what the client heard last; raise any other.
+
+        When there was no answer for long, the next question goes through another client.
+        """
         self.refuse_unless_outage(error, action, rights)
         self.serve()
         last = self._last_error
         refusal = last if last is not None and is_refusal(last) else None
+        self._renew_if_silent()
         return ClusterSilentError(self._properties.redacted((last or error).str()), refusal)
 
     def note_answer(self) -> None:
         """Forget why brokers were silent."""
-        self._last_error = None
+        self._last_error = self._silent_since_s = None
+
+    def _renew_if_silent(self) -> None:
+        now_s = self._clock.monotonic()
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s - self._silent_since_s >= _RENEW_S:
+            self._silent_since_s = now_s
+            self._leave_client()
+            self._connect()
+            log_event(_logger, "kafka_client_renewed", vertex=self._properties.vertex)
 
     def _note(self, error: KafkaError) -> None:
         """Keep what the client says while it is served; a refusal outlasts other words.
