@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-import re
 import signal
 import subprocess
 import sys
@@ -38,6 +37,7 @@ from bicycle_runtime.engine.spark.java import (
     hush_serializers,
     start_java,
 )
+from bicycle_runtime.engine.spark.java_errors import is_worker_gone, root_reason, text_of
 from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE
 from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
 from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
@@ -56,11 +56,6 @@ if TYPE_CHECKING:
 __all__ = ["SparkExecutor"]
 
 _LOG = logging.getLogger(__name__)
-_REASON_LINES = 6
-_REASON_CHARACTERS = 2_000
-_PYTHON_ERROR = re.compile(
-    r"(?!org\.|java\.|scala\.)[A-Za-z_][\w.]*(Error|Exception|Exit|Interrupt)\b"
-)
 _END_SECONDS_MAX = 5
 _STOP_SECONDS_MAX = 20
 _PASSED_TO_WORKERS = ("BICYCLE_FAULTS", "BICYCLE_FAULTS_ONCE")
@@ -294,8 +289,12 @@ class SparkExecutor:
             self._anchors.remove()
             former = self._anchors.places
         if self._view is not None:
+            from bicycle_runtime.engine.spark.worker import target_of  # all operators: see ``boot``
+
             levels = levels_with_state(image.plan)
-            self._anchors = Anchors(self._context, self._parallelisms, levels, _same, former=former)
+            self._anchors = Anchors(
+                self._context, self._parallelisms, levels, target_of, former=former
+            )
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
         """Return what ends the jobs inside when a cluster has no executor for too long."""
@@ -306,13 +305,14 @@ class SparkExecutor:
         from bicycle_runtime.engine.spark.worker import (  # all operators: see ``boot``
             LevelTask,
             encode_order,
+            target_of,
         )
 
         anchors, last = self._anchors, len(orders) - 1
         rdd = self._seed if anchors is None else anchors.seed(self._seed)
         for level, order in enumerate(orders):
             if level:
-                rdd = divide(rdd, self._parallelisms[level], _same, self._memory_mb)
+                rdd = divide(rdd, self._parallelisms[level], target_of, self._memory_mb)
                 rdd = rdd if anchors is None else anchors.hold(level, rdd)
             data = encode_order(order)
             box = self._results.box() if level == last else None
@@ -342,14 +342,14 @@ class SparkExecutor:
         from bicycle_runtime.engine.spark.worker import OwnError
         from bicycle_runtime.engine.spark.worker_ends import worker_ended
 
-        own = OwnError.found_in(_text_of(error))
+        own = OwnError.found_in(text_of(error))
         if own is not None:
             own.facts["worker_epoch"] = epoch
             return own
-        reason = _root_reason(error)
+        reason = root_reason(error)
         if self._watch is not None and self._watch.has_cancelled:
             return EXECUTORS_LOST(epoch=epoch, job=self._job, wait_s=self._timeout_s, reason=reason)
-        if self._plan is not None and _is_worker_gone(error):
+        if self._plan is not None and is_worker_gone(error):
             ends = [end for end in self._ends() if (end.run_id, end.epoch) == (self._run_id, epoch)]
             if ends:
                 return worker_ended(ends[-1], self._plan, job=self._job, reason=str(error))
@@ -398,7 +398,7 @@ class SparkExecutor:
             return context
         except Exception as error:
             kind = SparkStartKilledError if self._was_killed() else SparkStartError
-            raise kind(master=self._master, reason=_root_reason(error)) from error
+            raise kind(master=self._master, reason=root_reason(error)) from error
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
@@ -471,29 +471,5 @@ def _token(image: JobImage) -> str:
     return str(path) if path.is_file() else ""
 
 
-def _same(target: int) -> int:
-    return target
-
-
 def _ignore_broken_request(_request: object, _client: object) -> None:
     """Say nothing: whether Java is gone is told where an epoch fails."""
-
-
-def _is_worker_gone(error: Exception) -> bool:
-    """Tell whether Spark has lost a Python worker that did not say why."""
-    return not any(_PYTHON_ERROR.match(line.strip()) for line in _text_of(error).splitlines())
-
-
-def _text_of(error: BaseException) -> str:
-    """Return all that Java says."""
-    return str(getattr(error, "java_exception", None) or error)
-
-
-def _root_reason(error: BaseException) -> str:
-    """Return the cause that Spark wraps: the worker's Python error if there is one, else Java's."""
-    lines = [line.strip() for line in _text_of(error).splitlines() if line.strip()]
-    raised = [line for line in lines if _PYTHON_ERROR.match(line)]
-    if raised:
-        return raised[-1][:_REASON_CHARACTERS]
-    interesting = [line for line in lines if not line.startswith(("at ", "..."))]
-    return " | ".join(interesting[:_REASON_LINES])[:_REASON_CHARACTERS]

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     # It loads PySpark, which a host that is asked what it has may lack.
     from bicycle_runtime.engine.spark.task_results import ResultBox
 
-__all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order"]
+__all__ = ["LevelTask", "OwnError", "do_nothing", "encode_order", "target_of"]
 
 _LOG = logging.getLogger(__name__)
 _TASKS_PER_COLLECTION = 256
@@ -66,6 +66,14 @@ def encode_order(order: EpochOrder) -> bytes:
 
 def do_nothing(_partition: object) -> None:
     """Be a task, so that Spark keeps the process."""
+
+
+def target_of(target: int) -> int:
+    """Return the task that a block is for, which its sender has chosen.
+
+    Workers are sent the name of this function, and load the module that it is in.
+    """
+    return target
 
 
 class OwnError(Exception):
