@@ -4,8 +4,10 @@ import asyncio
 import io
 import itertools
 import json
+import threading
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from bicycle_runtime.streams import (
     At,
@@ -17,6 +19,7 @@ from bicycle_runtime.streams import (
     StreamUrl,
     connect,
 )
+from bicycle_runtime.streams.kafka import consuming
 from bicycle_runtime.streams.texts import message_text
 from bicycle_runtime.streams.tools.copying import relay
 from bicycle_runtime.streams.tools.opening import Tally
@@ -365,3 +368,54 @@ def test_a_broker_that_is_killed_costs_neither_messages_nor_positions(new_kafka_
         return found + [int(message.payload) async for message in again]
 
     assert run(broker, scenario, create="if-missing") == list(range(501))
+
+
+class DeafClient:
+    """A client that has forgotten all brokers; that a real one does depends on milliseconds."""
+
+    def __init__(self, client):
+        self._client = client
+
+    def consume(self, _count, timeout):
+        threading.Event().wait(timeout)
+        return []
+
+    def list_topics(self, _topic, timeout):
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def __getattr__(self, name):
+        return getattr(self._client, name)
+
+
+async def read_over_a_deaf_client(streamer, topic, **mode):
+    """Return what a consumer reads whose client turns deaf after each two messages."""
+    producer = await streamer.create_producer(topic)
+    consumer = await streamer.create_consumer(topic, start="earliest", **mode)
+    found = []
+    for payloads in (("a", "b"), ("c", "d"), ("e", "f")):
+        for payload in payloads:
+            await producer.send(payload)
+        await producer.flush()
+        for _ in payloads:
+            message = await consumer.next()
+            found.append(message.payload)
+            if "group" in mode:
+                consumer.ack(message)
+        if "group" in mode:
+            await consumer.commit()
+        consumer._client = DeafClient(consumer._client)
+    return found
+
+
+@pytest.mark.parametrize("mode", ["real-time", "resumable", "load-balanced"])
+def test_a_client_that_has_forgotten_all_brokers_is_replaced(kafka_broker, monkeypatch, mode):
+    monkeypatch.setattr(consuming, "_SILENCE_S", 0.5)
+    topic = f"deaf-{next(_numbers)}"
+    group = {} if mode == "real-time" else {"group": topic}
+
+    async def scenario(streamer):
+        return await read_over_a_deaf_client(streamer, topic, mode=mode, **group)
+
+    found = run(kafka_broker, scenario, create="if-missing", session_timeout_ms=6_000)
+
+    assert found == [b"a", b"b", b"c", b"d", b"e", b"f"]

@@ -1,4 +1,9 @@
-"""The consumer of the Kafka backend: alone, resumable, or one of a group."""
+"""The consumer of the Kafka backend: alone, resumable, or one of a group.
+
+A client that is told of no broker at all, as by the only one while it comes up again, forgets even
+those that it was given, and never looks for one again (librdkafka issue 5301): one that reaches no
+broker for long is left, and another goes on where it was.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from threading import Thread
 from typing import Any, ClassVar, Self, TypeAlias
 
 from confluent_kafka import OFFSET_BEGINNING, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Consumer as Client
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.consuming import Subscription
@@ -25,6 +32,8 @@ __all__ = ["KafkaConsumer"]
 
 Stream: TypeAlias = tuple[StreamKey, int]
 _WAIT_S = 0.1
+_SILENCE_S = 30.0
+_PROBE_S = 1.0
 _PASSING = {KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._TIMED_OUT}
 
 
@@ -41,7 +50,9 @@ class KafkaConsumer(ThreadConsumer):
         self._client = self._make_client()
         self._keys = {key: key for key in subscription.keys}  # Topics by their names.
         self._at_end: set[Stream] = set()
-        self._reads: set[Stream] = set()
+        self._begins: dict[Stream, int] = {}  # Of partitions that no group shares out.
+        self._clock = SystemClock()
+        self._heard_s = self._clock.monotonic()
         self._given: dict[Stream, dict[int, bool]] = {}  # Sequence -> whether it is done.
         self._next: dict[Stream, int] = {}
         self._committed: dict[Stream, int] = {}
@@ -91,9 +102,12 @@ class KafkaConsumer(ThreadConsumer):
         if self._keeps and new:
             self._patiently(lambda: self._client.commit(offsets=new, asynchronous=False))
         if self._shares:
-            self._client.subscribe(list(self.subscription.keys), on_revoke=self._note_revoked)
+            self._subscribe()
         else:
             self._assign(begins)
+
+    def _subscribe(self) -> None:
+        self._client.subscribe(list(self.subscription.keys), on_revoke=self._note_revoked)
 
     def _partitions(self) -> list[Any]:
         return [
@@ -110,7 +124,7 @@ class KafkaConsumer(ThreadConsumer):
 
     def _assign(self, begins: list[Any]) -> None:
         self._client.assign(begins)
-        self._reads = {_stream(each) for each in begins}
+        self._begins = {_stream(each): each.offset for each in begins}
         self._at_end.clear()
 
     async def _fetch(self, count_max: int) -> list[Message]:
@@ -127,6 +141,10 @@ class KafkaConsumer(ThreadConsumer):
         keys, append = self._keys, items.append
         # With a time, the client waits for as many as it was asked for.
         events = self._client.consume(1, _WAIT_S)
+        if events:
+            self._heard_s = self._clock.monotonic()
+        elif self._clock.monotonic() - self._heard_s > _SILENCE_S:
+            self._renew_if_deaf()
         if events and self._prefetch_messages > 1:
             revoked_count = self._revoked_count
             events += self._client.consume(self._prefetch_messages - 1, 0)
@@ -146,9 +164,28 @@ class KafkaConsumer(ThreadConsumer):
                 self._at_end.add((keys[found.topic()], found.partition()))
             elif error.code() not in _PASSING:
                 append(READ_FAILED(address=self.address, reason=error.str()))
-        if not items and self._reads and self._at_end >= self._reads:
+        if not items and self._begins and self._at_end >= self._begins.keys():
             raise StreamEndedError(address=self.address)
         return items
+
+    def _renew_if_deaf(self) -> None:
+        """Go on with another client where this one reaches no broker."""
+        try:
+            self._client.list_topics(self.subscription.keys[0], timeout=_PROBE_S)
+        except KafkaException:
+            self._renew()
+        self._heard_s = self._clock.monotonic()
+
+    def _renew(self) -> None:
+        old, self._client = self._client, self._make_client()
+        held = old.assignment()
+        if self._shares:
+            self._note_revoked(self._client, held)
+            self._subscribe()
+        else:
+            places = {_stream(each): each.offset for each in old.position(held) if each.offset >= 0}
+            self._assign(_places(self._begins | places))
+        Thread(target=old.close, name="kafka-close", daemon=True).start()
 
     def _move_client(self, target: SeqPos | int) -> bool:
         found = self._offsets_at(target) if isinstance(target, int) else self._offsets_of(target)
@@ -200,7 +237,12 @@ class KafkaConsumer(ThreadConsumer):
         self._is_torn = False
 
     def _note_revoked(self, client: Any, partitions: list[Any]) -> None:
-        """Note that others may read these partitions now; on the thread."""
+        """Note that others may read these partitions now; on the thread.
+
+        What a client loses that was left was noted when it was left.
+        """
+        if client is not self._client:
+            return
         self._revoked.append({_stream(each) for each in partitions})
         self._revoked_count += 1
 
