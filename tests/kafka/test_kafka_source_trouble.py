@@ -7,9 +7,12 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bicycle_runtime.connectors.kafka import cluster
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.connectors.kafka import cluster, consuming
+from bicycle_runtime.connectors.kafka.consuming import RangeConsumer
 from bicycle_runtime.connectors.kafka.discovery import DOUBT_S
 from bicycle_runtime.connectors.kafka.errors import KafkaOffsetsLostError
+from bicycle_runtime.connectors.kafka.settings import checked_properties
 from bicycle_runtime.contract import Budget
 from bicycle_runtime.testing.connectors.running import eventually
 from tests.kafka.kafka_feeding import ONE, feed, source_run, values
@@ -304,6 +307,8 @@ class DeafClient:
     def offsets_for_times(self, _places, timeout):
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
 
+    get_watermark_offsets = offsets_for_times
+
     def __getattr__(self, name):
         return getattr(self._client, name)
 
@@ -327,6 +332,22 @@ def test_a_client_that_has_forgotten_all_brokers_is_replaced(
     assert [event for event in events if event in kinds] == list(kinds)
     [asked] = kafka_admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)]).values()
     assert [place.offset for place in asked.result().topic_partitions] == [20]
+
+
+def test_so_is_that_of_a_task_that_asks_for_offsets(kafka_broker, topic, monkeypatch):
+    monkeypatch.setattr(consuming, "_SILENCE_S", 0.5)
+    name = topic()
+    feed(kafka_broker, name, numbers(3))
+    properties = checked_properties({}, vertex="in", reserved={})
+    settings = {**kafka_broker.client_settings(), "group.id": name}
+    consumer = RangeConsumer(properties, settings, SystemClock())
+
+    try:
+        assert consumer.watermarks(name, 0) == (0, 3)
+        consumer._client = DeafClient(consumer._client)
+        assert consumer.watermarks(name, 0) == (0, 3)
+    finally:
+        consumer.close()
 
 
 def polled(run):
