@@ -84,7 +84,7 @@ tests: setup
 		--extended $(TEST_SLICE) $(TEST_OPTIONS)
 
 docs: setup
-	$(BIN)/python docs/generate.py --write
+	$(BIN)/python tools/generate.py --write
 
 site: .venv-site/setup.stamp
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict --quiet

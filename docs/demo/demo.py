@@ -1,8 +1,7 @@
 """Count the words of a text with the word-count plugin, then show the most frequent ones.
 
-This is what ``make demo`` runs. It starts ``bicycle run`` as anybody would, in fresh folders below
-``.build/demo``, and compares the result with a count in plain Python: a demo that is wrong must not
-look right.
+``make demo`` runs this script. It starts ``bicycle run`` in fresh folders below ``.build/demo``
+and compares the result with a count in plain Python, so that a wrong result fails the demo.
 """
 
 from __future__ import annotations
@@ -17,25 +16,25 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TEXT = Path(__file__).with_name("the-long-road.txt").relative_to(ROOT)
-PLACE = Path(".build/demo")
+FOLDER = Path(".build/demo")
+COMMAND = (
+    *("bicycle", "run", "--plugin", "wordcount"),
+    *("--set", f"input={TEXT}", "--set", f"output={FOLDER / 'output'}"),
+    *("--checkpoint-dir", str(FOLDER / "checkpoints")),
+)
 SHOWN_COUNT = 10
 BAR_WIDTH = 40
 
 
 def main() -> int:
     """Run the job and show its result; 0 when it is right."""
-    shutil.rmtree(ROOT / PLACE, ignore_errors=True)
-    command = [
-        *("bicycle", "run", "--plugin", "wordcount"),
-        *("--set", f"input={TEXT}", "--set", f"output={PLACE / 'output'}"),
-        *("--checkpoint-dir", str(PLACE / "checkpoints")),
-    ]
-    _say(f"$ {shlex.join(command)}")
+    shutil.rmtree(ROOT / FOLDER, ignore_errors=True)
+    _say(f"$ {shlex.join(COMMAND)}")
     program = str(Path(sys.executable).with_name("bicycle"))
-    status = subprocess.run([program, *command[1:]], cwd=ROOT, check=False).returncode
+    status = subprocess.run([program, *COMMAND[1:]], cwd=ROOT, check=False).returncode
     if status != 0:
         return status
-    published = read_counts(ROOT / PLACE / "output")
+    published = read_counts(ROOT / FOLDER / "output")
     _say("")
     for line in table(published):
         _say(line)
@@ -64,16 +63,26 @@ def table(counts: dict[str, list[int]]) -> list[str]:
     ]
 
 
+def count_words(text: str) -> dict[str, list[int]]:
+    """Return the running counts of each word of a text, counted in plain Python."""
+    return {word: list(range(1, n + 1)) for word, n in Counter(text.lower().split()).items()}
+
+
+def summary(counts: dict[str, list[int]]) -> str:
+    """Return the last line of a correct demo."""
+    total = sum(len(found) for found in counts.values())
+    return f"{total} words, {len(counts)} different; each was counted exactly once."
+
+
 def report(counts: dict[str, list[int]], text: str) -> int:
     """Compare the published counts with those of the text; return the exit status."""
-    expected = {word: list(range(1, n + 1)) for word, n in Counter(text.lower().split()).items()}
+    expected = count_words(text)
     if counts != expected:
         wrong = sorted(w for w in expected.keys() | counts if expected.get(w) != counts.get(w))
         _say(f"WRONG: {len(wrong)} words differ from a plain count, such as {wrong[:5]}")
         return 1
-    total = sum(len(found) for found in counts.values())
-    _say(f"\n{total} words, {len(counts)} different; each was counted exactly once.")
-    _say(f"The running counts are JSON lines below {PLACE / 'output'}.")
+    _say(f"\n{summary(counts)}")
+    _say(f"The running counts are JSON lines below {FOLDER / 'output'}.")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The pages, and code of the docs folder as modules: scripts, and the blocks of a page."""
+"""The pages of the docs; their scripts and their code blocks as modules."""
 
 import contextlib
 import importlib.util
@@ -42,8 +42,8 @@ def faults_of_pages(find: Callable[[str], Collection[str]]) -> dict[str, Collect
 
 
 def load(name: str) -> ModuleType:
-    """Run a script below ``docs`` as a module."""
-    spec = importlib.util.spec_from_file_location(f"docs_{Path(name).stem}", DOCS / name)
+    """Import a script by its path in the repository."""
+    spec = importlib.util.spec_from_file_location(f"docs_{Path(name).stem}", ROOT / name)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -108,7 +108,7 @@ def shell_lines() -> list[tuple[str, str]]:
 def fault_of(line: str) -> str | None:
     """Return why the command line refuses words; None when it does not. Nothing is run."""
     words = shlex.split(line)
-    root = command = load("generate.py").command_tree()
+    root = command = load("tools/generate.py").command_tree()
     while isinstance(command, click.Group) and words and words[0] in command.commands:
         command = command.commands[words.pop(0)]
     try:

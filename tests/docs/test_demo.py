@@ -7,7 +7,7 @@ from tests.docs.scripts import load
 
 @pytest.fixture(scope="module")
 def demo():
-    return load("demo/demo.py")
+    return load("docs/demo/demo.py")
 
 
 def test_counts_are_read_from_all_parts(demo, tmp_path):

@@ -9,7 +9,7 @@ from tests.docs.scripts import load
 
 @pytest.fixture(scope="module")
 def demo():
-    return load("demo/demo_kafka.py")
+    return load("docs/demo/demo_kafka.py")
 
 
 def all_counts(demo):

@@ -1,8 +1,7 @@
-"""The first screen of the README is true: its plugin builds, its table is what the demo shows."""
+"""The README is true: its plugin builds, and its pictures and figures are the current ones."""
 
 import re
 import types
-from collections import Counter
 
 import pytest
 
@@ -30,18 +29,18 @@ def plugin_module():
 
 
 def test_the_plugin_builds_a_graph(plugin_module):
-    job = build(plugin_module.clicks, {"input": "clicks.csv"})
+    job = build(plugin_module.clicks, {})
 
     job.graph.validate()
-    assert [v.uid for v in job.graph.vertices if v.uid] == ["users", "counts"]
+    assert [v.uid for v in job.graph.vertices if v.uid] == ["counts"]
     assert job.graph.vertices[0].kind is OperatorKind.SOURCE
     assert job.graph.vertices[-1].kind is OperatorKind.SINK
 
 
-def test_the_plugin_has_at_most_twenty_lines():
+def test_the_plugin_has_at_most_ten_lines():
     lines = [line for line in block_of("python").splitlines() if line.strip()]
 
-    assert len(lines) <= 20
+    assert len(lines) <= 10
 
 
 def test_the_entry_point_is_that_of_the_group_and_leads_to_the_plugin(plugin_module):
@@ -51,37 +50,43 @@ def test_the_entry_point_is_that_of_the_group_and_leads_to_the_plugin(plugin_mod
     assert hasattr(plugin_module, re.search(r'"clicks:(\w+)"', text)[1])
 
 
-def test_the_table_is_what_the_demo_shows():
-    demo = load("demo/demo.py")
-    words = (demo.ROOT / demo.TEXT).read_text("utf-8").lower().split()
-    counts = {word: list(range(1, n + 1)) for word, n in Counter(words).items()}
+def test_the_first_screen_has_the_commands_the_picture_and_the_job():
+    screen = README[: README.index("With these three lines")]
 
-    assert "\n".join(demo.table(counts)) in README
-    assert f"{len(words)} words, {len(counts)} different" in README
-
-
-def least(report: str, part: str) -> float:
-    """Return the least median of the judged ratios of a report whose names have a part."""
-    text = (DOCS / "benchmarks.md").read_text("utf-8")
-    shown = text.partition(f"<!-- begin {report} -->")[2].partition(f"<!-- end {report} -->")[0]
-    rows = [[cell.strip() for cell in line.split("|")] for line in shown.splitlines()]
-    return min(
-        float(row[2].removesuffix(" x"))
-        for row in rows
-        if len(row) > 6 and part in row[1] and row[5] in ("reached", "MISSED")
+    assert all(
+        part in screen for part in ("make demo", "make test", "images/demo.svg", "```python")
     )
+    assert len(screen.splitlines()) <= 35
 
 
-def test_the_pace_is_told_by_the_worst_judged_figures():
-    pace = next(line for line in README.splitlines() if line.startswith("| **Pace**"))
+def test_the_picture_shows_the_result_of_the_demo():
+    demo = load("docs/demo/demo.py")
+    picture = (DOCS / "images/demo.svg").read_text("utf-8")
+    counts = demo.count_words((demo.ROOT / demo.TEXT).read_text("utf-8"))
 
-    assert f"{least('w2-wordcount', '÷ Bytewax'):.1f} times what Bytewax does" in pace
-    assert f"{least('w2-wordcount', '÷ transformWithState'):.0f} times PySpark's" in pace
-    assert f"{least('kafka-throughput', 'count: Bicycle, exactly-once ÷ Quix'):.1f} times" in pace
-    assert f"{least('w1-json', '÷ Bytewax'):.1f} times what Bytewax does. Loops" in pace
-    assert f"{least('w1-json', '÷ plain loop'):.2f} of the pace of one with msgspec" in pace
-    assert f"{least('w2-wordcount', '÷ plain loop'):.2f} of the pace of one that puts" in pace
-    assert f"{least('joins', 'memory ÷ bare loop'):.2f} of that" in pace
+    assert [line for line in demo.table(counts) if f">{line}<" not in picture] == []
+    assert demo.summary(counts) in picture
+
+
+def test_the_pace_names_the_lowest_judged_ratios():
+    pictures = load("tools/pictures.py")
+    benchmarks = (DOCS / "benchmarks.md").read_text("utf-8")
+    pace = " ".join(README.partition("### Pace")[2].partition("###")[0].split())
+    by_label = {ratio.label: ratio.value for ratio in pictures.ratios(benchmarks)}
+
+    assert f"{by_label['word count ÷ Bytewax']:.1f} times as fast as in Bytewax" in pace
+    quix = by_label["exactly once between Kafka topics ÷ Quix Streams"]
+    assert f"{quix:.1f} times as fast as in Quix Streams" in pace
+    assert f"{by_label['joins, process functions ÷ bare Python loop']:.2f} (joins" in pace
+    assert f"{by_label['JSON filter and map ÷ bare Python loop']:.2f} (JSON" in pace
+
+
+def test_the_comparison_counts_the_connectors():
+    page = (DOCS / "reference/connectors.md").read_text("utf-8")
+    tables = re.findall(r"^\| (?:source|sink) \|.*\n\|[-|]+\n((?:\|.*\n)+)", page, re.MULTILINE)
+    sources, sinks = (len(table.splitlines()) for table in tables[:2])
+
+    assert f"| {sources} sources, {sinks} sinks |" in README
 
 
 def test_the_index_names_every_page():

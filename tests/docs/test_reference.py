@@ -17,12 +17,12 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:\.venv/bin/)?(bicycle(?: [^\n]*)?)$", re.M
 
 @pytest.fixture(scope="module")
 def generate():
-    return load("generate.py")
+    return load("tools/generate.py")
 
 
 def test_the_reference_is_current():
     """In a process of its own, as `make docs` is: other tests change what commands know."""
-    words = [sys.executable, str(DOCS / "generate.py")]
+    words = [sys.executable, str(ROOT / "tools/generate.py")]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, f"run `make docs`: {done.stdout}{done.stderr}"

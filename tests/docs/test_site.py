@@ -12,7 +12,7 @@ SOURCES = "https://bicycle.example/source/"
 
 @pytest.fixture(scope="module")
 def site():
-    return load("site_pages.py")
+    return load("tools/site_pages.py")
 
 
 def pages_of(navigation: list) -> list[str]:
@@ -88,7 +88,7 @@ def test_a_link_that_leads_nowhere_ends_the_build(tmp_path):
         (ROOT / "mkdocs.yml").read_text("utf-8").replace("docs_dir: docs", f"docs_dir: {tmp_path}")
     )
     text = text.replace(".build/site", ".build/broken-site").replace(
-        "hooks:\n  - docs/site_pages.py\n", ""
+        "hooks:\n  - tools/site_pages.py\n", ""
     )
     settings.write_text(text, "utf-8")
     try:

@@ -39,7 +39,7 @@ CODE_RANGES = {
     "bicycle_runtime.pipelines": "27",
 }
 ROOT = Path(__file__).parents[2]
-REFERENCE = load("generate.py")
+REFERENCE = load("tools/generate.py")
 REFERENCE.import_all()
 CATALOGUE = REFERENCE.catalogue()
 ENTRIES = [entry for _, entry in CATALOGUE]

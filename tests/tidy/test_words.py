@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("plugin_sdk", "runtime", "plugins", "tests", "benchmarks", "docs", "changelog.d")
+FOLDERS = (
+    *("plugin_sdk", "runtime", "plugins", "tests"),
+    *("benchmarks", "docs", "tools", "changelog.d"),
+)
 # The word, and what is written in its place.
 PLAIN = {
     "anew": "again",

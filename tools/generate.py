@@ -1,4 +1,4 @@
-"""Write the generated parts of ``docs/reference`` and ``docs/benchmarks.md`` in place.
+"""Write the generated parts of ``docs/reference``, ``docs/benchmarks.md`` and ``docs/images``.
 
 A block between ``<!-- generated: NAME -->`` and ``<!-- end of NAME -->`` belongs to this script,
 the prose around it to people. Without ``--write`` it names the files that are out of date: exit 1.
@@ -31,10 +31,11 @@ from bicycle_runtime.service.watching.states import FOLLOWERS
 from bicycle_sdk.errors import BicycleError, ErrorRow
 from bicycle_sdk.graph import OperatorKind, StateShape, descriptor_of
 
-REFERENCE = Path(__file__).parent / "reference"
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = DOCS / "reference"
 ErrorEntry = type[BicycleError] | ErrorRow[BicycleError]
 
-BENCHMARKS = Path(__file__).parent / "benchmarks.md"
+BENCHMARKS = DOCS / "benchmarks.md"
 _BLOCK = re.compile(
     r"(?P<head><!-- generated: (?P<name>[\w-]+) -->\n).*?(?P<tail><!-- end of (?P=name) -->)",
     re.DOTALL,
@@ -57,7 +58,21 @@ def renewed() -> dict[Path, str]:
     """Return each file of the reference, and the benchmarks, as their generated parts must be."""
     files = {file: fill(_read(file)) for file in sorted(REFERENCE.glob("*.md"))}
     summary = _beside_benchmarks("report_summary")
-    return files | {BENCHMARKS: summary.with_summary(report_age().with_ages(_read(BENCHMARKS)))}
+    files[BENCHMARKS] = summary.with_summary(report_age().with_ages(_read(BENCHMARKS)))
+    return files | pictures()
+
+
+def pictures() -> dict[Path, str]:
+    """Return each generated picture of the README."""
+    draw = _beside("pictures")
+    demo = _loaded(DOCS / "demo/demo.py")
+    images = DOCS / "images"
+    counts = demo.count_words(_read(demo.ROOT / demo.TEXT))
+    shown = ["$ make demo", "", *demo.table(counts), "", demo.summary(counts)]
+    return {
+        images / "demo.svg": draw.terminal(shown),
+        images / "pace.svg": draw.chart(draw.ratios(_read(BENCHMARKS))),
+    }
 
 
 def report_age() -> ModuleType:
@@ -384,7 +399,7 @@ def _room(module: str) -> str:
 
 
 def _read(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 if __name__ == "__main__":

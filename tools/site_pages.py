@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parents[1]
-DOCS = Path(__file__).parent
+DOCS = ROOT / "docs"
 # Pages at the root of the repository -> where the site has them.
 ROOT_PAGES = {
     "CHANGELOG.md": "changelog.md",
