@@ -1,7 +1,7 @@
 """Hooks of the site: its navigation, the pages beside ``docs``, and links that leave ``docs``.
 
-``docs/index.md`` is the list of all pages. Its headings and links become the navigation, so there
-is no second list. CONTRIBUTING, SECURITY and others lie at the root of the repository, where
+``docs/contents.md`` is the list of all pages. Its headings and links become the navigation, so
+there is no second list. CONTRIBUTING, SECURITY and others lie at the root of the repository, where
 people look for them; the site gets copies of them. Links to anything else lead to the sources.
 """
 
@@ -25,6 +25,17 @@ ROOT_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
 }
+# First part of the path of a page -> factor of its score in the search.
+_BOOSTS = {
+    "how-to": 4.0,
+    "tutorial": 4.0,
+    "explanation": 2.0,
+    "adr": 0.2,
+    "benchmarks.md": 0.2,
+    "changelog.md": 0.2,
+    "contributing.md": 0.5,
+    "testing.md": 0.5,
+}
 _SECTION = re.compile(
     r"^## (?P<title>.+)$|^- \[(?P<name>[^]]+)\]\((?P<page>[^)#]+)\)", re.MULTILINE
 )
@@ -36,7 +47,7 @@ _LINK = re.compile(r"(?<=\]\()(?P<target>[^)\s#:]+)(?P<anchor>#[^)\s]*)?(?=\))")
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Make the navigation."""
-    config.nav = navigation((DOCS / "index.md").read_text(encoding="utf-8"))
+    config.nav = navigation((DOCS / "contents.md").read_text(encoding="utf-8"))
     return config
 
 
@@ -56,6 +67,7 @@ def navigation(index: str) -> list[dict[str, Any]]:
     records = sorted(path.relative_to(DOCS).as_posix() for path in (DOCS / "adr").glob("*.md"))
     sections["Explanation"].append({"Decisions": records})
     sections["The project"].append({"Code of conduct": ROOT_PAGES["CODE_OF_CONDUCT.md"]})
+    sections["The project"].append({"All pages": "contents.md"})
     return [{"Home": "index.md"}, *({title: pages} for title, pages in sections.items())]
 
 
@@ -88,12 +100,25 @@ def sdk_pages() -> dict[str, str]:
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: MkDocsConfig, **_: Any) -> str:
-    """Lead links out of ``docs`` to where the site, or the sources, have what they name."""
+    """Rewrite links that leave ``docs``, and set the weight of the page in search results."""
     uri = page.file.src_uri
+    page.meta.setdefault("search", {})["boost"] = search_boost(uri)
     root_names = {site: name for name, site in ROOT_PAGES.items()}
     return with_site_links(
         markdown, uri=uri, origin=root_names.get(uri, f"docs/{uri}"), source_url=config.repo_url
     )
+
+
+def search_boost(uri: str) -> float:
+    """Return the factor by which the search multiplies the score of a page.
+
+    A reader who searches wants to do something: guides come first, decision records and
+    measurements last.
+
+    Args:
+        uri: Path of the page in the site.
+    """
+    return _BOOSTS.get(uri.partition("/")[0], 1.0)
 
 
 def with_site_links(markdown: str, *, uri: str, origin: str, source_url: str) -> str:

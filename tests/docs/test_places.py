@@ -79,11 +79,14 @@ def test_the_architecture_lists_each_decision_record_once():
     assert [name for _, name in listed] == [path.name for path in sorted((DOCS / "adr").iterdir())]
 
 
-def test_the_index_leads_to_every_page():
-    links = set(re.findall(r"\]\(([^)#]+)", (DOCS / "index.md").read_text("utf-8")))
+def test_the_contents_lead_to_every_page():
+    links = set(re.findall(r"\]\(([^)#]+)", (DOCS / "contents.md").read_text("utf-8")))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
-    assert {page for page in pages - links if not page.startswith("adr/")} == {"index.md"}
+    assert {page for page in pages - links if not page.startswith("adr/")} == {
+        "contents.md",
+        "index.md",
+    }
 
 
 def test_the_page_of_benchmarks_tells_each_claim():

@@ -26,7 +26,7 @@ def pages_of(navigation: list) -> list[str]:
 
 
 def test_the_navigation_has_each_page_once(site):
-    listed = pages_of(site.navigation((DOCS / "index.md").read_text("utf-8")))
+    listed = pages_of(site.navigation((DOCS / "contents.md").read_text("utf-8")))
     pages = {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
     modules = {f"reference/sdk/{word}.md" for word in site.sdk_pages()}
 
