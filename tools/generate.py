@@ -41,6 +41,12 @@ _BLOCK = re.compile(
     re.DOTALL,
 )
 
+_DECISION = re.compile(
+    r"# \d{4}: .+\n\n- \*\*Status:\*\* (?P<status>(?:proposed|accepted|superseded)\b.*)\n"
+    r"- \*\*Date:\*\* \d{4}-\d\d-\d\d\n- \*\*Superseded by:\*\* (?:none|\[\d{4}\].*)\n"
+    r"- \*\*Outcome:\*\* (?P<outcome>.+\.)\n"
+)
+
 
 def main(arguments: list[str]) -> int:
     """Check, or with ``--write`` renew, every file with generated parts."""
@@ -56,7 +62,8 @@ def main(arguments: list[str]) -> int:
 
 def renewed() -> dict[Path, str]:
     """Return each file of the reference, and the benchmarks, as their generated parts must be."""
-    files = {file: fill(_read(file)) for file in sorted(REFERENCE.glob("*.md"))}
+    pages = [*sorted(REFERENCE.glob("*.md")), DOCS / "architecture.md"]
+    files = {file: fill(_read(file)) for file in pages}
     summary = _beside_benchmarks("report_summary")
     files[BENCHMARKS] = summary.with_summary(report_age().with_ages(_read(BENCHMARKS)))
     return files | pictures()
@@ -210,6 +217,19 @@ def import_all() -> list[ModuleType]:
     return modules
 
 
+def decisions_reference() -> str:
+    """Return a table of the decision records, with the head of each."""
+    rows = []
+    for file in sorted((DOCS / "adr").glob("*.md")):
+        head = _DECISION.match(_read(file))
+        assert head, (
+            f"{file.name} must begin with: # NUMBER: title, Status, Date, Superseded, Outcome"
+        )
+        status = "" if head["status"] == "accepted" else f" ({head['status'].partition(';')[0]})"
+        rows.append(f"| [{file.name[:4]}](adr/{file.name}){status} | {head['outcome']} |")
+    return "\n".join(["| record | outcome |", "|---|---|", *rows])
+
+
 def troubleshooting_reference() -> str:
     """Return a table of all errors for each exit code: what they say, and what to do."""
     import_all()
@@ -320,6 +340,7 @@ def metrics_reference() -> str:
 
 
 BLOCKS: dict[str, Callable[[], str]] = {
+    "decisions": decisions_reference,
     "cli": cli_reference,
     "errors": errors_reference,
     "metrics": metrics_reference,
