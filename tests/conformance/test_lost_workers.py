@@ -4,7 +4,10 @@ import ctypes
 import inspect
 import os
 import signal
+import time
+from collections import Counter
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -20,6 +23,9 @@ from bicycle_runtime.testing import Harness, script_source
 from tests.raising import raises
 
 pytestmark = pytest.mark.spark
+_KILLED_PAIRS = 200
+_DAEMON_TIMEOUT_S = 60
+_PAIRS_PER_EPOCH = 10
 NAMES = [f"name{number}" for number in range(40)]
 
 
@@ -81,6 +87,41 @@ def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
     assert not set(loaded) & had, "a worker that lives has loaded what it had"
     assert len(loaded) == len(set(loaded)), "a range was loaded twice by one worker"
     assert sorted(counts) == sorted((name, n) for name in NAMES for n in range(1, 9))
+
+
+@pytest.mark.extended
+@pytest.mark.timeout(400)
+def test_no_epoch_waits_for_a_new_daemon_when_pairs_of_idle_workers_are_killed(spark, spark_clock):
+    """Java gives a daemon that does not answer 60 s and starts another one."""
+    longest_s, daemons, killed_count = 0.0, set(), 0
+    with Harness(counting, parallelism=2, new_executor=lambda: Recording(spark)) as harness:
+        for number in range(_KILLED_PAIRS):
+            began = time.monotonic()
+            if number % _PAIRS_PER_EPOCH == 0:
+                harness.push(NAMES)
+                harness.run_epoch()
+            spark_clock.advance(31_000)
+            spark.rest()
+            longest_s = max(longest_s, time.monotonic() - began)
+            [daemon] = _children(spark.java_pid)
+            daemons.add(daemon)
+            for worker in _children(daemon):
+                os.kill(worker, signal.SIGKILL)
+                killed_count += 1
+        counts = harness.results("out")
+
+    assert len(daemons) == 1
+    assert longest_s < _DAEMON_TIMEOUT_S
+    assert killed_count >= 2 * _KILLED_PAIRS
+    epoch_count = _KILLED_PAIRS // _PAIRS_PER_EPOCH
+    assert Counter(counts) == Counter(
+        (name, n) for name in NAMES for n in range(1, epoch_count + 1)
+    )
+
+
+def _children(pid: int) -> list[int]:
+    lists = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(word) for each in lists for word in each.read_text().split()]
 
 
 def test_workers_without_work_get_a_task_before_spark_ends_them(spark, spark_clock):

@@ -1,6 +1,7 @@
 """The epoch loop: what a restart continues, what it refuses, and how much an epoch takes."""
 
 import contextlib
+import threading
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,7 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.testing import bundle_of
 from bicycle_sdk import StreamEnvironment
 from tests.raising import raises
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 class Driver:
@@ -221,6 +222,35 @@ def test_a_publication_that_fails_is_told_while_the_next_epoch_waits(tmp_path):
         assert loop.step().has_run
         with raises(OUTPUT_UNWRITABLE):
             until(lambda: loop.step().has_run, "the end of the publication")
+
+
+@pytest.mark.parametrize("moment", ["the next epoch", "a request"])
+def test_workers_are_kept_while_a_publication_waits_for_another_system(tmp_path, moment):
+    rested = threading.Event()
+
+    class Resting(LocalExecutor):
+        def rest(self):
+            rested.set()
+
+    class Waiting(CollectSink):
+        def publish(self, epoch, state):
+            assert rested.wait(PATIENCE_S), "workers were not kept"
+            super().publish(epoch, state)
+
+    def waiting(setup):
+        return replace(setup, sinks={uid: Waiting(sink.spec) for uid, sink in setup.sinks.items()})
+
+    driver = Driver(tmp_path)
+    driver.executor = Resting()
+    count = 20 if moment == "the next epoch" else 10
+    build = counting(list(range(count)))
+    with driver.loop(build, change=waiting, max_records_per_epoch=10) as loop:
+        assert loop.step().has_run
+        if moment == "a request":
+            loop.settle()
+        else:
+            loop.step()
+    assert len(driver.collected["out"]) == count
 
 
 @pytest.mark.parametrize("jump_ms", [-3_600_000, 3_600_000])

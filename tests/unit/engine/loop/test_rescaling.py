@@ -111,7 +111,7 @@ class Book:
 
 def test_a_publication_that_failed_is_told_to_everybody_who_asks(tmp_path):
     """Else a request that waits for it, between two epochs, would keep it from the job."""
-    publisher = Publisher({"out": Refusing()}, Book())
+    publisher = Publisher({"out": Refusing()}, Book(), rest=lambda: None)
     publisher.start(topology(tmp_path, socket_job).last, lambda: None)
     for _ in range(2):
         with pytest.raises(OSError, match="full"):

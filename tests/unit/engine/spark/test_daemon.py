@@ -91,6 +91,77 @@ def test_a_worker_that_ends_in_order_leaves_nothing(door, places):
         assert [path.name for path in places.iterdir()] == [str(other_pid)]
 
 
+def test_pairs_of_workers_that_end_together_are_all_noted(door, places):
+    """An end may interrupt the daemon while it notes another one."""
+    expected = set()
+    for _ in range(100):
+        pair = [worker_of(door), worker_of(door)]
+        for connection, pid in pair:
+            (places / str(pid)).touch()
+            expected.add(f"{pid}.-{int(signal.SIGKILL)}")
+            os.kill(pid, signal.SIGKILL)
+            connection.close()
+
+    until(lambda: {path.name for path in places.iterdir()} == expected, "notes of all ends")
+
+
+INTERRUPTED = """
+import os, select, signal, sys, tempfile
+from pathlib import Path
+from bicycle_runtime.engine.spark.daemon import Ends, EndsPoll
+
+folder = Path(sys.argv[1])
+poll = EndsPoll(Ends(folder))
+child = os.fork()
+if child == 0:
+    signal.pause()
+    os._exit(0)
+(folder / str(child)).touch()
+with tempfile._once_lock:  # As code does that the signal interrupts.
+    os.kill(child, signal.SIGKILL)
+    while not Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].startswith(" Z"):
+        pass
+    print("interrupted", flush=True)
+print(poll.poll(60_000), [path.name == f"{child}.-9" for path in folder.iterdir()])
+"""
+
+
+def test_an_end_that_interrupts_code_with_a_lock_is_noted_by_the_loop(places):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, places], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, check=False,
+    )  # fmt: skip
+
+    assert done.stdout == "interrupted\n[] [True]\n", done.stderr
+
+
+FULL = """
+import os, select, signal, sys
+from pathlib import Path
+from bicycle_runtime.engine.spark.daemon import Ends, EndsPoll
+
+poll = EndsPoll(Ends(Path(sys.argv[1], "gone")))
+reading, writing = os.pipe()
+poll.register(reading, select.POLLIN)
+if os.fork() == 0:
+    print(signal.set_wakeup_fd(-1), flush=True)  # A worker has no part in the pipe.
+    os._exit(3)
+assert poll.poll(60_000) == []
+os.write(writing, b"1")
+print(poll.poll(60_000) == [(reading, select.POLLIN)])
+poll.unregister(reading)
+"""
+
+
+def test_a_daemon_without_its_folder_lives_on(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, tmp_path], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}, check=False,
+    )  # fmt: skip
+
+    assert done.stdout == "-1\nTrue\n", done.stderr
+
+
 def test_importing_what_workers_run_starts_no_thread():
     program = f"import {LevelTask.__module__}, os; print(len(os.listdir('/proc/self/task')))"
     done = subprocess.run(

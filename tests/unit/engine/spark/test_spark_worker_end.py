@@ -8,7 +8,10 @@ import pytest
 
 PROCESS = """
 import os, signal, sys, threading
+import pyspark.worker
 from bicycle_runtime.engine.spark import worker
+
+lock = threading.Lock()
 
 class Client:
     in_call = False
@@ -16,8 +19,9 @@ class Client:
     def read(self):
         self.in_call = True
         try:
-            os.kill(os.getpid(), signal.SIGHUP)
-            signal.pause()
+            with lock:
+                os.kill(os.getpid(), signal.SIGHUP)
+                signal.pause()
         finally:
             self.in_call = False
 
@@ -28,20 +32,30 @@ class Client:
         yield (0, b"second")
 
     def close(self):
-        print("closed", "within the call" if self.in_call else "behind it", flush=True)
+        with lock:
+            print("closed", "within the call" if self.in_call else "behind it", flush=True)
         if sys.argv[2] == "fails":
             raise ConnectionError("it is gone")
         if sys.argv[2] == "stuck":
             threading.Event().wait()
 
+def main(infile, outfile):
+    if sys.argv[1] == "waiting":  # Spark's own code waits for a task, and holds what it holds.
+        client.read()
+    for parcel in worker.LevelTask("run", None, 0, order)(0, ()):
+        if sys.argv[1] == "between":
+            os.kill(os.getpid(), signal.SIGHUP)
+            signal.pause()
+
 worker._END_PATIENCE_S = 1
 client = worker._workers["run"] = Client()
-signal.signal(signal.SIGHUP, worker._exit_on_signal)
 order = worker.encode_order(worker.EpochOrder(epoch=1, now_ms=0, is_interval_over=False, tasks=[]))
-for parcel in worker.LevelTask("run", None, 0, order)(0, ()):
-    if sys.argv[1] == "between":
-        os.kill(os.getpid(), signal.SIGHUP)
-        signal.pause()
+pyspark.worker.main = main
+worker._close_at_end()
+if sys.argv[1] == "outside":  # Spark's daemon tidies up between two tasks.
+    os.kill(os.getpid(), signal.SIGHUP)
+    print("tidied up", flush=True)
+pyspark.worker.main(None, open(os.devnull, "wb"))
 """
 
 UNHEARD = """
@@ -72,11 +86,18 @@ def end_of(*words: str, process: str = PROCESS) -> subprocess.CompletedProcess:
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
-@pytest.mark.parametrize("moment", ["reading", "between"])
+@pytest.mark.parametrize("moment", ["reading", "between", "waiting"])
 def test_a_worker_that_must_end_leaves_its_call_before_it_closes(moment):
     end = end_of(moment, "closes")
 
     assert end.stdout == "closed behind it\n", end.stderr
+    assert end.returncode == 0
+
+
+def test_a_signal_between_two_tasks_ends_the_worker_in_the_next():
+    end = end_of("outside", "closes")
+
+    assert end.stdout == "tidied up\nclosed behind it\n", end.stderr
     assert end.returncode == 0
 
 

@@ -105,7 +105,7 @@ class EpochLoop:
             retained_age_ms=options.retained_age_ms, fence=services.fence,
             sink_paths=partial(referenced_paths, setup.sinks), followed=services.followed,
         )  # fmt: skip
-        self._publisher = Publisher(setup.sinks, self._ledger)
+        self._publisher = Publisher(setup.sinks, self._ledger, rest=executor.rest)
         self._begun = BegunEpoch(setup.storage, job=setup.job_id)
         self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
         plan = plan_record(setup, now_ms=self._clock.now_ms(), is_finished=False)

@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.contract import Sink, StagedPublication
@@ -16,6 +16,8 @@ from bicycle_runtime.recovery.ledger import EpochLedger
 from bicycle_runtime.recovery.manifest import Manifest
 
 __all__ = ["Publisher", "referenced_paths"]
+
+_REST_S = 1.0
 
 
 def referenced_paths(sinks: Mapping[str, Sink], manifest: Manifest) -> set[str]:
@@ -28,11 +30,20 @@ def referenced_paths(sinks: Mapping[str, Sink], manifest: Manifest) -> set[str]:
 
 
 class Publisher:
-    """Publishes epochs in a thread of its own, at most one at a time."""
+    """Publishes epochs in a thread of its own, at most one at a time.
 
-    def __init__(self, sinks: Mapping[str, Sink], ledger: EpochLedger) -> None:
+    Args:
+        sinks: All sinks, by uid.
+        ledger: Knows which epochs are published.
+        rest: Called again and again while ``finish`` waits: keeps what workers hold.
+    """
+
+    def __init__(
+        self, sinks: Mapping[str, Sink], ledger: EpochLedger, *, rest: Callable[[], None]
+    ) -> None:
         self._sinks = sinks
         self._ledger = ledger
+        self._rest = rest
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="publish")
         self._running: Future[None] | None = None
 
@@ -46,6 +57,8 @@ class Publisher:
         So a request between two epochs does not keep the failure from the job.
         """
         if self._running is not None:
+            while not wait([self._running], timeout=_REST_S).done:
+                self._rest()
             self._running.result()
             self._running = None
 

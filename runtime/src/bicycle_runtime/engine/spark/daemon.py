@@ -1,4 +1,4 @@
-"""The process that starts Python workers: Spark's own, which also notes how each of them ended.
+"""The process that starts Python workers: Spark's own daemon, which also notes how each one ended.
 
 Only the parent of a process learns by which signal it ended, and Spark's daemon does not ask. All
 operators are imported here once, and not by each worker. Run by Java as
@@ -15,18 +15,22 @@ import contextlib
 import gc
 import importlib
 import os
+import select
 import signal
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import Any
 
 from bicycle_runtime.engine.spark.positions_folder import positions_folder
 
-__all__ = ["main", "note_ends", "without_archives"]
+__all__ = ["Ends", "EndsPoll", "main", "without_archives"]
 
 _WORKERS = "bicycle_runtime.engine.spark.worker"
 _ARCHIVES = ("python/lib/pyspark.zip", "python/lib/py4j-*-src.zip")
+_PIPE_READ_BYTES = 4_096
 
 
 def without_archives(paths: Sequence[str]) -> list[str]:
@@ -47,38 +51,109 @@ def without_archives(paths: Sequence[str]) -> list[str]:
     return rest if is_same else list(paths)
 
 
-def note_ends(_number: int = 0, _frame: object = None) -> None:
-    """Note the exit code of each worker that ended beside what it was at; 0 leaves nothing."""
-    with contextlib.suppress(ChildProcessError):  # None is left.
-        while True:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return
-            code = os.waitstatus_to_exitcode(status)
-            place = Path(positions_folder(), str(pid))
-            with contextlib.suppress(FileNotFoundError):  # It had no task yet.
-                if code:
-                    place.rename(f"{place}.{code}")
-                else:
-                    place.unlink()
+class Ends:
+    """The ends of workers, which the loop of Spark's daemon notes between two other events.
+
+    A worker that ends interrupts the daemon wherever it is, also while an earlier end is noted. So
+    the handler of SIGCHLD does nothing: the interpreter writes a byte to a pipe, and the loop,
+    which also waits for that pipe, does the rest.
+
+    Args:
+        folder: Where workers keep their last positions. It is known before the first worker starts,
+            because looking for a folder of temporary files takes a lock.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.reader, self._writer = os.pipe()
+        self._pipe = [self.reader, self._writer]
+        for descriptor in self._pipe:
+            os.set_blocking(descriptor, False)
+
+    def watch(self) -> None:
+        """Begin to take SIGCHLD; main thread only."""
+        signal.signal(signal.SIGCHLD, _do_nothing)  # An ignored signal leaves no exit codes.
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=self._leave)
+
+    def note(self) -> None:
+        """Note the exit code of each ended worker beside its last position; 0 leaves nothing."""
+        with contextlib.suppress(BlockingIOError):  # The pipe is empty.
+            while os.read(self.reader, _PIPE_READ_BYTES):
+                pass
+        with contextlib.suppress(ChildProcessError):  # No child is left.
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                self._note_end(pid, os.waitstatus_to_exitcode(status))
+
+    def _note_end(self, pid: int, code: int) -> None:
+        path = self._folder / str(pid)
+        # It had no task yet, or the disk is full or gone: only the exit code is lost then, while an
+        # error here would end the daemon and with it all workers.
+        with contextlib.suppress(OSError):
+            if code:
+                path.rename(f"{path}.{code}")
+            else:
+                path.unlink()
+
+    def _leave(self) -> None:
+        """Let a worker, and what a worker forks, have no part in the pipe of the daemon."""
+        if self._pipe:
+            signal.set_wakeup_fd(-1)
+            for descriptor in self._pipe:
+                os.close(descriptor)
+            self._pipe.clear()
+
+
+class EndsPoll:
+    """A ``select.poll`` that also waits for ends of workers, and notes them itself.
+
+    Args:
+        ends: The ends; they are watched from now on.
+    """
+
+    def __init__(self, ends: Ends) -> None:
+        self._ends = ends
+        self._poll = select.poll()
+        self._poll.register(ends.reader, select.POLLIN)
+        ends.watch()
+
+    def register(self, file: Any, mask: int) -> None:
+        """Wait for a file, too."""
+        self._poll.register(file, mask)
+
+    def unregister(self, file: Any) -> None:
+        """Wait for a file no longer."""
+        self._poll.unregister(file)
+
+    def poll(self, timeout_ms: int) -> list[tuple[int, int]]:
+        """Wait for events; return them without the ends of workers, which are noted."""
+        events = self._poll.poll(timeout_ms)
+        self._ends.note()
+        return [event for event in events if event[0] != self._ends.reader]
 
 
 def main() -> None:
-    """Be Spark's daemon, with an eye on the workers."""
+    """Be Spark's daemon, and note the ends of its workers."""
     sys.path[:] = without_archives(sys.path)
     from pyspark import daemon  # whose place is only known now
 
-    own = os.getpid()
-
-    def watch_workers() -> None:
-        if os.getpid() == own:  # A worker that forks has children of its own.
-            signal.signal(signal.SIGCHLD, note_ends)  # Spark has just chosen to ignore it.
-
-    os.register_at_fork(before=watch_workers)
-    with contextlib.suppress(ImportError):  # A worker tells what is missing.
+    ends = Ends(Path(positions_folder()))
+    # The loop takes its poll from there, after it has chosen to ignore SIGCHLD.
+    polling = SimpleNamespace(
+        poll=lambda: EndsPoll(ends), POLLIN=select.POLLIN, POLLHUP=select.POLLHUP
+    )
+    setattr(daemon, "select", polling)  # noqa: B010 - types forbid a plain assignment
+    with contextlib.suppress(ImportError):  # A worker reports the missing module.
         importlib.import_module(_WORKERS)  # It starts no thread, which a fork would lose.
     gc.freeze()
     daemon.manager()
+
+
+def _do_nothing(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing: the interpreter has written to the pipe."""
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import cloudpickle
@@ -48,7 +48,7 @@ _ALLOCATIONS_PER_COLLECTION = 1_000_000
 _workers: dict[str, Worker] = {}
 _tasks_done = 0
 _is_ending = False
-_is_running = False
+_task_code: CodeType | None = None  # of Spark's function that waits for a task and runs it
 _ORDER_ENCODER = msgspec.msgpack.Encoder(enc_hook=dict)
 _ORDER_DECODER = msgspec.msgpack.Decoder(EpochOrder)
 
@@ -126,13 +126,18 @@ class LevelTask:
             worker = self._worker()
             inbox = (block for _, block in blocks if block is not None) if self._level else ()
             order = _ORDER_DECODER.decode(self._order)
-            sent = _interruptible(worker.run(self._level, subtask, order, inbox))
+            sent = worker.run(self._level, subtask, order, inbox)
             if self._box is None:
                 yield from sent
             else:
                 self._box.leave([block for _, block in sent])
-        except BicycleError as error:
-            raise OwnError.of(error) from error
+        except BaseException as error:
+            if _is_ending:  # The signal has left the running call: clients can be closed here.
+                close_workers()
+                os._exit(0)
+            if isinstance(error, BicycleError):
+                raise OwnError.of(error) from error
+            raise
         _freeze()
 
     def _worker(self) -> Worker:
@@ -157,28 +162,6 @@ def _state_folder() -> str:
     return str(Path(local_folder()) / "bicycle-state")
 
 
-def _interruptible(blocks: Iterator[ShuffleBlock]) -> Iterator[ShuffleBlock]:
-    """Yield the shuffle blocks of a task that lets go of everything when the process must end.
-
-    Whatever call the signal comes into is left first: a client cannot be closed within one.
-    """
-    global _is_running  # noqa: PLW0603  # one task at a time
-    while True:
-        try:
-            _is_running = True
-            block = next(blocks, None)
-        except BaseException:
-            if _is_ending:
-                close_workers()
-                os._exit(0)
-            raise
-        finally:
-            _is_running = False
-        if block is None:
-            return
-        yield block
-
-
 def close_workers() -> None:
     """Close and forget what earlier runs left in this process. A failure is told, no more."""
     while _workers:
@@ -200,16 +183,19 @@ def _close_at_end() -> None:
 
     Calls in flight are cancelled before.
 
-    It does so by SIGHUP, or by closing the connection, whichever is seen first. Before each task
+    Spark ends it by SIGHUP, or by closing the connection, whichever is seen first. Before each task
     Spark's daemon looks ``main`` up and resets the signal; it ends the process without ``atexit``.
     """
+    global _task_code  # noqa: PLW0603  # one function of the process
     import pyspark.worker  # the process that runs this has it loaded; nobody else needs it
 
     main = pyspark.worker.main
 
     def main_then_close(infile: Any, outfile: Any) -> None:
-        signal.signal(signal.SIGHUP, _exit_on_signal)
+        signal.signal(signal.SIGHUP, _leave_task)
         try:
+            if _is_ending:  # The signal came between two tasks.
+                raise SystemExit(0)
             main(infile, outfile)
         except BaseException as error:
             if _is_ending or isinstance(error, SystemExit):
@@ -219,7 +205,8 @@ def _close_at_end() -> None:
             raise
         _end_if_unheard(outfile)
 
-    signal.signal(signal.SIGHUP, _exit_on_signal)
+    _task_code = main.__code__
+    signal.signal(signal.SIGHUP, _leave_task)
     pyspark.worker.main = main_then_close
 
 
@@ -236,17 +223,21 @@ def _end_if_unheard(outfile: Any) -> None:
         os._exit(1)
 
 
-def _exit_on_signal(_signum: int, _frame: FrameType | None) -> None:
+def _leave_task(_signum: int, frame: FrameType | None) -> None:
+    """Leave the call that SIGHUP came into, and do nothing else here.
+
+    The call may hold any lock. So functions are closed where the exception arrives, after the call
+    has released its locks. Between two tasks the next one ends the process.
+    """
     global _is_ending  # noqa: PLW0603  # one end of the process
     _is_ending = True
     _begin_the_end()
-    if cancel_calls():
-        # The task fails with CancelledError, and ``_interruptible`` goes on from there.
+    if cancel_calls():  # An event loop is left by its own tasks, which raise CancelledError.
         return
-    if _is_running:
-        raise SystemExit(0)
-    close_workers()
-    os._exit(0)
+    while frame is not None:
+        if frame.f_code is _task_code:
+            raise SystemExit(0)
+        frame = frame.f_back
 
 
 def _begin_the_end() -> None:

@@ -112,17 +112,17 @@ def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Res
 
 
 def cancel_calls() -> bool:
-    """Cancel all that runs in the worker's event loop; False when nothing does.
+    """Let the worker's event loop cancel all that runs in it; False when nothing does.
 
-    Meant for a signal handler: the loop goes on behind it, and what ran it raises CancelledError.
+    Meant for a signal handler: it writes to the pipe of the loop, which does the rest. What ran
+    the loop raises CancelledError.
     """
     if _loop is None or not _loop.is_running():
         return False
-    for task in asyncio.all_tasks(_loop):
-        task.cancel()
-    _loop.call_soon_threadsafe(_wake)
+    _loop.call_soon_threadsafe(_cancel_tasks)
     return True
 
 
-def _wake() -> None:
-    """Let a loop that waits for the network look at its tasks again."""
+def _cancel_tasks() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
