@@ -66,6 +66,21 @@ def test_who_guesses_tokens_is_stopped_and_good_tokens_of_the_same_address_are_n
     assert ask("GET", "/api/v1/jobs", authorization=f"Bearer {ask.token()}").code == 200
 
 
+def test_who_guesses_tokens_at_the_login_is_stopped_and_a_good_one_is_taken(tmp_path):
+    many, few = Rate(burst=100, per_second=1), Rate(burst=2, per_second=0.01)
+    limits = LimitOptions(reads=many, writes=many, failures=few)
+    with asked_of(tmp_path / "home", needs_login=True, limits=limits) as ask:
+        guess = f"bic_{'0' * 12}_{'A' * 43}"
+        guesses = [ask.page("/login", {"token": guess}) for _ in range(3)]
+        by_header = ask("GET", "/api/v1/jobs", authorization=f"Bearer {guess}")
+        elsewhere = ask.page("/login", {"token": guess}, client="192.0.2.8")
+        good = ask.page("/login", {"token": ask.token()})
+
+    assert [each.code for each in guesses] == [401, 401, 429]
+    assert (b"BIC-2326" in guesses[2].data, "retry-after" in guesses[2].headers) == (True, True)
+    assert (by_header.code, elsewhere.code, good.code) == (429, 401, 303)
+
+
 def test_a_change_that_is_refused_is_in_the_audit_log_with_who_where_and_why(tmp_path):
     with asked_of(tmp_path / "home", needs_login=True) as ask:
         viewer, admin = ask.token(Role.VIEWER), ask.token(Role.ADMIN, name="root")

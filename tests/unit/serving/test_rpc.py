@@ -1,5 +1,6 @@
 """gRPC against a real service: the objects of the REST API, and nobody gets in."""
 
+import itertools
 import json
 import signal
 import sqlite3
@@ -182,7 +183,9 @@ def test_who_does_not_know_the_service_can_ask_what_it_has(door):
     health = health_pb2_grpc.HealthStub(door.channel)
 
     assert SERVICE in names
+    [watched] = itertools.islice(health.Watch(health_pb2.HealthCheckRequest()), 1)
     state = health.Check(health_pb2.HealthCheckRequest(service=SERVICE))
+    assert watched.status == health_pb2.HealthCheckResponse.SERVING
     assert state.status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -204,7 +207,8 @@ def test_what_is_no_message_is_refused(door):
     with pytest.raises(grpc.RpcError) as nothing:
         unknown(b"", timeout=PATIENCE_S)
 
-    assert broken.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+    assert broken.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert broken.value.details().startswith("BIC-2412")
     assert nothing.value.code() is grpc.StatusCode.UNIMPLEMENTED
     assert door.stub.ListJobs(shapes.ListJobsRequest()).total == 3
 
@@ -292,6 +296,52 @@ def test_nobody_gets_in_without_a_token(closed, token):
     assert refused(stub.ServerReflectionInfo, asked)[0] is grpc.StatusCode.UNAUTHENTICATED
     health = health_pb2_grpc.HealthStub(closed.channel)
     assert health.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE_S).status
+
+
+def test_bytes_of_strangers_are_not_parsed_and_leave_no_traceback(closed):
+    call = closed.channel.unary_unary(f"/{SERVICE}/ListJobs")
+    with pytest.raises(grpc.RpcError) as broken:
+        call(b"\xff\xff\xff", timeout=PATIENCE_S)
+    with pytest.raises(grpc.RpcError) as known:
+        call(b"\xff\xff\xff", timeout=PATIENCE_S, metadata=bearer(closed.tokens[Role.VIEWER][1]))
+
+    assert broken.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert known.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "Traceback" not in (closed.served.home.path / "served.log").read_text()
+
+
+def test_calls_that_are_held_open_keep_nobody_out(closed, certificates):
+    viewer = closed.tokens[Role.VIEWER][1]
+    credentials = grpc.ssl_channel_credentials((certificates / "service.pem").read_bytes())
+    words = [("grpc.use_local_subchannel_pool", 1)]
+    place = closed.place.replace("127.0.0.1", "localhost")
+    channels = [grpc.secure_channel(place, credentials, words) for _ in range(3)]
+    over = threading.Event()
+
+    def nothing():
+        over.wait(PATIENCE_S)
+        yield from ()
+
+    try:
+        silent = channels[0].stream_unary(f"/{SERVICE}/ListJobs")
+        held = [silent.future(nothing(), metadata=bearer(viewer)) for _ in range(80)]
+        for channel in channels[1:]:
+            health = health_pb2_grpc.HealthStub(channel)
+            watched = [health.Watch(health_pb2.HealthCheckRequest()) for _ in range(90)]
+            assert next(watched[-1]).status
+        until(lambda: sum(each.done() for each in held) >= 80 - 64, "calls that are too many")
+        operator = bearer(closed.tokens[Role.OPERATOR][1])
+        seen = closed.stub.ListJobs(shapes.ListJobsRequest(), metadata=operator)
+        code, error = refused(
+            closed.stub.ListJobs, shapes.ListJobsRequest(), metadata=bearer(viewer)
+        )
+    finally:
+        for channel in channels:
+            channel.close()
+        over.set()
+
+    assert seen.total == 1
+    assert (code, error["code"]) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "BIC-2330")
 
 
 def test_a_viewer_changes_nothing_and_that_is_noted(closed):

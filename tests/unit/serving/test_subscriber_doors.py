@@ -1,11 +1,12 @@
 """Who may connect to the subscriber server: tokens, certificates, addresses for others."""
 
 import json
+import socket
 import ssl
 import subprocess
 import sys
 import urllib.request
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.service.users.connections import ConnectionOptions
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.users.tokens import tokens_of
 from tests.unit.serving.subscribed import MAIN, SubscriberServer, client_of, run
@@ -85,6 +87,51 @@ def test_who_does_not_say_who_it_is_does_not_stay(tmp_path):
                 with pytest.raises(ConnectionClosed) as closing:
                     await client.next()
                 assert closing.value.rcvd.reason.startswith("BIC-2320")
+
+    run(scenario())
+
+
+def test_connections_of_strangers_keep_no_client_out(tmp_path):
+    async def scenario():
+        with guarded(tmp_path, "--require-auth", "--limit", "clients_max=20") as (server, token, _):
+            port = urlsplit(server.url).port
+            async with AsyncExitStack() as held:
+                for _ in range(2 * ConnectionOptions().strangers_per_address):
+                    line = held.enter_context(socket.create_connection(("127.0.0.1", port)))
+                    line.sendall(b"GET /v1 HT")
+                for _ in range(40):  # They say nothing, and may for ten seconds.
+                    await held.enter_async_context(client_of(server))
+                client = await held.enter_async_context(
+                    client_of(server, additional_headers=bearer(token))
+                )
+                frame = await client.ask(op="subscribe", id="a", stream="orders")
+                assert frame["op"] == "subscribed"
+
+    run(scenario())
+
+
+def test_clients_of_one_token_are_bounded(tmp_path):
+    async def scenario():
+        words = ("--require-auth", "--limit", "clients_per_token_max=2")
+        with (
+            guarded(tmp_path, *words) as (server, token, _),
+            tokens_of(Home(tmp_path / "home"), SystemClock()) as tokens,
+        ):
+            other = tokens.create("eve", role=Role.VIEWER, lifetime_ms=10**8, by="test")[1]
+            async with AsyncExitStack() as held:
+                for _ in range(2):
+                    words = {"additional_headers": bearer(token)}
+                    await held.enter_async_context(client_of(server, **words))
+                with pytest.raises(InvalidStatus) as refusing:
+                    await held.enter_async_context(client_of(server, **words))
+                late = await held.enter_async_context(client_of(server))
+                await late.send(op="login", token=token)
+                with pytest.raises(ConnectionClosed) as closing:
+                    await late.next()
+                eve = await held.enter_async_context(client_of(server))
+                assert (await eve.ask(op="login", token=other))["op"] == "welcome"
+            assert json.loads(refusing.value.response.body)["code"] == "BIC-2330"
+            assert closing.value.rcvd.reason.startswith("BIC-2330")
 
     run(scenario())
 

@@ -88,6 +88,14 @@ DISK_FULL = BicycleError.row(
 )
 
 
+MESSAGE_UNREADABLE = BicycleError.row(
+    "BIC-2412",
+    "the message of the call cannot be read: {problem}",
+    cause="A call of gRPC came without a message, or with bytes that are not the one it takes.",
+    fix="send the message that jobmanager.proto names for the call; generate the client from it",
+)
+
+
 REQUEST_BROKE = BicycleError.row(
     "BIC-2499",
     "internal error at {path}: {exception}",
@@ -123,6 +131,8 @@ _ANSWERS = {
     2326: 429,
     2327: 403,
     2328: 409,
+    2330: 429,
+    2331: 503,
     2340: 404,
     2341: 409,
     2360: 429,
@@ -134,6 +144,7 @@ _ANSWERS = {
     2405: 413,
     2410: 408,
     2411: 503,
+    2412: 400,
     2406: 415,
     2407: 403,
     2408: 403,

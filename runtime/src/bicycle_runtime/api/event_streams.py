@@ -41,6 +41,7 @@ async def event_stream(scope: Scope, request: Request, job: str | None) -> Strea
     Events are ``job`` (the row of a job that changed), ``gone``, and, with the number that a reader
     goes on from, the kinds of ``Event``; ``resync`` says that more was missed than is told.
     """
+    scope.begin_stream()
     last = request.headers.get("last-event-id", "")
     after = int(last) if last.isascii() and last.isdecimal() and len(last) < 16 else None
     jobs = None if job is None else frozenset({job})
@@ -48,9 +49,10 @@ async def event_stream(scope: Scope, request: Request, job: str | None) -> Strea
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 
-def log_stream(service: Service, job: str, *, after: int | None, limit: int) -> StreamingResponse:
+def log_stream(scope: Scope, job: str, *, after: int | None, limit: int) -> StreamingResponse:
     """Return a stream of ``log`` events, each a page of lines; it ends when the job has."""
-    stream = _bound(_log_lines(service, job, after, limit), service)
+    scope.begin_stream()
+    stream = _bound(_log_lines(scope.service, job, after, limit), scope.service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import re
 import time
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -159,6 +160,10 @@ _SAFE = frozenset({"GET", "HEAD"})
 _FORMS = frozenset({"application/x-www-form-urlencoded", FORM})
 _JSON = "application/json"
 _LENGTH_DIGITS_MAX = 15
+# Requests that must work in an emergency, by API and by page.
+_RESERVED = re.compile(
+    r"/health|/api(/v1)?/jobs/[^/]+/(stop|drain|cancel)|/jobs/[^/]+/actions/(stop|drain|cancel)"
+)
 
 
 class Guard:
@@ -193,6 +198,8 @@ class Guard:
         client = scope.get("client")
         state = scope.setdefault("state", {})
         state["identity"], state["address"] = NOBODY, client[0] if client else ""
+        state["limits"] = self._limits
+        state.setdefault("connection", None)
         try:
             self._check(scope)
             exchange.watch(self._authenticator, state["identity"])
@@ -211,6 +218,9 @@ class Guard:
                 await broken_answer(scope["path"], error)(scope, receive, exchange.send)
             elif not exchange.is_over:
                 raise  # The server cuts the connection, so that nobody takes half for the whole.
+        finally:
+            if state["connection"] is not None:
+                state["connection"].leave()
 
     def _check(self, scope: Scope) -> None:
         """See that a request may be answered at all.
@@ -226,6 +236,9 @@ class Guard:
         identity = self._identity(scope, headers)
         state["identity"] = identity
         self._limits.take(identity, state["address"], is_write=is_write)
+        if state["connection"] is not None:
+            is_reserved = bool(_RESERVED.fullmatch(scope["path"]))
+            state["connection"].enter(identity, is_reserved=is_reserved)
         require_somebody(identity, scope["path"])
         length = headers.get("content-length", "0")
         bytes_max = body_bytes_max(scope["path"])

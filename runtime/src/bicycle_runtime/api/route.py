@@ -110,7 +110,10 @@ def endpoint(route: Route, service: Service) -> Callable[[Request], Awaitable[Re
     async def answer(request: Request) -> Response:
         identity: Identity = request.state.identity
         require_role(identity, route.role)
-        scope = Scope(service, identity, address=str(request.state.address))
+        scope = Scope(
+            service, identity, address=str(request.state.address),
+            connection=request.state.connection,
+        )  # fmt: skip
         if "job_id" in request.path_params:
             await scope.require(str(request.path_params["job_id"]))
         query = _query(request, route.query)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bicycle_runtime.service.plugins.wheels import UploadedPlugin
     from bicycle_runtime.service.service import Service
     from bicycle_runtime.service.store.history import AuditEntry, Event, Operation
+    from bicycle_runtime.service.users.connections import Connection
     from bicycle_runtime.service.users.owners import Quota
     from bicycle_runtime.service.watching.fleet import Change, FleetView
     from bicycle_runtime.service.watching.summaries import KnownJob
@@ -45,16 +46,21 @@ class Scope:
         service: The whole of it.
         identity: Who asks.
         address: From where, for the audit log.
+        connection: Counts the streams of who asks; None where nothing is streamed.
 
     Attributes:
         service: For what is read about one job that was checked, and what is no secret.
         identity: Who asks.
     """
 
-    def __init__(self, service: Service, identity: Identity, *, address: str = "") -> None:
+    def __init__(
+        self, service: Service, identity: Identity, *, address: str = "",
+        connection: Connection | None = None,
+    ) -> None:  # fmt: skip
         self.service = service
         self.identity = identity
         self._address = address
+        self._connection = connection
 
     @property
     def _owners(self) -> Sequence[str] | None:
@@ -71,6 +77,16 @@ class Scope:
         if self._owners is None:
             return whole
         return replace(whole, jobs=tuple(j for j in whole.jobs if self.has(j.summary.job_id)))
+
+    def begin_stream(self) -> None:
+        """Count an answer that streams until its reader is gone.
+
+        Raises:
+            CONNECTIONS_TOO_MANY: the caller has as many streams as it may.
+            CONNECTIONS_EXHAUSTED: all callers together have.
+        """
+        if self._connection is not None:
+            self._connection.begin_stream()
 
     def visible(self, change: Change) -> Change:
         """Return what a change means for them."""

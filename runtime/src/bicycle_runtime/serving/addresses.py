@@ -12,6 +12,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from bicycle_runtime.serving.accepting import Listener
 from bicycle_runtime.serving.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
 
 __all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
@@ -19,8 +20,8 @@ __all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
 _BACKLOG = 128
 
 
-def listen(host: str, port: int, *, missing: str | None) -> socket.socket:
-    """Return a socket that listens on an address.
+def listen(host: str, port: int, *, missing: str | None) -> Listener:
+    """Return a socket that listens on an address, and counts what it accepts.
 
     Args:
         host: An address, or a name.
@@ -34,7 +35,7 @@ def listen(host: str, port: int, *, missing: str | None) -> socket.socket:
     family, kind, protocol, place = require_safe(host, port, missing=missing)
     # With its protocol: asyncio sends small pieces at once only where it knows that this is TCP,
     # and an answer would else wait 40 ms between head and body.
-    listener = socket.socket(family, kind, protocol)
+    listener = Listener(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)

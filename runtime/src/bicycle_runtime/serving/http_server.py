@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import signal
-import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
@@ -15,10 +15,11 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from bicycle_runtime.serving.accepting import Listener
+
 __all__ = ["common_name", "serve"]
 
 _HEADER_BYTES_MAX = 16 << 10
-_CONNECTIONS_MAX = 200
 _GRACE_S = 5
 _HEAD_S = 15.0
 _KEEP_ALIVE_S = 30
@@ -27,16 +28,24 @@ _KEEP_ALIVE_S = 30
 class _Protocol(H11Protocol):
     """HTTP that tells the application who a client's certificate says it is, and waits for nobody.
 
-    A client that has not sent the head of a request in time is gone: else anyone could hold all
-    connections with a letter a minute.
+    A client that has not sent the head of a request in time is dropped. The application gets the
+    connection, too, and counts it for its caller.
     """
 
     _waiting: asyncio.TimerHandle | None = None
 
+    def __init__(self, *, listener: Listener, **words: Any) -> None:
+        super().__init__(**words)
+        self._listener = listener
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         super().connection_made(transport)
         certificate = transport.get_extra_info("peercert")
-        self.app_state = {**self.app_state, "client_name": common_name(certificate)}
+        connection = self._listener.connection_of(transport.get_extra_info("peername"))
+        connection.drop = transport.abort  # Also where nothing is read at the moment.
+        self.app_state = {
+            **self.app_state, "client_name": common_name(certificate), "connection": connection
+        }  # fmt: skip
         self._wait_for_head()
 
     def data_received(self, data: bytes) -> None:
@@ -80,7 +89,7 @@ class _Server(uvicorn.Server):
 
 async def serve(
     app: ASGIApp,
-    listener: socket.socket,
+    listener: Listener,
     *,
     closing: asyncio.Event,
     on_ready: Callable[[], None],
@@ -97,8 +106,10 @@ async def serve(
     """
     config = uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, proxy_headers=False,
-        lifespan="off", ws="none", http=_Protocol, loop="asyncio",
-        h11_max_incomplete_event_size=_HEADER_BYTES_MAX, limit_concurrency=_CONNECTIONS_MAX,
+        lifespan="off", ws="none", loop="asyncio",
+        # uvicorn calls it as it would call the class.
+        http=functools.partial(_Protocol, listener=listener),  # type: ignore[arg-type]
+        h11_max_incomplete_event_size=_HEADER_BYTES_MAX,
         timeout_graceful_shutdown=_GRACE_S, timeout_keep_alive=_KEEP_ALIVE_S,
         ssl_context_factory=None if context is None else lambda _config, _default: context,
     )  # fmt: skip

@@ -13,7 +13,6 @@ import functools
 import gc
 import json
 import os
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -30,6 +29,7 @@ from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.serving.accepting import Listener
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen, require_safe
 from bicycle_runtime.serving.doors import Doors, missing_of
 from bicycle_runtime.serving.http_server import serve
@@ -66,7 +66,7 @@ def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> N
 
 
 async def _serve(
-    home: Home, listener: socket.socket, host: str, *, doors: Doors, context: SSLContext | None
+    home: Home, listener: Listener, host: str, *, doors: Doors, context: SSLContext | None
 ) -> None:
     hosts = hosts_of(listener, host, names=doors.names, is_tls=context is not None)
     address = service_folder(home) / "address.json"

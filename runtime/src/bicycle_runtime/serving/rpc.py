@@ -23,11 +23,14 @@ from bicycle_runtime.serving.errors import ADDRESS_TAKEN, TLS_UNUSABLE
 __all__ = ["serve_rpc"]
 
 _GRACE_S = 2.0
-_CALLS_MAX = 200
+_CALLS_MAX = 1_000  # Of all callers; the guard counts them for each.
 _OPTIONS = (
     ("grpc.max_receive_message_length", 1 << 20),
     ("grpc.max_metadata_size", 16 << 10),
     ("grpc.max_concurrent_streams", 100),
+    ("grpc.max_allowed_incoming_connections", 256),
+    ("grpc.server_handshake_timeout_ms", 15_000),
+    ("grpc.max_connection_idle_ms", 60_000),
     ("grpc.so_reuseport", 0),  # Else a port that is taken would be shared.
 )
 

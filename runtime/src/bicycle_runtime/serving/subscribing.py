@@ -11,7 +11,6 @@ import asyncio
 import json
 import logging
 import signal
-import socket
 import sys
 import weakref
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
@@ -31,10 +30,12 @@ from bicycle_runtime.base.logging import configure, log_event
 from bicycle_runtime.base.options import from_mapping
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.users.authentication import Authenticator, require_somebody
-from bicycle_runtime.service.users.errors import LOGIN_NEEDED
+from bicycle_runtime.service.users.connections import ConnectionOptions, Connections
+from bicycle_runtime.service.users.errors import CONNECTIONS_EXHAUSTED, LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, require_all_owners
 from bicycle_runtime.service.users.tokens import tokens_of
+from bicycle_runtime.serving.accepting import Listener
 from bicycle_runtime.serving.addresses import hosts_of, is_loopback, listen
 from bicycle_runtime.serving.doors import Doors, missing_of
 from bicycle_runtime.serving.http_server import common_name
@@ -130,7 +131,7 @@ def serve_subscribers(
     context = what.doors.context()
     needs_login = what.doors.needs_login or not is_loopback(host, port)
     with (
-        listen(host, port, missing=missing_of(home, what.doors)) as listener,
+        _listen(host, port, home, what) as listener,
         tokens_of(home, SystemClock()) as tokens,
     ):
         authenticator = Authenticator(
@@ -138,9 +139,19 @@ def serve_subscribers(
         )
         hosts = hosts_of(listener, host, names=what.doors.names, is_tls=context is not None)
         server = _SubscriberServer(
-            feeds, figures, what=what, authenticator=authenticator, hosts=hosts
+            feeds, figures, listener, what=what, authenticator=authenticator, hosts=hosts
         )
-        asyncio.run(server.run(listener, on_ready=on_ready))
+        asyncio.run(server.run(on_ready=on_ready))
+
+
+def _listen(host: str, port: int, home: Home, what: Subscribing) -> Listener:
+    listener = listen(host, port, missing=missing_of(home, what.doors))
+    listener.connections = Connections(
+        ConnectionOptions(
+            known=what.options.clients_max, known_per_identity=what.options.clients_per_token_max
+        )
+    )
+    return listener
 
 
 def _feeds(what: Subscribing, figures: SubscriberFigures) -> dict[str, Feed]:
@@ -160,11 +171,12 @@ class _SubscriberServer:
     """The server, while it runs."""
 
     def __init__(
-        self, feeds: Mapping[str, Feed], figures: SubscriberFigures, *, what: Subscribing,
-        authenticator: Authenticator, hosts: Collection[str],
+        self, feeds: Mapping[str, Feed], figures: SubscriberFigures, listener: Listener,
+        *, what: Subscribing, authenticator: Authenticator, hosts: Collection[str],
     ) -> None:  # fmt: skip
         self._feeds = feeds
         self._figures = figures
+        self._listener = listener
         self._what = what
         self._options = what.options
         self._authenticator = authenticator
@@ -179,7 +191,7 @@ class _SubscriberServer:
         )
         self._clients: dict[ServerConnection, Client] = {}
 
-    async def run(self, listener: socket.socket, *, on_ready: Callable[[str], None]) -> None:
+    async def run(self, *, on_ready: Callable[[str], None]) -> None:
         """Serve until a signal."""
         closing = asyncio.Event()
         loop = asyncio.get_running_loop()
@@ -194,7 +206,7 @@ class _SubscriberServer:
         tasks: set[asyncio.Future[Any]] = {asyncio.ensure_future(closing.wait())}
         try:
             await self._start_readers(tasks)
-            async with self._listening(listener):
+            async with self._listening():
                 tasks.add(asyncio.ensure_future(self._sweep()))
                 on_ready(self._url)
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -221,14 +233,14 @@ class _SubscriberServer:
                 task.result()
 
     @asynccontextmanager
-    async def _listening(self, listener: socket.socket) -> AsyncIterator[None]:
+    async def _listening(self) -> AsyncIterator[None]:
         """Take clients meanwhile; none keeps the end waiting that takes nothing any more."""
         options = self._options
         # What strangers send is no event of ours.
         quiet = logging.getLogger("bicycle_runtime.websockets")
         quiet.setLevel(logging.CRITICAL)
         server = await serve(
-            self._serve_one, sock=listener, ssl=self._context, process_request=self._look_at,
+            self._serve_one, sock=self._listener, ssl=self._context, process_request=self._look_at,
             # It costs 300 KB of memory for each client, and most of the processor.
             compression=None,
             max_size=options.frame_bytes_max, server_header=None, logger=quiet,
@@ -267,11 +279,28 @@ class _SubscriberServer:
         if path != _PATH:
             text = "there are /v1 for WebSockets, /metrics and /health here\n"
             return connection.respond(HTTPStatus.NOT_FOUND, text)
-        if len(self._clients) >= self._options.clients_max:
-            full = CLIENTS_TOO_MANY(count_max=self._options.clients_max)
-            return self._refusal(connection, full)
-        self._known[connection] = identity
+        try:
+            self._admit(connection, identity)
+        except BicycleError as error:
+            return self._refusal(connection, error)
         return None
+
+    def _admit(self, connection: ServerConnection, identity: Identity) -> None:
+        """Count a client for its token; one without is a stranger until it logs in.
+
+        Raises:
+            CLIENTS_TOO_MANY: the server has as many clients as it takes.
+            CONNECTIONS_TOO_MANY: the token has as many clients as it may.
+        """
+        counted = self._listener.connection_of(connection.transport.get_extra_info("peername"))
+        counted.drop = connection.transport.abort
+        try:
+            counted.enter(identity)
+        except BicycleError as error:
+            if error.code == CONNECTIONS_EXHAUSTED.code:
+                raise CLIENTS_TOO_MANY(count_max=self._options.clients_max) from None
+            raise
+        self._known[connection] = identity
 
     def _refuse_foreign(self, headers: Mapping[str, str]) -> None:
         """See that no page of a foreign origin is behind a request, nor a name led astray."""
@@ -337,7 +366,7 @@ class _SubscriberServer:
                 if isinstance(request, Login):
                     headers = {"authorization": f"Bearer {request.token}"}
                     identity = self._check(connection, headers, "")
-                    self._known[connection] = identity
+                    self._admit(connection, identity)
                     await connection.send(json.dumps({"op": "welcome", "name": identity.name}))
                     return True
             except BicycleError as refusal:
@@ -370,7 +399,7 @@ class _SubscriberServer:
                 request = read_request(frame)
                 if isinstance(request, Login):
                     headers = {"authorization": f"Bearer {request.token}"}
-                    self._known[connection] = self._check(connection, headers, "")
+                    self._admit(connection, self._check(connection, headers, ""))
                     client.reply({"op": "welcome", "name": self._known[connection].name})
                     continue
                 name = {"id": request.id}

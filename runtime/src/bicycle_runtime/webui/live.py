@@ -56,7 +56,12 @@ def live_answer(scope: Scope, render: Render, *, beat_s: float = BEAT_S) -> Stre
         render: Makes messages of a change, or of None when there is none; the first change names
             every job.
         beat_s: How long nothing changes until a beat is sent.
+
+    Raises:
+        CONNECTIONS_TOO_MANY: the caller has as many streams as it may.
+        CONNECTIONS_EXHAUSTED: all callers together have.
     """
+    scope.begin_stream()
     return StreamingResponse(_messages(scope, render, beat_s), media_type="text/event-stream")
 
 

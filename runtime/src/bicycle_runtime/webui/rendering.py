@@ -108,7 +108,9 @@ class Site:
     def scope(self, request: Request) -> Scope:
         """Return the service as who asks for a page sees it."""
         state = request.state
-        return Scope(self.service, state.identity, address=str(state.address))
+        return Scope(
+            self.service, state.identity, address=str(state.address), connection=state.connection
+        )
 
     def text(self, template: str, facts: Mapping[str, Any]) -> str:
         """Return a template filled in."""

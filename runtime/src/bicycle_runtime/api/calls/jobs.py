@@ -143,7 +143,7 @@ async def logs(call: Call) -> Response:
     service, query = call.service, call.query
     if query.follow:
         await call.scope.known(call.job)
-        return log_stream(service, call.job, after=query.after, limit=query.limit)
+        return log_stream(call.scope, call.job, after=query.after, limit=query.limit)
     found = await service.slow(
         service.readings.logs, call.job, after=query.after, limit=query.limit
     )  # fmt: skip

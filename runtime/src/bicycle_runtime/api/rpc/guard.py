@@ -6,20 +6,32 @@ cannot speak this protocol to a foreign host, so nothing is asked about origins.
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import json
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import grpc
+from google.protobuf.message import DecodeError
 
-from bicycle_runtime.api.errors import answer_code, broken_error, plain_answer
+from bicycle_runtime.api.errors import (
+    BODY_TOO_SLOW,
+    MESSAGE_UNREADABLE,
+    answer_code,
+    broken_error,
+    plain_answer,
+)
 from bicycle_runtime.api.refusals import note_refused
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.service.scope import Scope
 from bicycle_runtime.service.users.authentication import Authenticator
+from bicycle_runtime.service.users.connections import Connection, Connections
 from bicycle_runtime.service.users.errors import LOGIN_NEEDED
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.roles import NOBODY, Identity, Role, require_role
@@ -40,21 +52,35 @@ _STATUS = {
     429: grpc.StatusCode.RESOURCE_EXHAUSTED, 503: grpc.StatusCode.UNAVAILABLE,
 }  # fmt: skip
 _CLIENT_NAME = "x509_common_name"
+_MESSAGE_S = 30.0
+# Calls that must work in an emergency.
+_RESERVED = ("/CancelJob", "/Check")
 
 Context = Any  # grpc.aio.ServicerContext: grpc ships no types.
 Inner = Callable[[Any, Context], Any]
+Read = Callable[[Any], Awaitable[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """One call of the service: its full name, its handler, and what reads its messages."""
+
+    method: str
+    inner: Inner
+    read: Read
 
 
 class Asking:
     """Who asks in the call that goes on, from where, and the service as they see it."""
 
     def __init__(
-        self, service: Service, authenticator: Authenticator, identity: Identity, address: str
+        self, service: Service, authenticator: Authenticator, identity: Identity, *, address: str,
+        connection: Connection,
     ) -> None:  # fmt: skip
         self._authenticator = authenticator
         self.identity = identity
         self.address = address
-        self.scope = Scope(service, identity, address=address)
+        self.scope = Scope(service, identity, address=address, connection=connection)
 
     def is_still(self) -> bool:
         """Tell whether who asked would be let in now."""
@@ -91,54 +117,77 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         self._roles = roles
         self._writes = writes
         self._scheme = "https" if is_tls else "http"
+        self._connections = Connections()
 
     async def intercept_service(
         self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
     ) -> Any:
-        """Put the door before the handler of a call."""
+        """Put the door before the handler of a call.
+
+        Each call is taken as a stream of bytes, which is the same on the wire: so nothing of it is
+        waited for, or parsed, before the caller is known.
+        """
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        method = str(handler_call_details.method)
-        answer: Inner
-        if handler.request_streaming:  # Of reflection alone.
-            answer = functools.partial(self._stream, handler.stream_stream, method)
-            make = grpc.stream_stream_rpc_method_handler
-        elif handler.response_streaming:
-            answer = functools.partial(self._stream, handler.unary_stream, method)
-            make = grpc.unary_stream_rpc_method_handler
+        method, parse = str(handler_call_details.method), handler.request_deserializer
+        inner: Inner
+        answer: Callable[..., Any]
+        if handler.response_streaming:
+            inner = handler.stream_stream if handler.request_streaming else handler.unary_stream
+            make, answer = grpc.stream_stream_rpc_method_handler, self._stream
         else:
-            answer = functools.partial(self._unary, handler.unary_unary, method)
-            make = grpc.unary_unary_rpc_method_handler
-        return make(answer, handler.request_deserializer, handler.response_serializer)
+            inner, make = handler.unary_unary, grpc.stream_unary_rpc_method_handler
+            answer = self._unary
+        read = functools.partial(_read_all if handler.request_streaming else _read_one, parse)
+        call = _Call(method=method, inner=inner, read=read)
+        return make(functools.partial(answer, call), None, handler.response_serializer)
 
-    async def _unary(self, inner: Inner, method: str, request: Any, context: Context) -> Any:
+    async def _unary(self, call: _Call, pieces: Any, context: Context) -> Any:
+        with self._count(context) as connection:
+            try:
+                self._enter(call.method, context, connection)
+                request = await call.read(pieces)
+                await _require_jobs(request)
+                return await call.inner(request, context)
+            except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
+                await self._refuse(call.method, context, error)
+
+    async def _stream(self, call: _Call, pieces: Any, context: Context) -> AsyncIterator[Any]:
+        with self._count(context) as connection:
+            try:
+                self._enter(call.method, context, connection)
+                request = await call.read(pieces)
+                await _require_jobs(request)
+                answers = call.inner(request, context)
+                if inspect.isawaitable(answers):  # It writes them by itself.
+                    await answers
+                    return
+                async for each in answers:
+                    yield each
+            except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
+                await self._refuse(call.method, context, error)
+
+    @contextmanager
+    def _count(self, context: Context) -> Iterator[Connection]:
+        """Count a call while it is met, as HTTP counts connections."""
+        task = asyncio.current_task()
+        assert task is not None
+        connection = self._connections.open(_address(context.peer()), lambda: bool(task.cancel()))
         try:
-            self._enter(method, context)
-            await _require_jobs(request)
-            return await inner(request, context)
-        except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
-            await self._refuse(method, context, error)
+            yield connection
+        finally:
+            connection.close()
 
-    async def _stream(
-        self, inner: Inner, method: str, request: Any, context: Context
-    ) -> AsyncIterator[Any]:
-        try:
-            self._enter(method, context)
-            await _require_jobs(request)
-            async for each in inner(request, context):
-                yield each
-        except Exception as error:  # noqa: BLE001 - The last door: a bug is told as one.
-            await self._refuse(method, context, error)
-
-    def _enter(self, method: str, context: Context) -> None:
+    def _enter(self, method: str, context: Context, connection: Connection) -> None:
         """Find out who asks, and see that they may.
 
         Raises:
             BicycleError: they may not, or not so often.
         """
-        address = _address(context.peer())
-        _ASKING.set(Asking(self._service, self._authenticator, NOBODY, address))
+        address = connection.address
+        asked = functools.partial(Asking, self._service, self._authenticator, address=address)
+        _ASKING.set(asked(NOBODY, connection=connection))
         given = dict(context.invocation_metadata() or ())
         headers = {"authorization": given["authorization"]} if "authorization" in given else {}
         names = context.auth_context().get(_CLIENT_NAME, ())
@@ -148,8 +197,9 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         except BicycleError:
             self._limits.fail(address)
             raise
-        _ASKING.set(Asking(self._service, self._authenticator, identity, address))
+        _ASKING.set(asked(identity, connection=connection))
         self._limits.take(identity, address, is_write=method in self._writes)
+        connection.enter(identity, is_reserved=method.endswith(_RESERVED))
         least = self._roles.get(method, Role.VIEWER)
         if identity == NOBODY and least > Role.NOBODY:
             raise LOGIN_NEEDED(path=method)
@@ -171,6 +221,40 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
         code = _STATUS.get(answer_code(error), grpc.StatusCode.INTERNAL)
         trailing = ((ERROR_KEY, json.dumps(plain_answer(error)).encode()),)
         await context.abort(code, f"{error.code} {error.summary}", trailing)
+
+
+async def _read_one(parse: Callable[[bytes], Any], pieces: Any) -> Any:
+    """Return the one message of a call.
+
+    Raises:
+        BODY_TOO_SLOW: it did not come in time.
+        MESSAGE_UNREADABLE: there is none, or it is not of the kind that the call takes.
+    """
+    try:
+        async with asyncio.timeout(_MESSAGE_S):
+            data = await anext(aiter(pieces), None)
+    except TimeoutError:
+        raise BODY_TOO_SLOW(waited_s=int(_MESSAGE_S)) from None
+    if data is None:
+        raise MESSAGE_UNREADABLE(problem="the call has none")
+    return _parse(parse, data)
+
+
+async def _read_all(parse: Callable[[bytes], Any], pieces: Any) -> AsyncIterator[Any]:
+    """Return the messages of a call as they come."""
+
+    async def messages() -> AsyncIterator[Any]:
+        async for data in pieces:
+            yield _parse(parse, data)
+
+    return messages()
+
+
+def _parse(parse: Callable[[bytes], Any], data: bytes) -> Any:
+    try:
+        return parse(data)
+    except (ValueError, DecodeError) as error:
+        raise MESSAGE_UNREADABLE(problem=str(error)) from None
 
 
 async def _require_jobs(request: Any) -> None:

@@ -168,6 +168,7 @@ class JobManager(JobManagerServicer):
         """Follow what happens to jobs, until who asks goes, or is to go."""
         jobs = frozenset(request.job_ids) or None
         who = asking()
+        who.scope.begin_stream()
         for job in jobs or ():
             await who.scope.known(job)
         after = request.after_event if request.HasField("after_event") else None

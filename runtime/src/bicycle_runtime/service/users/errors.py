@@ -82,3 +82,19 @@ TOKEN_OWNER_INVALID = BicycleError.row(
     cause="An owner of jobs is the name of a token, and this can be none.",
     fix="give 1 to {length_max} letters, digits, dots, dashes and spaces; leave it out for all",
 )
+
+
+CONNECTIONS_TOO_MANY = BicycleError.row(
+    "BIC-2330",
+    "one token or address may have {limit} {what} at once, and has them",
+    cause="One token or address has as many requests or event streams open as it may.",
+    fix="end some of them first; several pages or programs may share one token",
+)
+
+
+CONNECTIONS_EXHAUSTED = BicycleError.row(
+    "BIC-2331",
+    "the service answers {limit} {what} at once, and others have them all",
+    cause="All callers together have as many requests or event streams open as the service takes.",
+    fix="try again in some seconds; health, stop, drain and cancel are answered meanwhile",
+)

@@ -23,6 +23,9 @@ class SubscriberOptions:
     clients_max: int = option(
         2_000, low=1, high=100_000, doc="How many clients may be connected at once."
     )
+    clients_per_token_max: int = option(
+        500, low=1, high=100_000, doc="How many clients of one token may be connected at once."
+    )
     subscriptions_max: int = option(
         100, low=1, high=100_000, doc="How many subscriptions a client may have at once."
     )

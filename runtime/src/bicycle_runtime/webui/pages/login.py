@@ -33,10 +33,23 @@ async def login_do(site: Site, request: Request) -> Response:
     except BicycleError as error:
         if error.code != TOKEN_REFUSED.code:
             raise
-        facts = {"next": wanted, "error": error.to_json(), "fix": error.remedy}
-        return site.page(request, "login.html", facts, status=401)
+        return _refuse(site, request, wanted, error)
     answer = RedirectResponse(wanted, status_code=303)
     answer.set_cookie(value=identity.session, max_age=SESSION_MS // 1_000, **_cookie(request))
+    return answer
+
+
+def _refuse(site: Site, request: Request, wanted: str, error: BicycleError) -> Response:
+    """Return the page again; wrong tokens of one address are counted as those in headers are."""
+    status, headers = 401, {}
+    try:
+        request.state.limits.fail(request.state.address)
+    except BicycleError as exceeded:
+        error, status = exceeded, 429
+        headers = {"Retry-After": str(exceeded.facts["wait_s"])}
+    facts = {"next": wanted, "error": error.to_json(), "fix": error.remedy}
+    answer = site.page(request, "login.html", facts, status=status)
+    answer.headers.update(headers)
     return answer
 
 
