@@ -30,6 +30,7 @@ WITH_STATE = {
     "test_operator_lists",
     "test_replayed_letters",
     "test_restarts",
+    "test_sessions",
     "test_shared_records",
     "test_time_order",
     "test_timers",

@@ -14,7 +14,7 @@ from tests.examples import examples
 from tests.property import trigger_model
 from tests.property.mishaps import ENGINES
 from tests.property.test_counted_windows import EVICTORS
-from tests.property.test_windows import FIXED, SESSIONS, job_of, windowed
+from tests.property.test_windows import FIXED, KEPT_SESSIONS, job_of, windowed
 
 DELAY = 10
 NUMBERS = st.integers(1, 5)
@@ -46,7 +46,7 @@ def numbers(records, ctx):
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
-    kind=st.one_of(FIXED, SESSIONS, st.just(("global",))),
+    kind=st.one_of(FIXED, KEPT_SESSIONS, st.just(("global",))),
     rule=RULES,
     purges=st.booleans(),
     evictor=st.one_of(st.just((None, list)), EVICTORS),

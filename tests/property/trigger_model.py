@@ -5,6 +5,8 @@ A rule is ``("count", n)``, ``("watermark",)``, ``("early", n)`` or ``("continuo
 
 from dataclasses import dataclass, field
 
+from hypothesis import assume
+
 from tests.property import window_model
 
 NEVER = 1 << 60
@@ -37,6 +39,7 @@ class TriggeredWindows:
         self._kind, self._rule, self._lateness = kind, rule, lateness
         self._purges, self._evict = purges, evict
         self._panes = []
+        self._ends = {}  # of the last ended session, by key
         self._watermark = -NEVER
         self.fired = []  # key, start, end, records
         self.late = []
@@ -67,13 +70,16 @@ class TriggeredWindows:
             pane.wakes.discard(time)
             pane.seen = 0
             self._fire(pane)
+        for pane in self._panes:
+            if self._kind[0] == "session" and self._is_over(pane.end):
+                self._ends[pane.key] = max(pane.end, self._ends.get(pane.key, pane.end))
         self._panes = [pane for pane in self._panes if not self._is_over(pane.end)]
 
     def _bounds(self, record):
         if self._kind[0] == "global":
             return [(-NEVER, NEVER)]
         if self._kind[0] == "session":
-            return [(record[1], record[1] + self._kind[1](record))]
+            return [(record[1], record[1] + window_model.gap_of(self._kind, record))]
         return window_model.aligned_windows(*self._kind[1:], record[1])
 
     def _is_over(self, end):
@@ -92,9 +98,13 @@ class TriggeredWindows:
                 else (pane.start, pane.end) == (start, end)
             )
         ]
-        start = min([start, *(pane.start for pane in met)])
+        own, start = start, min([start, *(pane.start for pane in met)])
         end = max([end, *(pane.end for pane in met)])
         if self._is_over(end):
+            return None
+        if is_session and own <= self._ends.get(key, own - 1):
+            # An ended session is forgotten after two gaps: then the record may join an open one.
+            assume(not met or self._ends[key] + self._lateness + 20 > self._watermark)
             return None
         if len(met) == 1 and (met[0].start, met[0].end) == (start, end):
             return met[0]

@@ -6,6 +6,8 @@
 from collections import defaultdict
 from fractions import Fraction
 
+from hypothesis import assume
+
 
 def aligned_windows(size, slide, offset, time):
     """Return all windows that hold a time, found by trying every start near it."""
@@ -14,6 +16,11 @@ def aligned_windows(size, slide, offset, time):
         for start in range(time - size - slide, time + 1)
         if (start - offset) % slide == 0 and start <= time < start + size
     ]
+
+
+def gap_of(kind, record):
+    """Return the gap of a record in sessions, for all records or by a function."""
+    return kind[1](record) if callable(kind[1]) else kind[1]
 
 
 def sessions(times_and_gaps):
@@ -43,7 +50,7 @@ def windows_of_key(kind, records):
     """Return ``{(start, end): records}`` of the records of one key."""
     found = defaultdict(list)
     if kind[0] in ("session", "cut session"):
-        for start, end in sessions([(r[1], kind[1](r)) for r in records]):
+        for start, end in sessions([(r[1], gap_of(kind, r)) for r in records]):
             inside = [r for r in records if start <= r[1] < end]
             found |= cut(start, end, inside, kind[2] if kind[0] == "cut session" else end - start)
     else:
@@ -74,10 +81,21 @@ def late_model(kind, epochs, *, delay, lateness):
     accepted, late = [], []
     watermark = None
     for epoch in epochs:
+        over = []
+        if kind[0] == "session" and watermark is not None:
+            ends = ended(kind, accepted, watermark, lateness)
+            over = [r for r in epoch if r[1] <= ends.get(r[0], r[1] - 1)]
+            # An ended session is forgotten after two gaps: then such a record may join an open one.
+            assume(
+                not any(ends[r[0]] + 2 * gap_of(kind, r) + lateness <= watermark for r in over)
+                or over == rescued(kind, accepted + epoch, over, watermark, lateness)[1]
+            )
+        left = [r for r in epoch if r not in over]
+        late += over
         fresh = [
-            r for r in epoch if watermark is None or not is_closed(kind, r, watermark, lateness)
+            r for r in left if watermark is None or not is_closed(kind, r, watermark, lateness)
         ]
-        doubtful = [r for r in epoch if r not in fresh]
+        doubtful = [r for r in left if r not in fresh]
         accepted += fresh
         if kind[0] == "session":
             saved, doubtful = rescued(kind, accepted, doubtful, watermark, lateness)
@@ -89,11 +107,22 @@ def late_model(kind, epochs, *, delay, lateness):
     return accepted, late
 
 
+def ended(kind, accepted, watermark, lateness):
+    """Return the end of the last session of each key that takes no more records."""
+    ends = {}
+    for key in {r[0] for r in accepted}:
+        for _, end in sessions([(r[1], gap_of(kind, r)) for r in accepted if r[0] == key]):
+            # The watermark of the model is one ms more than that of the job.
+            if end + lateness < watermark:
+                ends[key] = max(end, ends.get(key, end))
+    return ends
+
+
 def is_closed(kind, record, watermark, lateness):
     """Tell whether all windows that a record would open by itself are over."""
     if kind[0] == "session":
         # A record at the end of a session touches it, and more of the newest time may come.
-        return record[1] + kind[1](record) + lateness < watermark
+        return record[1] + gap_of(kind, record) + lateness < watermark
     ends = [end for _, end in aligned_windows(*kind[1:], record[1])]
     return bool(ends) and max(ends) + lateness <= watermark
 
@@ -106,11 +135,11 @@ def rescued(kind, accepted, doubtful, watermark, lateness):
             open_ones = [
                 (start, end)
                 for start, end in sessions(
-                    [(r[1], kind[1](r)) for r in [*accepted, *saved] if r[0] == record[0]]
+                    [(r[1], gap_of(kind, r)) for r in [*accepted, *saved] if r[0] == record[0]]
                 )
                 if watermark is None or end + lateness >= watermark
             ]
-            start, end = record[1], record[1] + kind[1](record)
+            start, end = record[1], record[1] + gap_of(kind, record)
             if any(start <= other_end and other <= end for other, other_end in open_ones):
                 saved.append(record)
                 rest.remove(record)

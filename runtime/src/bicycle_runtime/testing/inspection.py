@@ -22,6 +22,7 @@ from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_calls.user_functions import resolve
 from bicycle_runtime.operators.windows.build import window_table
+from bicycle_runtime.operators.windows.ended_sessions import is_ended
 from bicycle_runtime.operators.windows.meaning import window_settings
 from bicycle_runtime.operators.windows.panes import Pane
 from bicycle_runtime.records.keys import GroupCache
@@ -270,10 +271,9 @@ def _held_windows(table: WindowTable, folding: Folding | None) -> Iterator[tuple
 def _contents(namespace: int, entry: Any, folding: Folding) -> list[tuple[int, Any]]:
     if not isinstance(entry, list):
         return [(namespace, folding.value(entry))]
-    bounds = [
-        (0 if one.start == WATERMARK_MIN else one.start, one.content)
-        if isinstance(one, Pane)
-        else one[::2]
-        for one in entry
+    windows = [(one.start, one.end, one.content) if isinstance(one, Pane) else one for one in entry]
+    return [
+        (0 if start == WATERMARK_MIN else start, folding.value(content))
+        for start, end, content in windows
+        if content is not None and not is_ended(start, end)
     ]
-    return [(start, folding.value(content)) for start, content in bounds if content is not None]

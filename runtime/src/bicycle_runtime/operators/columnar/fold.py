@@ -141,8 +141,8 @@ class ColumnFold:
             key: Of each record.
             times: Of each, as an array of ints.
             frame: The records, at least one.
-            least_open: The least place of a record whose window may be open: the start of its
-                slice, or the end of the session that it would be alone.
+            least_open: The least place of a record whose window is certainly open: the start of its
+                slice, or its own time where it opens a session.
 
         Raises:
             Refused: they must be folded one by one: a window may be closed, or a key has a type
@@ -156,7 +156,7 @@ class ColumnFold:
                 if not inside.count:
                     return None
                 key, frame, places = key.take(inside), frame.take(inside), places[is_inside]
-        if places.min() + self._gap_ms < least_open:
+        if places.min() < least_open:
             raise Refused
         keys = key_column(key)
         if keys is None or (self._keys and not self._keys[0].is_like(keys)):

@@ -96,7 +96,7 @@ class FoldingOperator(WindowOperator):
         if rows.keys:
             rows = self._windows.admit(rows)
         closed = self.complete_before - self.plan.lateness_ms
-        rows, late = divide(rows, self._placement.least_open(closed))
+        rows, late = divide(rows, self._placement, closed)
         if late.keys:
             self._windows.take_late(late)
         if rows.keys:

@@ -82,7 +82,7 @@ class CombineOperator(Operator, Timed):
         if rows.keys:
             self._last_ms = rows.times[-1]
         rows = self._placement.place(rows)
-        rows, late = divide(rows, self._placement.least_open(self._closed))
+        rows, late = divide(rows, self._placement, self._closed)
         if rows.keys:
             self._placement.accumulators.add(rows)
         sent: list[tuple[int, Block]] = [*_raw_blocks(late)]

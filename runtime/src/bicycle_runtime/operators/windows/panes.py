@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from types import GenericAlias
 from typing import Any, get_args
 
+from bicycle_runtime.operators.windows.ended_sessions import is_ended
 from bicycle_runtime.records.codecs import AnyCodec
 from bicycle_sdk.windows import Window
 
@@ -38,6 +39,15 @@ class Pane:
     def window(self) -> Window:
         """The window that the pane belongs to."""
         return Window(self.start, self.end)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether this is the trace of an ended session (``ended_sessions``), not a window."""
+        return is_ended(self.start, self.end)
+
+    def touches(self, window: Window) -> bool:
+        """Return whether the pane is a window that overlaps or touches another."""
+        return not self.is_ended and self.window.touches(window)
 
     def take_in(self, time: int) -> None:
         """Take note of the time of a record."""

@@ -42,7 +42,18 @@ class Placement(ABC):
 
     @abstractmethod
     def least_open(self, closed: int) -> int:
-        """Return the least place of records whose windows end after ``closed``."""
+        """Return the least place of records whose window is certainly open.
+
+        Args:
+            closed: The latest end at which a window takes no more records.
+
+        Returns:
+            The start of a slice, or the time of a record that opens a session.
+        """
+
+    @abstractmethod
+    def places(self, rows: Rows) -> Sequence[int]:
+        """Return the place of each placed row, to compare with ``least_open``."""
 
     @abstractmethod
     def blocks(self) -> list[tuple[int, Partials]]:
@@ -71,6 +82,9 @@ class SlicePlacement(Placement):
     def least_open(self, closed: int) -> int:
         return self.slices.least_open(closed)
 
+    def places(self, rows: Rows) -> Sequence[int]:
+        return rows.namespaces
+
     def blocks(self) -> list[tuple[int, Partials]]:
         parts: dict[int, list[Any]] = {}
         for start, group, keys, contents in self.accumulators.take():
@@ -95,7 +109,11 @@ class SessionPlacement(Placement):
         return session_ends(rows, self._windows, self._policy)
 
     def least_open(self, closed: int) -> int:
+        # An earlier record may touch a session that has ended, though its own interval is open.
         return closed + 1
+
+    def places(self, rows: Rows) -> Sequence[int]:
+        return rows.times
 
     def blocks(self) -> list[tuple[int, Partials]]:
         parts: dict[int, list[Session]] = {}
@@ -118,15 +136,21 @@ def place_records(plan: WindowPlan, contents: Contents, policy: RecordPolicy) ->
     return SessionPlacement(plan.assigner, contents, policy)
 
 
-def divide(rows: Rows, least: int) -> tuple[Rows, Rows]:
-    """Divide rows by whether their namespace is at least ``least``."""
-    namespaces: Sequence[int] = rows.namespaces
+def divide(rows: Rows, placement: Placement, closed: int) -> tuple[Rows, Rows]:
+    """Divide placed rows into those whose window is certainly open, and the others.
+
+    Args:
+        rows: The rows.
+        placement: What placed them.
+        closed: The latest end at which a window takes no more records.
+    """
+    places, least = placement.places(rows), placement.least_open(closed)
     # hot path: min() costs 15 ns a record and saves a comparison of each.
-    if not namespaces or min(namespaces) >= least:
+    if not places or min(places) >= least:
         return rows, rows.take([])
     return (
-        rows.take([i for i, namespace in enumerate(namespaces) if namespace >= least]),
-        rows.take([i for i, namespace in enumerate(namespaces) if namespace < least]),
+        rows.take([i for i, place in enumerate(places) if place >= least]),
+        rows.take([i for i, place in enumerate(places) if place < least]),
     )
 
 

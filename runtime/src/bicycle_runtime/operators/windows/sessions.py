@@ -1,8 +1,10 @@
 """Session windows in state.
 
-Sessions of a key are joined when their intervals touch. A record whose own interval is closed may
-still be saved by a session that is open and touches it; that is decided after all records of the
-epoch, so that the order of arrival within an epoch does not matter.
+Sessions of a key are joined when their intervals touch. A record at or before the watermark joins
+an open session that it touches, or opens a session if its own interval is still open. It is late if
+neither applies, or if it touches a session that has ended: otherwise two sessions of a key would
+overlap. The operator decides after all records of the epoch, so that the order of arrival within
+an epoch does not matter.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from bicycle_runtime.operators.preaggregation.aggregates import Folding
 from bicycle_runtime.operators.preaggregation.batch_rows import Rows
 from bicycle_runtime.operators.windows.base import WindowOperator
 from bicycle_runtime.operators.windows.blocks import Partials
+from bicycle_runtime.operators.windows.ended_sessions import is_ended, keep_until, last_end
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.kept_windows import KeptWindows
 from bicycle_runtime.operators.windows.placements import Placement, SessionPlacement
@@ -31,7 +34,8 @@ from bicycle_sdk.windows import SessionWindows, Window, WindowPlan
 __all__ = ["CutSessions", "KeptSessions"]
 
 _PLACE = 0  # sessions belong to keys, not to stretches of time
-Open = list[tuple[int, int, Any]]  # start, end and content of the sessions of one key
+# Start, end and content of the sessions of one key, and of the last ended one (ended_sessions).
+Open = list[tuple[int, int, Any]]
 
 
 class KeptSessions(KeptWindows):
@@ -56,7 +60,10 @@ class KeptSessions(KeptWindows):
 
     def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
         lateness = self.plan.lateness_ms
-        for _, end, _ in entry:
+        for start, end, _ in entry:
+            if is_ended(start, end):
+                yield "event", start
+                continue
             yield "event", end
             if lateness:
                 yield "event", end + lateness
@@ -92,14 +99,17 @@ class KeptSessions(KeptWindows):
     # --- records in --------------------------------------------------------------------------
 
     def _decide_doubtful(self) -> None:
-        """Join records whose interval is closed to sessions that are open, or count them as late.
+        """Join records at or before the watermark to sessions, or count them as late.
 
         The latest go first: each may lengthen a session backwards to the next.
         """
         for end, row in sorted(self._doubtful, key=lambda item: (-item[0], -item[1].times[0])):
             group, key, start = row.groups[0], row.keys[0], row.times[0]
             sessions: Open = self.table.entries.find(_PLACE, group, key) or []
-            if any(start <= other_end and other <= end for other, other_end, _ in sessions):
+            is_open = not self.window.is_closed(end) or any(
+                start <= other_end and other <= end for other, other_end, _ in sessions
+            )
+            if is_open and start > last_end(sessions):
                 self._accumulators.add(row)
                 for session in self._accumulators.take():
                     self._join(session)
@@ -139,8 +149,10 @@ class KeptSessions(KeptWindows):
         sessions: Open = self.table.entries.find(_PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
-            if end == moment and (
-                end > self.window.complete_before or (group, key, end) in self._touched
+            if (
+                end == moment
+                and not is_ended(start, end)
+                and (end > self.window.complete_before or (group, key, end) in self._touched)
             ):
                 if self.keeps_records:
                     content = self._row(group, key, start, end)
@@ -150,15 +162,46 @@ class KeptSessions(KeptWindows):
                 if count >= self._assigner.min_records:
                     yield Fired(key, Window(start, end), content, Unkept())
         lateness = self.plan.lateness_ms
-        if any(end + lateness <= moment for _, end, _ in sessions):
-            self._drop(group, key, [one for one in sessions if one[1] + lateness > moment])
+        over = [session for session in sessions if self._is_over(session, sessions, moment)]
+        if over:
+            left = [one for one in sessions if not self._is_over(one, sessions, moment)]
+            ended = max(over, key=lambda one: one[1])
+            if not is_ended(ended[0], ended[1]):
+                left = self._with_ended(left, self._remember_end(group, key, ended))
+            self._drop(group, key, left)
         elif lateness and any(end == moment for _, end, _ in sessions):
             self._remember(moment + lateness, group, key)
 
+    def _is_over(self, session: tuple[int, int, Any], sessions: Open, moment: int) -> bool:
+        """Return whether a session, or the trace of an ended one, goes at a moment.
+
+        The trace stays while another session is open: a record may touch both.
+        """
+        start, end, _ = session
+        if is_ended(start, end):
+            return start <= moment and len(sessions) == 1
+        return end + self.plan.lateness_ms <= moment
+
+    def _remember_end(self, group: int, key: Any, session: tuple[int, int, Any]) -> Any:
+        start, end, _ = session
+        until = keep_until(self.plan, start, end)
+        self._remember(until, group, key)
+        return (until, end, None if self.keeps_records else self.folding.fresh())
+
+    def _with_ended(self, left: Open, ended: Any) -> Open:
+        """Return open sessions with the trace of the last ended one, if a record may touch it."""
+        left = [one for one in left if not is_ended(one[0], one[1])]
+        return [*left, ended] if left or ended[0] > self.window.complete else []
+
     def _is_waiting(self, moment: int, window_key: WindowKey) -> bool:
-        """Tell whether a session of the key fires or is dropped at a moment to come."""
+        """Return whether a session of the key fires or is dropped at a moment to come."""
         sessions: Open = self.table.entries.find(*window_key) or []
-        return any(moment in (end, end + self.plan.lateness_ms) for _, end, _ in sessions)
+        return any(
+            self._is_over(session, sessions, moment)
+            if is_ended(session[0], session[1])
+            else moment in (session[1], session[1] + self.plan.lateness_ms)
+            for session in sessions
+        )
 
     def _drop(self, group: int, key: Any, left: Open) -> None:
         if self.keeps_records:
@@ -209,14 +252,17 @@ class CutSessions(KeptSessions):
 
     def admit(self, rows: Rows) -> Rows:
         """Return the rows that come before no cut; the others are late: their window has fired."""
-        if min(rows.times) >= self.window.complete_before:
+        if min(rows.times) > self.window.complete_before:
             return rows
         late = [
             index
             for index, (group, key, time) in enumerate(
                 zip(rows.groups, rows.keys, rows.times, strict=True)
             )
-            if any(about[0] and time < start for start, _, about in self._parts(group, key))
+            if any(
+                about[0] and time < start and not is_ended(start, end)
+                for start, end, about in self._parts(group, key)
+            )
         ]
         if not late:
             return rows
@@ -242,13 +288,19 @@ class CutSessions(KeptSessions):
     # --- results out -------------------------------------------------------------------------
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
-        """Fire what is due of a key at a moment, and let go of it."""
+        """Fire what is due of a key at a moment, and drop it."""
         for part in self._parts(group, key):
             if self._due_ms(part) != moment:
                 continue
             start, end, (_, first) = part
             left = [one for one in self._parts(group, key) if one != part]
-            if first is not None:
+            if is_ended(start, end):
+                left = [*left, part] if left else []
+            elif first is None:
+                left = self._with_ended(
+                    left, self._remember_end(group, key, (start, start - 1, None))
+                )
+            else:
                 row = self._row(group, key, start, moment)
                 if len(row[0]) >= self._assigner.min_records:
                     yield Fired(key, Window(first, moment), row, Unkept())
@@ -256,11 +308,23 @@ class CutSessions(KeptSessions):
                     rest = self._rest(group, key, moment, end)
                     left.append(rest)
                     self._remember(self._due_ms(rest), group, key)
+                else:
+                    left = self._with_ended(
+                        left, self._remember_end(group, key, (first, end, None))
+                    )
             self._drop(group, key, sorted(left, key=lambda one: one[0]))
+
+    def _remember_end(self, group: int, key: Any, session: tuple[int, int, Any]) -> _Part:
+        until, end, _ = super()._remember_end(group, key, session)
+        return (until, end, (True, None))
 
     def _is_waiting(self, moment: int, window_key: WindowKey) -> bool:
         _, group, key = window_key
-        return any(self._due_ms(part) == moment for part in self._parts(group, key))
+        parts = self._parts(group, key)
+        return any(
+            self._due_ms(part) == moment and (len(parts) == 1 or not is_ended(part[0], part[1]))
+            for part in parts
+        )
 
     def _rest(self, group: int, key: Any, start: int, end: int) -> _Part:
         times, _ = self._row(group, key, start, end)
@@ -268,8 +332,10 @@ class CutSessions(KeptSessions):
 
     def _due_ms(self, part: _Part) -> int:
         """Return when the part fires or, being without records, is forgotten."""
-        _, end, (_, first) = part
+        start, end, (_, first) = part
         assert self._assigner.max_duration_ms is not None
+        if is_ended(start, end):
+            return start
         return end if first is None else min(end, first + self._assigner.max_duration_ms)
 
     def _parts(self, group: int, key: Any) -> list[_Part]:

@@ -21,6 +21,7 @@ from bicycle_runtime.operators.preaggregation.intervals import session_ends
 from bicycle_runtime.operators.user_calls.policy import DROPPED, user_hook
 from bicycle_runtime.operators.user_calls.user_functions import run
 from bicycle_runtime.operators.windows.base import WindowOperator
+from bicycle_runtime.operators.windows.ended_sessions import keep_until
 from bicycle_runtime.operators.windows.firing import Fired, Unkept
 from bicycle_runtime.operators.windows.panes import (
     Pane,
@@ -72,6 +73,9 @@ class TriggeredOperator(WindowOperator):
 
     def moments(self, entry: Any) -> Iterator[tuple[TimeDomain, int]]:
         for pane in entry:
+            if pane.is_ended:
+                yield "event", pane.start
+                continue
             for time_ms in pane.events:
                 yield "event", time_ms
             for time_ms in pane.moments:
@@ -113,9 +117,7 @@ class TriggeredOperator(WindowOperator):
 
     def next_event_ms(self) -> int | None:
         end = self.event_times.first(
-            lambda time, window_key: any(
-                self._waits_for(pane, time) for pane in self._panes_at(window_key)
-            )
+            lambda time, window_key: self._is_waiting(time, self._panes_at(window_key))
         )
         return None if end is None else self.watermark_for(end)
 
@@ -171,10 +173,13 @@ class TriggeredOperator(WindowOperator):
     def _session(self, group: int, key: Any, window: Window) -> Pane | None:
         """Return the session that an interval belongs to, joined with all it touches.
 
-        A session that is new, or has other bounds, is not in the table yet.
+        None if the interval is closed and touches no open session, or if it touches a session that
+        has ended. A session that is new, or has other bounds, is not in the table yet.
         """
         panes: list[Pane] = self.table.entries.find(0, group, key) or []
-        touching = [pane for pane in panes if pane.window.touches(window)]
+        if any(pane.is_ended and window.start <= pane.end for pane in panes):
+            return None
+        touching = [pane for pane in panes if pane.touches(window)]
         if not touching:
             return None if self.is_closed(window.end) else Pane(window.start, window.end)
         bounds = touching[0].window
@@ -192,7 +197,7 @@ class TriggeredOperator(WindowOperator):
             self._turn_to(window_key, pane)
             return
         is_session = isinstance(self._assigner, SessionWindows)
-        touching = [one for one in panes if is_session and one.window.touches(pane.window)]
+        touching = [one for one in panes if is_session and one.touches(pane.window)]
         left = [one for one in panes if one not in touching]
         entry = sorted([*left, pane], key=lambda one: one.start)
         self.table.entries.group(namespace, group)[key] = entry
@@ -260,6 +265,10 @@ class TriggeredOperator(WindowOperator):
 
     def _at_event_time(self, time: int, window_key: WindowKey) -> None:
         for pane in self._panes_at(window_key):
+            if pane.is_ended:
+                if pane.start <= time and len(self._panes_at(window_key)) == 1:
+                    self._remove(window_key, pane)
+                continue
             if time in pane.events:
                 pane.events.discard(time)
                 self._turn_to(window_key, pane)
@@ -269,6 +278,20 @@ class TriggeredOperator(WindowOperator):
                 self._act(pane, self._trigger.on_expiry(pane.window, self._context))
                 self._purge(pane)
                 self._remove(window_key, pane)
+                if isinstance(self._assigner, SessionWindows):
+                    self._remember_end(window_key, pane)
+
+    def _remember_end(self, window_key: WindowKey, ended: Pane) -> None:
+        """Keep the end of a session in the place of an earlier one, if a record may touch it."""
+        namespace, group, key = window_key
+        trace = Pane(keep_until(self.plan, ended.start, ended.end), ended.end)
+        left = [pane for pane in self._panes_at(window_key) if not pane.is_ended]
+        if left or trace.start > self.complete:
+            self.table.entries.group(namespace, group)[key] = [*left, trace]
+            self._turn_to(window_key, trace)
+            self._remember_all(trace)
+        else:
+            self.table.entries.remove(namespace, group, key)
 
     def _at_processing_time(self, time: int, window_key: WindowKey) -> None:
         for pane in self._panes_at(window_key):
@@ -276,6 +299,12 @@ class TriggeredOperator(WindowOperator):
                 pane.moments.discard(time)
                 self._turn_to(window_key, pane)
                 self._act(pane, self._trigger.on_processing_time(time, pane.window, self._context))
+
+    def _is_waiting(self, time: int, panes: list[Pane]) -> bool:
+        return any(
+            time == pane.start and len(panes) == 1 if pane.is_ended else self._waits_for(pane, time)
+            for pane in panes
+        )
 
     def _waits_for(self, pane: Pane, time: int) -> bool:
         is_expiry = self.plan.has_event_time and pane.end + self.plan.lateness_ms == time

@@ -95,9 +95,9 @@ class SealedEntry:
             case "records":
                 return [record for row in value for record in _records(row)]
             case "sessions":
-                return _named_fields(value, _SESSION)
+                return _describe_ended(_named_fields(value, _SESSION))
             case "panes":
-                panes = _named_fields(value, _PANE)
+                panes = _describe_ended(_named_fields(value, _PANE))
                 return value if panes is value else [_describe_pane(pane) for pane in panes]
             case _:
                 return value
@@ -382,6 +382,18 @@ def _named_fields(value: Any, names: tuple[str, ...]) -> Any:
         isinstance(each, list | tuple) and len(each) == len(names) for each in value
     )
     return [dict(zip(names, each, strict=True)) for each in value] if is_rows else value
+
+
+def _describe_ended(windows: Any) -> Any:
+    """Return windows with the trace of an ended session, whose start is after its end, named."""
+    if not isinstance(windows, list):
+        return windows
+    return [
+        {"ended_ms": one["end_ms"], "kept_until_ms": one["start_ms"]}
+        if isinstance(one, dict) and one["start_ms"] > one["end_ms"]
+        else one
+        for one in windows
+    ]
 
 
 def _key_order(key: Any) -> bytes:
