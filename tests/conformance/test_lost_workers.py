@@ -21,6 +21,7 @@ from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.testing import Harness, script_source
 from tests.raising import raises
+from tests.waiting import until
 
 pytestmark = pytest.mark.spark
 _KILLED_PAIRS = 200
@@ -69,7 +70,9 @@ def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
         keyed = [report for report in recording.reports if report.states]
         had = {(report.worker, report.subtask) for report in keyed}
         victim = keyed[-1].worker
+        spark.take_ended_workers()
         os.kill(victim, signal.SIGKILL)
+        ends = until(spark.take_ended_workers, "a note of the end")
         recording.reports.clear()
         for _ in range(4):
             harness.push(NAMES)
@@ -82,6 +85,9 @@ def test_a_killed_worker_makes_only_its_ranges_load_again(spark):
         for byte_count in report.loaded.values()
         if byte_count
     ]
+    assert [(end.pid, end.code) for end in ends] == [(victim, -signal.SIGKILL)]
+    assert ends[0].peak_bytes > 10_000_000
+    assert spark.take_ended_workers() == [], "it was taken before"
     assert victim not in {report.worker for report in recording.reports}
     assert loaded, "the ranges of the killed worker were loaded by another one"
     assert not set(loaded) & had, "a worker that lives has loaded what it had"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 import pytest
 
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.jobsite import JobSite
+from tests.spark.jobsite import JobSite, expected_counts, visible_counts
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark
@@ -108,3 +109,23 @@ def test_functions_are_closed_when_the_driver_is_killed(site: JobSite, diary: Pa
 
     assert _names(diary, "opened")
     until(lambda: _names(diary, "closed") == _names(diary, "opened"), "close")
+
+
+def test_a_killed_worker_is_in_log_and_status_of_a_job_that_goes_on(site: JobSite):
+    (site.input / "in.txt").write_text("ada bob\n" * 1_000)
+    hold = "before_publish@2=hold"
+    life = site.start("--parallelism", "2", "--max-records-per-epoch", "400", "--json", faults=hold)
+    life.wait_for_fault(hold)
+    killed = {found.pid for found in site.workers()}
+    for pid in killed:
+        os.kill(pid, signal.SIGKILL)
+    life.release()
+
+    assert life.wait() == 0, life.stderr
+    ends = [event for event in life.log_events if event["event"] == "worker_ended"]
+    assert {end["pid"] for end in ends} == killed
+    assert {end["how"] for end in ends} == {"signal 9 (SIGKILL)"}
+    assert all(end["peak_bytes"] > 10_000_000 for end in ends)
+    status = site.status()
+    assert status["ended_worker_count"] == len(status["ended_workers"]) == len(killed) > 0
+    assert visible_counts(site.output) == expected_counts(["ada", "bob"] * 1_000)

@@ -13,7 +13,13 @@ from bicycle_runtime.cli.log_reading import local_pieces
 from bicycle_runtime.cli.run import run_command, submit_command
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.jobs.options import JobOptions
-from bicycle_runtime.jobs.status import JobState, OperatorStatus, ShardLag, WaitingOutput
+from bicycle_runtime.jobs.status import (
+    EndedWorker,
+    JobState,
+    OperatorStatus,
+    ShardLag,
+    WaitingOutput,
+)
 from tests.plugin_zoo.zoo import at_import, in_builder, install, whole
 
 SOURCES = [Path(__file__).parents[3] / folder for folder in ("plugin_sdk/src", "runtime/src")]
@@ -378,6 +384,18 @@ def test_an_exit_code_is_that_of_one_job(shell):
     exit_code, error = shell.error("status", "--exit-code")
 
     assert (exit_code, error["code"]) == (2, "BIC-2001")
+
+
+def test_status_counts_ended_workers_and_shows_how_the_last_one_ended(shell):
+    last = EndedWorker(
+        time_ms=2_000, pid=71, how="signal 9 (SIGKILL)", host="two", peak_bytes=5_242_880,
+        operator="parse",
+    )  # fmt: skip
+    shell.put_job("job", ended_worker_count=3, ended_workers=[last])
+
+    text = shell.run("status", "job").stdout
+    assert "workers    3 ended unasked, the last at 1970-01-01 " in text
+    assert "pid 71 on two, signal 9 (SIGKILL), 5.0 MiB at most, in 'parse'" in text
 
 
 def test_status_tells_since_when_it_waits_for_storage(shell):

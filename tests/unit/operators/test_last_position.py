@@ -56,26 +56,28 @@ def test_a_killed_worker_leaves_its_operator_and_its_batch(tmp_path):
 def test_the_exit_code_is_that_of_who_saw_the_end(tmp_path):
     worker = start(tmp_path, "fires")
     worker.communicate(timeout=60)
-    (tmp_path / str(worker.pid)).rename(tmp_path / f"{worker.pid}.-9")
+    (tmp_path / str(worker.pid)).rename(tmp_path / f"{worker.pid}.-9.4096")
 
-    assert ended_workers(tmp_path) == [LastPosition(**fields(PLACE) | {"code": -signal.SIGKILL})]
+    seen = {"code": -signal.SIGKILL, "pid": worker.pid, "peak_bytes": 4_096}
+    assert ended_workers(tmp_path) == [LastPosition(**fields(PLACE) | seen)]
 
 
 def fields(position):
     return {name: getattr(position, name) for name in position.__struct_fields__}
 
 
-def test_workers_that_live_or_had_no_task_are_left_out(tmp_path):
+def test_workers_that_live_are_left_out_and_those_without_a_task_have_no_run(tmp_path):
     start(tmp_path, "rests").communicate(timeout=60)
+    (tmp_path / "1.3").touch()
     living = start(tmp_path, "waits")
     try:
         assert living.stdout.readline() == b"ready\n"
-        assert len(list(tmp_path.iterdir())) == 2
-        assert ended_workers(tmp_path) == []
+        assert len(list(tmp_path.iterdir())) == 3
+        assert [position.run_id for position in ended_workers(tmp_path)] == ["", ""]
     finally:
         living.kill()
         living.communicate(timeout=60)
-    assert [position.operator for position in ended_workers(tmp_path)] == ["parse"]
+    assert [position.run_id for position in ended_workers(tmp_path)] == ["", "", "run"]
 
 
 def test_the_last_end_comes_last_and_no_folder_is_no_end(tmp_path):

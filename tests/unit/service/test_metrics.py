@@ -51,6 +51,7 @@ def full_job(name="job"):
         lag_records=3, watermark_ms=500, updated_ms=500, silent_sources={"f": 400},
         silent_storage_ms=300, guarantee=GuaranteeStatus(guarantee="at-least-once", weakest="out"),
         state_growth=-2.5, epoch_times=times(20, 2_000), phase_times={"run": times(20, 1_900)},
+        ended_worker_count=4,
         waiting={"out": WaitingOutput(records=1, bytes=11)},
         shards={"f": {"0": ShardStatus(watermark_ms=500, event_ms=1_500)}},
         phase=PhaseStatus(name="loading state", unit="bytes", done=3, total=9, eta_ms=2_000),

@@ -275,6 +275,7 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
         ("lag", _lag(status)),
         ("state size", byte_text(status.state_bytes)),
         ("watermark", watermark_text(status.watermark_ms)),
+        ("workers", _ended_workers(status)),
         ("dropped", count_text(status.dropped_count) if status.dropped_count else ""),
         ("checkpoint", _checkpoint(status)),
     ]
@@ -381,6 +382,20 @@ def _supervisor(status: JobStatus, *, is_there: bool | None) -> str:
     if is_there is not False:
         return str(status.supervisor_pid)
     return "gone: nobody starts the job again when its process dies"
+
+
+def _ended_workers(status: JobStatus) -> str:
+    """Return how many workers ended unasked, and how the last one did."""
+    if not status.ended_workers:
+        return ""
+    last, count = status.ended_workers[-1], status.ended_worker_count
+    at_most = "" if last.peak_bytes is None else f", {byte_text(last.peak_bytes)} at most"
+    where = f" on {last.host}" if last.host else ""
+    operator = f", in {last.operator!r}" if last.operator else ""
+    return (
+        f"{count_text(count)} ended unasked, the last at {_time(last.time_ms)}: "
+        f"pid {last.pid}{where}, {last.how}{at_most}{operator}"
+    )
 
 
 def _restart(note: RestartNote) -> str:

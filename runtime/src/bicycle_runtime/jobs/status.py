@@ -17,6 +17,7 @@ from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.metrics import Durations, OperatorCounts
 
 __all__ = [
+    "EndedWorker",
     "GuaranteeStatus",
     "HotKey",
     "JobState",
@@ -186,6 +187,21 @@ class RestartNote(msgspec.Struct, kw_only=True):
     subtask: int | None = None
 
 
+class EndedWorker(msgspec.Struct, kw_only=True):
+    """A worker process that ended unasked: by a signal, a crash, or an exit in user code.
+
+    ``host`` is empty on the machine of the driver. ``peak_bytes`` is the most memory that it had at
+    a time, and ``operator`` what it ran last, empty while it had no task.
+    """
+
+    time_ms: int
+    pid: int
+    how: str
+    host: str = ""
+    peak_bytes: int | None = None
+    operator: str = ""
+
+
 class JobStatus(msgspec.Struct, kw_only=True):
     """One run of a job as last seen. Counts are of this run, ``event_count`` of all runs.
 
@@ -215,6 +231,9 @@ class JobStatus(msgspec.Struct, kw_only=True):
 
     ``silent_storage_ms`` tells since when (ms since 1970) the checkpoint storage does not answer;
     None while it does.
+
+    ``ended_worker_count`` counts the workers of this run that ended unasked, and ``ended_workers``
+    has the latest of them.
     """
 
     id: str
@@ -266,6 +285,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
     state_growth: float | None = None
     phase: PhaseStatus | None = None
     restart_plan: RestartPlan | None = None
+    ended_worker_count: int = 0
+    ended_workers: list[EndedWorker] = []
     restart_count: int = 0
     restarts: list[RestartNote] = []
     error: dict[str, Any] | None = None

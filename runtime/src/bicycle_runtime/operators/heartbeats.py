@@ -172,8 +172,12 @@ _OPERATOR_SIZE = 512
 _LENGTH = struct.Struct("<H")
 
 
-class LastPosition(msgspec.Struct, kw_only=True):
-    """What a worker process was at. ``code`` tells how it ended; None where nobody saw it."""
+class LastPosition(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The operator and input at which a worker process was last.
+
+    ``code`` is its exit code, negative for a signal, and ``peak_bytes`` the most memory that it had
+    at a time; None where nobody saw its end. ``run_id`` is empty for a worker without a task.
+    """
 
     run_id: str
     epoch: int
@@ -185,6 +189,9 @@ class LastPosition(msgspec.Struct, kw_only=True):
     offset: int | None = None
     end_offset: int | None = None
     code: int | None = None
+    pid: int = 0
+    host: str = ""
+    peak_bytes: int | None = None
 
 
 class PositionKeeper:
@@ -249,26 +256,30 @@ LAST_POSITION = PositionKeeper()
 
 
 def ended_workers(folder: Path) -> list[LastPosition]:
-    """Return where the processes that kept their place in a folder ended, the last one last.
+    """Return the last positions of the ended processes of a folder, the latest end last.
 
-    Those that had no task are left out. The name of a file is the process id, and behind a dot the
-    exit code, negative for a signal, once its parent has seen its end.
+    The name of a file is the process id; after its parent has noted the end, also the exit code and
+    the most memory that the process had, in bytes, each after a dot.
     """
     found: list[tuple[int, LastPosition]] = []
     for path in folder.glob("*"):
-        pid, _, code = path.name.partition(".")
-        if not code and is_alive(int(pid), 0):
+        pid, _, end = path.name.partition(".")
+        if not end and is_alive(int(pid), 0):
             continue
+        code, _, peak_bytes = end.partition(".")
         # It is being renamed, or the process was killed while it wrote.
         with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError, UnicodeDecodeError):
             position = _decode(path.read_bytes())
-            if position.run_id:
-                position.code = int(code) if code else None
-                found.append((path.stat().st_mtime_ns, position))
+            position.pid = int(pid)
+            position.code = int(code) if code else None
+            position.peak_bytes = int(peak_bytes) if peak_bytes else None
+            found.append((path.stat().st_mtime_ns, position))
     return [position for _, position in sorted(found, key=lambda item: item[0])]
 
 
 def _decode(data: bytes) -> LastPosition:
+    if not data:  # It ended before it had a task.
+        return LastPosition(run_id="", epoch=0, level=0, subtask=0)
     position = msgspec.json.decode(_field(data, _OPERATOR_SIZE), type=LastPosition)
     position.operator = _field(data, 0).decode()
     return position

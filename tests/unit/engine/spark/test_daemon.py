@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.engine.spark.daemon import without_archives
 from bicycle_runtime.engine.spark.worker import LevelTask
+from bicycle_runtime.operators.heartbeats import ended_workers
 from tests.waiting import until
 
 
 @pytest.fixture
 def places(tmp_path):
     folder = tmp_path / "bicycle-places"
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)  # The daemon may have been quicker.
     return folder
 
 
@@ -67,9 +69,12 @@ def test_the_signal_that_ended_a_worker_is_noted_beside_its_place(door, places, 
     with connection:
         until(lambda: signal_is_free(pid), "the worker to be itself")
         os.kill(pid, number)
-        until((places / f"{pid}.-{int(number)}").exists, "a note of the end")
+        [note] = until(lambda: list(places.glob(f"{pid}.*")), "a note of the end")
 
-    assert [path.name for path in places.iterdir()] == [f"{pid}.-{int(number)}"]
+    assert list(places.iterdir()) == [note]
+    [position] = ended_workers(places)
+    assert (position.pid, position.code) == (pid, -int(number))
+    assert 1_000_000 < position.peak_bytes < 10_000_000_000
 
 
 def signal_is_free(pid):
@@ -98,11 +103,49 @@ def test_pairs_of_workers_that_end_together_are_all_noted(door, places):
         pair = [worker_of(door), worker_of(door)]
         for connection, pid in pair:
             (places / str(pid)).touch()
-            expected.add(f"{pid}.-{int(signal.SIGKILL)}")
+            expected.add((pid, -int(signal.SIGKILL)))
             os.kill(pid, signal.SIGKILL)
             connection.close()
 
-    until(lambda: {path.name for path in places.iterdir()} == expected, "notes of all ends")
+    until(
+        lambda: {(end.pid, end.code) for end in ended_workers(places)} == expected,
+        "notes of all ends",
+    )
+
+
+def test_a_worker_that_ends_before_its_first_task_is_noted_too(door, places):
+    connection, pid = worker_of(door)
+    with connection:
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: list(places.iterdir()), "a note of the end")
+
+    [position] = ended_workers(places)
+    assert (position.pid, position.code, position.run_id) == (pid, -signal.SIGKILL, "")
+
+
+def test_a_worker_that_java_has_the_daemon_kill_leaves_no_note(daemon, door, places):
+    connection, pid = worker_of(door)
+    (places / str(pid)).touch()
+    with connection:
+        daemon.stdin.write(struct.pack(">i", pid))
+        daemon.stdin.flush()
+        until(lambda: not list(places.iterdir()), "the end of the worker")
+    again, other = worker_of(door)
+    with again:
+        os.kill(other, signal.SIGKILL)
+        until(lambda: ended_workers(places), "a note of the end")
+
+    assert [end.pid for end in ended_workers(places)] == [other]
+
+
+def test_a_worker_that_ended_before_java_dismisses_it_is_noted(daemon, door, places):
+    connection, pid = worker_of(door)
+    with connection:
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: not is_alive(pid, 0), "the end of the worker")
+        daemon.stdin.write(struct.pack(">i", pid))
+        daemon.stdin.flush()
+        until(lambda: ended_workers(places), "a note of the end")
 
 
 INTERRUPTED = """
@@ -111,7 +154,7 @@ from pathlib import Path
 from bicycle_runtime.engine.spark.daemon import Ends, EndsPoll
 
 folder = Path(sys.argv[1])
-poll = EndsPoll(Ends(folder))
+poll = EndsPoll(Ends(folder, read_int=None))
 child = os.fork()
 if child == 0:
     signal.pause()
@@ -122,7 +165,7 @@ with tempfile._once_lock:  # As code does that the signal interrupts.
     while not Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].startswith(" Z"):
         pass
     print("interrupted", flush=True)
-print(poll.poll(60_000), [path.name == f"{child}.-9" for path in folder.iterdir()])
+print(poll.poll(60_000), [path.name.startswith(f"{child}.-9.") for path in folder.iterdir()])
 """
 
 
@@ -140,7 +183,7 @@ import os, select, signal, sys
 from pathlib import Path
 from bicycle_runtime.engine.spark.daemon import Ends, EndsPoll
 
-poll = EndsPoll(Ends(Path(sys.argv[1], "gone")))
+poll = EndsPoll(Ends(Path(sys.argv[1], "gone"), read_int=None))
 reading, writing = os.pipe()
 poll.register(reading, select.POLLIN)
 if os.fork() == 0:

@@ -19,6 +19,7 @@ from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.summary import JobSummary
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_runtime.operators.heartbeats import LastPosition
 from tests.unit.jobs.job_samples import request_of
 from tests.waiting import PATIENCE_S, until
 
@@ -49,6 +50,10 @@ class LightExecutor(LocalExecutor):
 
     def boot(self) -> None:
         """Nothing takes long."""
+
+    def take_ended_workers(self) -> list[LastPosition]:
+        """There are no workers."""
+        return []
 
     def ship(self, shipment: object) -> None:
         """Tasks see what this process sees."""

@@ -3,6 +3,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace as replaced
 
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.contract import Lag, total_lag
@@ -19,6 +20,7 @@ from bicycle_runtime.jobs.status import (
     read_status,
     write_status,
 )
+from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts
 from tests.unit.jobs.job_samples import stats_of, status_of
 
@@ -121,6 +123,29 @@ def test_a_blocked_event_loop_is_logged_once_for_an_operator(progress, caplog):
     assert [record.bicycle_fields["place"] for record in logged] == ["a.py:3 in get"]
     found = progress.status.operators["lookup"]
     assert (found.blocked, found.blocked_ms, found.blocked_at) == (4, 900, "a.py:9 in put")
+
+
+def test_workers_that_ended_are_counted_and_logged_and_the_latest_are_kept(
+    progress, folder, caplog
+):
+    gone = LastPosition(
+        run_id="run", epoch=4, level=0, subtask=1, operator="parse", code=-9, pid=71,
+        peak_bytes=5_000_000,
+    )  # fmt: skip
+    progress.take_ended_workers([])
+    progress.take_ended_workers([gone])
+    progress.take_ended_workers([replaced(gone, pid=pid, code=3) for pid in range(100, 130)])
+
+    [first, *_] = [log for log in caplog.records if log.message == "worker_ended"]
+    assert first.levelno == logging.WARNING
+    fields = first.bicycle_fields
+    assert (fields["pid"], fields["how"], fields["peak_bytes"], fields["operator"]) == (
+        71, "signal 9 (SIGKILL)", 5_000_000, "parse",
+    )  # fmt: skip
+    status = read_status(folder.status_path)
+    assert status.ended_worker_count == 31
+    assert [end.pid for end in status.ended_workers] == list(range(110, 130))
+    assert status.ended_workers[-1].how == "exit code 3"
 
 
 def test_lag_is_what_the_sources_say_and_unknown_stays_unknown(progress):

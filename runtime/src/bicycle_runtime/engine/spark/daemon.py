@@ -18,7 +18,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from types import FrameType, SimpleNamespace
@@ -31,6 +31,7 @@ __all__ = ["Ends", "EndsPoll", "main", "without_archives"]
 _WORKERS = "bicycle_runtime.engine.spark.worker"
 _ARCHIVES = ("python/lib/pyspark.zip", "python/lib/py4j-*-src.zip")
 _PIPE_READ_BYTES = 4_096
+_PEAK_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 
 
 def without_archives(paths: Sequence[str]) -> list[str]:
@@ -61,10 +62,13 @@ class Ends:
     Args:
         folder: Where workers keep their last positions. It is known before the first worker starts,
             because looking for a folder of temporary files takes a lock.
+        read_int: Reads what Java sends.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, read_int: Callable[[Any], int]) -> None:
         self._folder = folder
+        self._read_int = read_int
+        self._dismissed: set[int] = set()
         self.reader, self._writer = os.pipe()
         self._pipe = [self.reader, self._writer]
         for descriptor in self._pipe:
@@ -83,18 +87,32 @@ class Ends:
                 pass
         with contextlib.suppress(ChildProcessError):  # No child is left.
             while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
+                pid, status, usage = os.wait4(-1, os.WNOHANG)
                 if pid == 0:
                     return
-                self._note_end(pid, os.waitstatus_to_exitcode(status))
+                code = os.waitstatus_to_exitcode(status)
+                if pid in self._dismissed:
+                    self._dismissed.remove(pid)
+                    code = 0
+                self._note_end(pid, code, usage.ru_maxrss * _PEAK_UNIT_BYTES)
 
-    def _note_end(self, pid: int, code: int) -> None:
+    def read_dismissal(self, stream: Any) -> int:
+        """Read the id of a worker that Java has the daemon kill: its end is no accident."""
+        pid: int = self._read_int(stream)
+        self.note()  # One that has ended before ended by itself.
+        with contextlib.suppress(OSError):
+            os.kill(pid, 0)
+            self._dismissed.add(pid)
+        return pid
+
+    def _note_end(self, pid: int, code: int, peak_bytes: int) -> None:
         path = self._folder / str(pid)
-        # It had no task yet, or the disk is full or gone: only the exit code is lost then, while an
-        # error here would end the daemon and with it all workers.
+        # The disk is full or gone: only this note is lost then, while an error here would end the
+        # daemon and with it all workers.
         with contextlib.suppress(OSError):
             if code:
-                path.rename(f"{path}.{code}")
+                path.touch()  # It may have had no task yet.
+                path.rename(f"{path}.{code}.{peak_bytes}")
             else:
                 path.unlink()
 
@@ -140,12 +158,15 @@ def main() -> None:
     sys.path[:] = without_archives(sys.path)
     from pyspark import daemon  # whose place is only known now
 
-    ends = Ends(Path(positions_folder()))
+    folder = Path(positions_folder())
+    with contextlib.suppress(OSError):  # A worker reports what is wrong with the disk.
+        folder.mkdir(parents=True, exist_ok=True)
+    ends = Ends(folder, read_int=vars(daemon)["read_int"])
     # The loop takes its poll from there, after it has chosen to ignore SIGCHLD.
     polling = SimpleNamespace(
         poll=lambda: EndsPoll(ends), POLLIN=select.POLLIN, POLLHUP=select.POLLHUP
     )
-    setattr(daemon, "select", polling)  # noqa: B010 - types forbid a plain assignment
+    vars(daemon).update(select=polling, read_int=ends.read_dismissal)
     with contextlib.suppress(ImportError):  # A worker reports the missing module.
         importlib.import_module(_WORKERS)  # It starts no thread, which a fork would lose.
     gc.freeze()

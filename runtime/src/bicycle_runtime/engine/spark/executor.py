@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from pickle import PicklingError
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import chosen_variables, environment_set
@@ -38,20 +38,18 @@ from bicycle_runtime.engine.spark.java import (
     start_java,
 )
 from bicycle_runtime.engine.spark.java_errors import is_worker_gone, root_reason, text_of
-from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE
+from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE, noted_count
 from bicycle_runtime.engine.spark.settings import is_embedded, spark_settings
 from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatch, require_master
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE, WorkerNeeds
 from bicycle_runtime.layouts.paths import JOB_FILE
+from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.records.by_value import pickle_by_value
 from bicycle_sdk.errors import BicycleError
-
-if TYPE_CHECKING:
-    from bicycle_runtime.operators.heartbeats import LastPosition
 
 __all__ = ["SparkExecutor"]
 
@@ -62,6 +60,7 @@ _PASSED_TO_WORKERS = ("BICYCLE_FAULTS", "BICYCLE_FAULTS_ONCE")
 _PYTHON_SETTING, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 _ENVIRONMENT_VARIABLE = "BICYCLE_ENVIRONMENT"
 _CLUSTER_TIMEOUT_MS = 60_000
+_LOOKS_FOR_NOTES, _LOOK_S = 20, 0.05
 _REST_S_MAX = 30.0  # Half of the time after which Spark ends Python workers without work.
 
 
@@ -117,6 +116,9 @@ class SparkExecutor:
         self._clock = clock or SystemClock()
         self._errors = sys.stderr.buffer if errors is None else errors
         self._worked_at = self._clock.monotonic()
+        self._workers: set[int] = set()  # All that have reported.
+        self._found: list[LastPosition] = []
+        self._taken: set[tuple[str, int, int | None, int | None]] = set()
 
     @property
     def log_path(self) -> Path:
@@ -196,7 +198,22 @@ class SparkExecutor:
                 self._anchors.refresh(self._view.hosts(), self._view.executors)
             blocks = self._run_levels(orders)
         self._worked_at = self._clock.monotonic()
-        return [decode_report(report) for report in reports_in(blocks)]
+        reports = [decode_report(report) for report in reports_in(blocks)]
+        workers = {report.worker for report in reports} - self._workers
+        if self._view is not None and workers and self._workers:  # They may replace others.
+            self._ends()
+        self._workers |= workers
+        return reports
+
+    def take_ended_workers(self) -> list[LastPosition]:
+        """Return the workers that ended unasked since the last call."""
+        if self._view is None and noted_count(self._places) > len(self._taken):
+            self._ends()
+        ends = [end for end in self._found if end.code is not None]
+        fresh = {(end.host, end.pid, end.code, end.peak_bytes): end for end in ends}
+        new = [end for key, end in fresh.items() if key not in self._taken]
+        self._taken |= fresh.keys()
+        return new
 
     def slots(self) -> int:
         return self._slots
@@ -359,12 +376,18 @@ class SparkExecutor:
         """Return what is known of workers that ended."""
         # All operators: see ``boot``.
         from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
-        from bicycle_runtime.operators.heartbeats import ended_workers
 
         if self._view is None:
-            return ended_workers(self._places)
-        with self._watching():
-            return ends_on_hosts(self._context, self._view.hosts())
+            pause = threading.Event()
+            for _ in range(_LOOKS_FOR_NOTES):
+                self._found = ended_workers(self._places)
+                if all(end.code is not None for end in self._found):
+                    break
+                pause.wait(_LOOK_S)  # The daemon has still to note the end of one.
+        else:
+            with self._watching():
+                self._found = ends_on_hosts(self._context, self._view.hosts())
+        return self._found
 
     def _connect(self, java: JavaProcess) -> Any:
         from pyspark import SparkConf, SparkContext  # slow: loaded while Java comes up

@@ -213,14 +213,15 @@ def _close_at_end() -> None:
 def _end_if_unheard(outfile: Any) -> None:
     """End the process when Spark does not hear it any more: its task, or itself, was given up.
 
-    The daemon would print a traceback, and end it all the same.
+    The daemon would print a traceback, and end it all the same. Spark wanted this end, so the exit
+    code is that of an end in order.
     """
     try:
         outfile.flush()
     except OSError:
         _begin_the_end()
         close_workers()
-        os._exit(1)
+        os._exit(0)
 
 
 def _leave_task(_signum: int, frame: FrameType | None) -> None:

@@ -64,8 +64,10 @@ def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPosition]:
 
 
 def _own_ends(names: Iterable[object]) -> Iterator[bytes]:
-    list(names)  # Else Spark would not use the worker again.
-    return map(msgspec.json.encode, ended_workers(Path(positions_folder())))
+    [host] = names
+    for end in ended_workers(Path(positions_folder())):
+        end.host = str(host)
+        yield msgspec.json.encode(end)
 
 
 def worker_ended(

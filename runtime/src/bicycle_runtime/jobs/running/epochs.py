@@ -157,7 +157,8 @@ class Epochs:
                 run.progress.take_idle(None)
                 self._wait(round((rests_until - begun_at) * 1_000))
                 continue
-            with run.phases.epoch(loop.epoch + 1), run.progress.epoch():
+            epoch = loop.epoch + 1
+            with run.phases.epoch(epoch), run.progress.epoch(), run.executor.counting_ends():
                 run.savepoints.meet(loop)
                 step = loop.drain() if self._is_draining else loop.step(reads_on=not target_ms)
             if step.is_finished:

@@ -73,6 +73,14 @@ class JobExecutor:
         starting = DeferredExecutor(self._executor, starting=lambda: self._starting(master))
         return KeptExecutor(starting)
 
+    @contextlib.contextmanager
+    def counting_ends(self) -> Iterator[None]:
+        """Show workers that ended unasked, also where the epoch inside fails."""
+        try:
+            yield
+        finally:
+            self._progress.take_ended_workers(self._executor.take_ended_workers())
+
     def replace(self) -> None:
         """Stop it; the next loop begins with a new one."""
         self._executor.stop()

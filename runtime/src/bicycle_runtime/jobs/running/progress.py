@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
@@ -22,6 +23,7 @@ from bicycle_runtime.jobs.running.listeners import Listeners
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.running.timings import Rate, Timings
 from bicycle_runtime.jobs.status import (
+    EndedWorker,
     JobState,
     JobStatus,
     OperatorStatus,
@@ -32,6 +34,7 @@ from bicycle_runtime.jobs.status import (
     write_status,
 )
 from bicycle_runtime.jobs.supervision.restarts import add_failure_note, place_of
+from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
@@ -45,6 +48,7 @@ _LOG_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 5.0
 _SHARDS_SHOWN_MAX = 64
 _HOT_KEYS_TOLD_MAX = 100
+_ENDED_WORKERS_SHOWN_MAX = 20
 _LOADING = "loading state"
 
 
@@ -195,6 +199,26 @@ class Progress:
             self._show_at_once()
         else:
             self._refresh()
+
+    def take_ended_workers(self, ends: Sequence[LastPosition]) -> None:
+        """Count, show and log the workers that ended unasked."""
+        if not ends:
+            return
+        status, now_ms = self.status, self._clock.now_ms()
+        status.ended_worker_count += len(ends)
+        for end in ends:
+            how = "no word" if end.code is None else how_it_ended(end.code)
+            note = EndedWorker(
+                time_ms=now_ms, pid=end.pid, host=end.host, how=how, peak_bytes=end.peak_bytes,
+                operator=end.operator,
+            )  # fmt: skip
+            status.ended_workers = [*status.ended_workers, note][-_ENDED_WORKERS_SHOWN_MAX:]
+            log_event(
+                _LOG, "worker_ended", level=logging.WARNING, job=status.job, pid=end.pid,
+                host=end.host, how=how, peak_bytes=end.peak_bytes, operator=end.operator,
+                epoch=status.epoch + 1, count=status.ended_worker_count,
+            )  # fmt: skip
+        self._show_at_once()
 
     def take_parallelisms(self, parallelisms: Mapping[str, int]) -> None:
         """Take note of the parallelism of each operator; written at once when it has changed."""

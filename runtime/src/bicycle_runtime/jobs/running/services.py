@@ -12,6 +12,7 @@ from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
+from bicycle_runtime.operators.heartbeats import LastPosition
 
 __all__ = ["DoorServices", "DriverExecutor"]
 
@@ -50,6 +51,9 @@ class DriverExecutor(Executor, Protocol):
 
     def boot(self) -> None:
         """Begin to start, while other work is done; again does nothing."""
+
+    def take_ended_workers(self) -> list[LastPosition]:
+        """Return the worker processes that ended unasked since the last call."""
 
     def ship(self, shipment: Shipment) -> None:
         """Set what workers need of the plugin; before ``start``."""

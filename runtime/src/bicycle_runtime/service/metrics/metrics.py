@@ -151,6 +151,7 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
     }
     yield "bicycle_job_info", {**job, **info}, 1.0
     yield "bicycle_job_restarts_total", job, status.restart_count
+    yield "bicycle_job_ended_workers_total", job, status.ended_worker_count
     if known.paces.load is not None and summary.end_time is None:
         yield "bicycle_job_load_ratio", job, round(known.paces.load, 3)
     yield "bicycle_job_records_per_second", job, summary.records_per_second

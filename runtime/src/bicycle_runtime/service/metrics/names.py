@@ -31,6 +31,8 @@ METRICS: tuple[Metric, ...] = (
            help="1, for the owner and the version of the job; an owner may be empty."),
     Metric(name="bicycle_job_restarts_total", type="counter",
            help="Restarts in the run that goes on."),
+    Metric(name="bicycle_job_ended_workers_total", type="counter",
+           help="Worker processes of this run that were killed, crashed, or exited in user code."),
     Metric(name="bicycle_job_guarantee", type="gauge", labels=("job", "guarantee", "weakest"),
            help="1 for what the job promises from end to end, and the operator it is due to."),
     Metric(name="bicycle_job_records_per_second", type="gauge", help="Records read per second."),
