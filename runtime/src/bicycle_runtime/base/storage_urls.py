@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -10,9 +11,10 @@ from bicycle_runtime.base.remote_storage import FsspecStorage
 from bicycle_runtime.base.s3_storage import S3Storage
 from bicycle_runtime.base.storage import LocalStorage, Storage
 
-__all__ = ["open_storage"]
+__all__ = ["is_within", "open_storage", "resolve_location"]
 
 _S3_SCHEMES = ("s3", "s3a")
+_LOCAL_SCHEMES = ("", "file", "local")
 
 
 def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
@@ -36,3 +38,42 @@ def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
         )
     kind = S3Storage if parts.scheme in _S3_SCHEMES else FsspecStorage
     return kind(location.rstrip("/"), patience_s)
+
+
+def resolve_location(location: str) -> str:
+    """Return the one spelling of a path or URL, by which two locations can be compared.
+
+    A path of this machine, also as a URL, becomes absolute and free of links, ``.`` and ``..``;
+    another URL keeps its path, since object stores take each character of it as it is.
+
+    Args:
+        location: What ``open_storage`` takes; ``~`` is the home directory of this user.
+
+    Raises:
+        ConfigError: the URL chains several file systems, so that it could lead anywhere.
+
+    Example:
+        >>> resolve_location("file:///usr/../usr/lib/"), resolve_location("S3a://bucket/a//")
+        ('/usr/lib', 's3://bucket/a')
+    """
+    if "::" in location:
+        raise ConfigError(
+            problem=f"the URL {location!r} chains several file systems",
+            hint="give the path, or the URL of one storage",
+        )
+    parts = urlsplit(location)
+    if parts.scheme in _LOCAL_SCHEMES:
+        path = Path(parts.path if parts.scheme else location).expanduser()
+        return os.path.realpath(path)
+    scheme = "s3" if parts.scheme in _S3_SCHEMES else parts.scheme
+    return parts._replace(scheme=scheme).geturl().rstrip("/")
+
+
+def is_within(location: str, folder: str) -> bool:
+    """Tell whether a location is a folder, or below it; both are resolved.
+
+    Example:
+        >>> is_within("/a/b", "/a"), is_within("/ab", "/a"), is_within("/a", "/a")
+        (True, False, True)
+    """
+    return f"{location}/".startswith(f"{folder.rstrip('/')}/")

@@ -6,19 +6,21 @@ it check the job that a request names before anything is read about that.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from bicycle_runtime.base.storage_urls import is_within, resolve_location
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.recovery.errors import SavepointMissingError
 from bicycle_runtime.service.errors import OPERATION_UNKNOWN
+from bicycle_runtime.service.operations.locations import resolve_facts
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
+from bicycle_runtime.service.users.errors import LOCATION_TAKEN
 from bicycle_runtime.service.users.roles import Identity, require_all_owners
 
 if TYPE_CHECKING:
@@ -191,6 +193,7 @@ class Scope:
         if job is not None:
             await self.require(job)
         if kind != "install":  # What was just received is theirs.
+            facts = await self.service.slow(resolve_facts, facts)
             await self.service.slow(self._require_named, facts)
         return await self.service.slow(
             self.service.operations.ask, kind, job, facts, identity=self.identity, key=key,
@@ -198,19 +201,32 @@ class Scope:
         )  # fmt: skip
 
     def _require_named(self, facts: Mapping[str, Any]) -> None:
-        """See that a plugin and a savepoint that a request names are there for them."""
+        """See that what a request names is there for them; its locations are resolved."""
         if self._owners is None:
             return
         plugins, named = self.service.plugins, {**(facts.get("options") or {}), **facts}
         environment = str(named.get("plugin_env") or "")
-        digest = str(named.get("digest") or plugins.digest_of(environment))
-        if digest and not self.identity.sees(plugins.owner_of(digest)):
-            raise PLUGIN_UNKNOWN(digest=digest)
-        url = str(named.get("url") or named.get("from_") or "")
-        for known in self.service.fleet.view.jobs if url else ():
-            place = known.status.checkpoint
-            if place and _is_below(url, place) and not self.has(known.summary.job_id):
-                raise SavepointMissingError(url=url)
+        for digest in filter(None, (named.get("digest"), plugins.digest_of(environment))):
+            if not self.identity.sees(plugins.owner_of(str(digest))):
+                raise PLUGIN_UNKNOWN(digest=digest)
+        read = [str(named[name]) for name in ("url", "from_") if named.get(name)]
+        written = [str(named["to"])] if named.get("to") else []
+        if named.get("checkpoint_dir"):
+            job = str(named.get("name") or "")
+            written.append(f"{str(named['checkpoint_dir']).rstrip('/')}/{job}".rstrip("/"))
+        for place in self._foreign_places() if read or written else ():
+            for url in read:
+                if is_within(url, place):
+                    raise SavepointMissingError(url=url)
+            for location in written:
+                if is_within(location, place) or is_within(place, location):
+                    raise LOCATION_TAKEN(location=location)
+
+    def _foreign_places(self) -> list[str]:
+        """Return the checkpoint directories of all jobs that are not theirs, resolved."""
+        known = self.service.fleet.view.jobs
+        foreign = [each.status.checkpoint for each in known if not self.has(each.summary.job_id)]
+        return [resolve_location(place) for place in foreign if place]
 
     async def operation(self, number: int, wait_s: float = 0.0) -> Operation:
         """Return an operation of theirs, when it is over or after so long.
@@ -296,7 +312,3 @@ class Scope:
         }  # fmt: skip
         now_ms, note = self.service.clock.now_ms(), self.service.history.note_audit
         await self.service.slow(lambda: note(entry, facts, at_ms=now_ms).result())
-
-
-def _is_below(url: str, place: str) -> bool:
-    return f"{os.path.normpath(url)}/".startswith(f"{os.path.normpath(place)}/")

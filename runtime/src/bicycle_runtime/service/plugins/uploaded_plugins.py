@@ -25,6 +25,7 @@ import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file, sync_folder
+from bicycle_runtime.base.storage_urls import resolve_location
 from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import check_plugin
@@ -172,7 +173,7 @@ class Plugins:
         return find_uploaded(self._home, digest).owner
 
     def digest_of(self, environment: str) -> str:
-        """Return the digest of the plugin whose environment a folder is, empty for any other."""
+        """Return the digest of the plugin that a folder belongs to, empty for any other."""
         return _digest_of(self._home, environment)
 
     @contextmanager
@@ -222,9 +223,11 @@ def environment_of(home: Home, digest: str) -> str:
 
 
 def _digest_of(home: Home, environment: str) -> str:
-    path = Path(environment)
-    is_ours = path.name == _ENVIRONMENT and path.parent.parent == _folder(home)
-    return path.parent.name if is_ours else ""
+    if not environment:
+        return ""
+    path, folder = Path(resolve_location(environment)), _folder(home).resolve()
+    name = path.relative_to(folder).parts[0] if folder in path.parents else ""
+    return name if _DIGEST.fullmatch(name) else ""
 
 
 def find_uploaded(home: Home, digest: str) -> UploadedPlugin:

@@ -98,3 +98,11 @@ CONNECTIONS_EXHAUSTED = BicycleError.row(
     cause="All callers together have as many requests or event streams open as the service takes.",
     fix="try again in some seconds; health, stop, drain and cancel are answered meanwhile",
 )
+
+
+LOCATION_TAKEN = BicycleError.row(
+    "BIC-2332",
+    "{location} belongs to somebody else",
+    cause="A job or a savepoint was to be written where the checkpoints of another owner are.",
+    fix="give another directory, or leave it out for that of the home",
+)
