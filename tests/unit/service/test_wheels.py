@@ -163,9 +163,29 @@ def test_one_file_twice_is_refused_in_whatever_letters(tmp_path):
     refused(wheel, "twice")
 
 
-@pytest.mark.parametrize("path", ["demo.pth", "demo-1.0.data/scripts/python"])
+@pytest.mark.parametrize(
+    "path",
+    ["demo.pth", "demo-1.0.data/scripts/python", "demo-1.0.data/purelib/demo.pth",
+     "demo-1.0.data/platlib/demo.pth", "other-2.data/purelib/Demo.PTH", "sitecustomize.py",
+     "demo-1.0.data/purelib/sitecustomize.py", "sitecustomize/__init__.py", "usercustomize.py",
+     "usercustomize.cpython-311-x86_64-linux-gnu.so", "demo.start"],
+)  # fmt: skip
 def test_what_would_run_by_itself_is_refused(tmp_path, path):
     refused(plain(tmp_path, {"demo.py": "", path: "import os\n"}), "it has ")
+
+
+@pytest.mark.parametrize("group", ["bicycle.plugins", "console_scripts", "anything"])
+@pytest.mark.parametrize("name", ["../../x", "..", "a/b", "/x", "a\\b", ".x", "x y", "x" * 101])
+def test_an_entry_point_whose_name_leads_elsewhere_is_refused(tmp_path, group, name):
+    plugins = {"demo": f"demo:job\n[{group}]\n{name} = demo:job"}
+
+    refused(plain(tmp_path, plugins=plugins), "is no entry point with a plain name")
+
+
+def test_entry_points_with_plain_names_and_comments_are_taken(tmp_path):
+    more = "demo:job\n# one\n; two\n\n[console_scripts]\ndemo-1.x+y = demo:job"
+
+    assert check_wheel(plain(tmp_path, plugins={"demo": more})).plugins == {"demo": "demo:job"}
 
 
 def test_names_must_agree(tmp_path):

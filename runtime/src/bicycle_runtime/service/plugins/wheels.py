@@ -11,6 +11,7 @@ import base64
 import csv
 import hashlib
 import io
+import re
 import stat
 import struct
 import tempfile
@@ -49,6 +50,9 @@ _PACKED = frozenset({zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED})
 _READ_PARTS = ("METADATA", "entry_points.txt")
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, OSError, ValueError)
 _IS_ENCRYPTED = 0x1
+_LINE_FILES = (".pth", ".start")  # Python runs the lines of such a file, or what they name.
+_STARTED_MODULES = ("sitecustomize", "usercustomize")
+_ENTRY_LINE = re.compile(r"|[#;].*|\[.*\]|\w[\w.+-]{0,99}\s*=.*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,8 +233,7 @@ class _Check:
         self._refuse_if(kind not in wanted, f"{name!r} in it is a link or a device")
         self._refuse_if(bool(entry.flag_bits & _IS_ENCRYPTED), f"{name!r} in it is encrypted")
         self._refuse_if(entry.compress_type not in _PACKED, f"{name!r} in it is packed unusually")
-        # Python runs the lines of such a file whenever it starts.
-        self._refuse_if(len(parts) == 1 and name.endswith(".pth"), f"it has {name!r}")
+        self._refuse_if(_runs_by_itself(parts), f"it has {name!r}, which Python runs by itself")
         # What lies there does not reach workers, and may take the place of the interpreter.
         is_data = parts[0].endswith(".data") and parts[1:2] not in (["purelib"], ["platlib"], [])
         self._refuse_if(is_data, f"it has {name!r}, which is installed outside of its packages")
@@ -299,6 +302,10 @@ class _Check:
         told = str(among[name].version)
         is_same = canonicalize_version(told) == canonicalize_version(version)
         self._refuse_if(not is_same, f"its METADATA says version {told!r}")
+        for line in (among[name].read_text("entry_points.txt") or "").splitlines():
+            is_plain = bool(_ENTRY_LINE.fullmatch(line.strip()))
+            # An installer writes files of the names of some of them.
+            self._refuse_if(not is_plain, f"{line[:100]!r} is no entry point with a plain name")
         found = discover([folder])
         for refusal in found.refused:
             raise _refusal(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
@@ -306,3 +313,22 @@ class _Check:
         self._refuse_if(not plugins, "it has no entry point of the group bicycle.plugins")
         needed = closure_of(name, among=among)
         return plugins, tuple(sorted(needed.asked.keys() - {name} - HELD_BY_RUNTIME))
+
+
+def _runs_by_itself(parts: list[str]) -> bool:
+    """Tell whether Python runs a file whenever it starts, once the file is installed.
+
+    Args:
+        parts: Its path in the wheel; what is below ``.data/purelib`` is installed without that.
+
+    Example:
+        >>> found = ["a.pth", "a-1.data/purelib/a.pth", "usercustomize/a.py", "a/a.pth"]
+        >>> [_runs_by_itself(path.split("/")) for path in found]
+        [True, True, True, False]
+    """
+    installed = parts[2:] if parts[0].endswith(".data") else parts
+    if not installed:
+        return False
+    first = installed[0].casefold()
+    is_line_file = len(installed) == 1 and first.endswith(_LINE_FILES)
+    return is_line_file or first.partition(".")[0] in _STARTED_MODULES
