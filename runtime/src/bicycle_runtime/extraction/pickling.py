@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import itertools
 import os
 import pickle
 import sys
@@ -29,7 +30,7 @@ from typing import Any, ClassVar, Literal
 from cloudpickle import cloudpickle
 
 from bicycle_runtime.extraction.imports import ImportSearch
-from bicycle_runtime.records.by_value import forget_decoding
+from bicycle_runtime.records.by_value import forget_decoding, name_class, reduce_by_value
 
 __all__ = [
     "CANONICAL_OBJECT_COUNT_MAX",
@@ -63,15 +64,19 @@ class WrittenPayload:
 
 
 class PayloadWriter:
-    """Writes the payloads of one job, in a process that is thrown away: it names classes globally.
+    """Writes the payloads of one job.
 
     Args:
         search: The import path as it was before user code ran.
+        is_loaded_here: Whether this process runs the job, too, as in a test. Then code of the main
+            module is accepted, source files keep their full names, and classes that go by value
+            are loaded as the classes of this process.
     """
 
-    def __init__(self, search: ImportSearch) -> None:
+    def __init__(self, search: ImportSearch, *, is_loaded_here: bool = False) -> None:
         self.search = search
-        self.class_names = _ClassNames()
+        self.is_loaded_here = is_loaded_here
+        self.class_names = _ClassNames(is_loaded_here=is_loaded_here)
 
     def write_all(self, payloads: Mapping[str, Any]) -> dict[str, WrittenPayload]:
         """Return the bytes of all payloads by id, in the order of the ids.
@@ -105,7 +110,12 @@ class PayloadWriter:
 class _ClassNames:
     """The ids by which a worker knows classes that went by value, given in order of meeting."""
 
-    def __init__(self) -> None:
+    _bundles = itertools.count(1)
+
+    def __init__(self, *, is_loaded_here: bool) -> None:
+        # Two jobs of one process may have equal classes, which must not be taken for one another.
+        self._suffix = f"-{os.getpid()}-{next(self._bundles)}" if is_loaded_here else ""
+        self._is_loaded_here = is_loaded_here
         self._prefix = "class"
         self._classes: list[Any] = []
 
@@ -126,10 +136,8 @@ class _ClassNames:
             self._set(index)
 
     def _set(self, index: int) -> None:
-        # The only place where cloudpickle keeps them; a test fails when it moves.
-        cloudpickle._DYNAMIC_CLASS_TRACKER_BY_CLASS[self._classes[index]] = (
-            f"{self._prefix}-{index}"
-        )
+        class_id = f"{self._prefix}-{index}{self._suffix}"
+        name_class(self._classes[index], class_id, is_loaded_here=self._is_loaded_here)
 
 
 class _Rules:
@@ -161,7 +169,7 @@ class _Rules:
             module, _ = cloudpickle._lookup_module_and_qualname(value)
             self._require_importable(module.__name__)
             return
-        if value.__module__ == "__main__":
+        if value.__module__ == "__main__" and not self.writer.is_loaded_here:
             raise RefusedError("it is defined in __main__, which workers do not have")
         self.has_code = True
         forget_decoding(value)
@@ -169,12 +177,16 @@ class _Rules:
             self.writer.class_names.name(value)
 
     def _require_importable(self, module_name: str) -> None:
+        if module_name == "__main__" and self.writer.is_loaded_here:
+            return
         problem = self.writer.search.problem(module_name)
         if problem is not None:
             raise RefusedError(problem)
 
     def reduce_code(self, code: types.CodeType) -> Any:
         """Reduce a code object with a file name that is the same on every machine."""
+        if self.writer.is_loaded_here:
+            return cloudpickle._code_reduce(code)
         return cloudpickle._code_reduce(
             code.replace(co_filename=self.writer.search.shorten(code.co_filename))
         )
@@ -213,7 +225,7 @@ class _FastPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ha
 
     def reducer_override(self, obj: Any) -> Any:
         self.rules.examine(obj)
-        return super().reducer_override(obj)
+        return reduce_by_value(self, obj)
 
     def _function_getnewargs(self, func: Any) -> Any:
         return _new_function_arguments(func, self.globals_ref)
@@ -246,7 +258,7 @@ class _CanonicalPickler(_PythonPickler):  # type: ignore[misc]  # Not in the typ
         if type(obj) in _PLAIN_TYPES:
             return NotImplemented
         self.rules.examine(obj)
-        return cloudpickle.Pickler.reducer_override(self, obj)
+        return reduce_by_value(self, obj)
 
     def _function_getnewargs(self, func: Any) -> Any:
         return _new_function_arguments(func, self.globals_ref)

@@ -15,11 +15,13 @@ from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+from bicycle_runtime.records import by_value
 from bicycle_runtime.records.codecs import AnyCodec
 
 __all__ = ["Opaque", "decode_unloaded", "is_pickled"]
 
 _BY_VALUE = "a class or function that was shipped by value"
+_WRITERS_BY_VALUE = ("cloudpickle", by_value.__name__)
 _CONTENT = {"EMPTY_LIST": "list", "EMPTY_DICT": "dict", "EMPTY_SET": "set"}
 _PUSHES = frozenset(
     {
@@ -214,4 +216,4 @@ def _type_name(data: bytes) -> str:
 
 
 def _class_name(module: str, attribute: str) -> str:
-    return _BY_VALUE if module.startswith("cloudpickle") else f"{module}.{attribute}"
+    return _BY_VALUE if module.startswith(_WRITERS_BY_VALUE) else f"{module}.{attribute}"
