@@ -6,6 +6,7 @@ import enum
 import uuid
 from decimal import Decimal
 
+import numpy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,3 +193,35 @@ def test_bytes_of_keys_that_come_again_are_those_of_the_first_time(some):
 
     for key in some + some:
         assert known[key] == encode_key(key)
+
+
+@pytest.mark.parametrize(
+    ("key", "name", "call"),
+    [
+        (numpy.bool_(True), "numpy.bool", "bool(key)"),
+        (numpy.int64(1), "numpy.int64", "int(key)"),
+        (numpy.datetime64("2026-01-01"), "numpy.datetime64", "key.item()"),
+    ],
+)
+def test_a_scalar_of_numpy_is_refused_with_the_call_that_converts_it(key, name, call):
+    with pytest.raises(KeyEncodingError) as caught:
+        encode_key(key)
+
+    assert caught.value.facts["type_name"].rstrip("_") == name
+    assert caught.value.facts["reason"].endswith(f"convert it with {call}")
+
+
+def test_keys_of_records_are_refused_where_keys_of_state_are_not():
+    class Folded(str):
+        __slots__ = ()
+
+        def __eq__(self, other):
+            return self.lower() == other.lower()
+
+        __hash__ = str.__hash__
+
+    with pytest.raises(KeyEncodingError) as caught:
+        GroupCache(128, of_records=True)[("a", Folded("b"))]
+
+    assert caught.value.facts["type_name"].endswith("Folded")
+    assert GroupCache(128)[Folded("ada")] == 49

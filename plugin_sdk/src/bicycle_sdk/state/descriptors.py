@@ -32,6 +32,7 @@ from typing import (
 )
 
 from bicycle_sdk.errors import StateDefinitionError
+from bicycle_sdk.key_types import declared_key_problem
 
 __all__ = [
     "Aggregate",
@@ -304,6 +305,13 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 
     def __post_init__(self) -> None:
         self._check()
+        problem = declared_key_problem(self.key_type)
+        if problem is not None:
+            _refuse(
+                self.name,
+                f"keys of type {problem.type_name} are refused: {problem.reason}",
+                "use plain values, a tuple of them, or a frozen dataclass with its own eq",
+            )
 
     @property
     def stored_type(self) -> Any:

@@ -12,13 +12,14 @@ from bicycle_sdk.drafts import EdgeDraft, GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.function_vertices import function_vertex
 from bicycle_sdk.graph import OperatorKind, Partitioning
+from bicycle_sdk.key_types import declared_key_problem
 from bicycle_sdk.record_types import clash, function_types, type_name
 from bicycle_sdk.settings import VertexSettings
 
 if TYPE_CHECKING:
     from bicycle_sdk.streams.data_stream import DataStream
 
-__all__ = ["Stream", "check_same_keys", "joined_streams"]
+__all__ = ["Stream", "check_same_keys", "joined_streams", "refuse_key_type"]
 
 T = TypeVar("T")
 
@@ -141,6 +142,22 @@ def check_same_keys(call: str, *streams: Stream[Any]) -> None:
                 problem=f"keys of {type_name(key_types[0])} never equal keys of {type_name(other)}",
                 hint="let both key_by(…) give the same type",
             )
+
+
+def refuse_key_type(key_by: VertexDraft) -> None:
+    """Refuse a key selector whose annotated result cannot be a key.
+
+    Raises:
+        StreamDefinitionError: equality of the type is not the equality of encoded keys.
+    """
+    problem = declared_key_problem(function_types(key_by.payloads["function"], "get_key").gives)
+    if problem is not None:
+        raise StreamDefinitionError(
+            call="key_by",
+            problem=f"keys of type {problem.type_name} are refused: {problem.reason}",
+            hint="return plain values, a tuple of them, or a frozen dataclass with the eq that "
+            "@dataclass(frozen=True) writes",
+        )
 
 
 def joined_streams(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:

@@ -21,7 +21,7 @@ from bicycle_sdk.functions import KeySelector, full_name
 from bicycle_sdk.graph import OperatorKind, Partitioning
 from bicycle_sdk.installed import preview_runner
 from bicycle_sdk.settings import VertexSettings
-from bicycle_sdk.streams.base import Stream
+from bicycle_sdk.streams.base import Stream, refuse_key_type
 from bicycle_sdk.streams.connecting import Connecting
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class DataStream(Connecting[T]):
             more: Further expressions; then the key is a tuple.
 
         Raises:
-            StreamDefinitionError: there are several, and one is no expression.
+            StreamDefinitionError: there are several, and one is no expression; or the annotated
+                type of the key has an ``__eq__`` that disagrees with the encoding of keys.
         """
         if more:
             other = next((one for one in (selector, *more) if not is_expression(one)), None)
@@ -93,6 +94,7 @@ class DataStream(Connecting[T]):
                 )
             selector = together(selector, *more)
         vertex = function_vertex(OperatorKind.KEY_BY, selector, input_type=self._vertex.output_type)
+        refuse_key_type(vertex)
         vertex.follows = self._vertex
         self._draft.add_vertex(vertex)
         self._connect_to(vertex, partitioning=self._partitioning)

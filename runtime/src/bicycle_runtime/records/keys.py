@@ -21,6 +21,7 @@ from typing import Any, get_args, get_origin
 from zlib import crc32
 
 from bicycle_runtime.records.errors import KeyEncodingError
+from bicycle_sdk.key_types import PLAIN_KEYS, key_problem
 from bicycle_sdk.state.part_order import PartOrder
 
 __all__ = [
@@ -102,10 +103,20 @@ def _encode_other(key: Any) -> bytes:
         return _encode_decimal(key)
     parts = _object_parts(key)
     if parts is None:
-        raise KeyEncodingError(
-            type_name=type(key).__qualname__, reason="the type has no stable encoding"
-        )
+        raise _unencodable(key)
     return bytes([_OBJECT]) + b"".join(map(encode_key, parts)) + _END
+
+
+def _unencodable(key: Any) -> KeyEncodingError:
+    kind = type(key)
+    if kind.__module__ == "numpy" and hasattr(key, "item"):
+        plain = type(key.item())
+        call = f"{plain.__name__}(key)" if plain in (bool, int, float) else "key.item()"
+        return KeyEncodingError(
+            type_name=f"numpy.{kind.__name__}",
+            reason=f"it is a scalar of numpy; convert it with {call}",
+        )
+    return KeyEncodingError(type_name=kind.__qualname__, reason="the type has no stable encoding")
 
 
 def _encode_int(value: int) -> bytes:
@@ -211,21 +222,42 @@ class GroupCache(dict[Any, int]):
     """Key -> key group, computed once per key and kept for the next record with that key.
 
     Use it by indexing, on keys that are hashable: ``groups[key]``.
+
+    Args:
+        group_count: Key groups of the operator.
+        of_records: Whether keys come from records. Then a key whose equality is not that of its
+            bytes is refused with a ``KeyEncodingError``. Keys of stored state are not refused.
     """
 
     # hot path: 38 ns a record against 250 ns for encoding and hashing the key each time.
-    __slots__ = ("group_count",)
+    __slots__ = ("group_count", "of_records")
 
-    def __init__(self, group_count: int) -> None:
+    def __init__(self, group_count: int, *, of_records: bool = False) -> None:
         super().__init__()
         self.group_count = group_count
+        self.of_records = of_records
 
     def __missing__(self, key: Any) -> int:
-        group = crc32(_encode_text(key) if type(key) is str else encode_key(key)) % self.group_count
+        kind = type(key)
+        if kind is str:
+            data = _encode_text(key)
+        else:
+            if self.of_records and kind is not int:
+                for part in key if kind is tuple else (key,):
+                    if type(part) not in PLAIN_KEYS:
+                        _require_plain_key(part)
+            data = encode_key(key)
+        group = crc32(data) % self.group_count
         if len(self) >= _CACHE_ENTRIES_MAX:
             self.clear()
         self[key] = group
         return group
+
+
+def _require_plain_key(key: Any) -> None:
+    problem = key_problem(key)
+    if problem is not None:
+        raise KeyEncodingError(type_name=problem.type_name, reason=problem.reason)
 
 
 class KeyBytes(dict[Any, bytes]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from itertools import compress
 from operator import index
@@ -22,6 +21,7 @@ from bicycle_runtime.operators.metrics import KeySample, KeySampler
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import each, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Outcome
+from bicycle_runtime.operators.user_calls.guard import until_failure
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX
@@ -159,7 +159,7 @@ class KeyByOperator(_FunctionOperator):
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
     ) -> None:
         super().__init__(spec, policy, context, function)
-        self._groups = GroupCache(spec.group_count)
+        self._groups = GroupCache(spec.group_count, of_records=True)
         self._is_own_key = returns_its_argument(function)
         self.hands_on_keys = False  # whether the operator behind this one takes them from the batch
         self._column: Callable[[Iterable[int]], bytes | list[int]] = (
@@ -180,7 +180,7 @@ class KeyByOperator(_FunctionOperator):
             self._sampler.see(batch.values)
         group_of = self._groups.__getitem__
         # Which record failed, and what to do, is found out below.
-        with contextlib.suppress(Exception):
+        with until_failure():
             # hot path: key and group in two C loops, 100 ns a record; the careful way follows a
             # failure.
             if not self.awaits:
