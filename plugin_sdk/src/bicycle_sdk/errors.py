@@ -33,6 +33,16 @@ __all__ = [
 ]
 
 
+def printable(text: str) -> str:
+    """Return a text that can be written as UTF-8: lone surrogates are escaped.
+
+    Example:
+        >>> printable("ada" + chr(0xD800)) == "ada" + chr(92) + "ud800"
+        True
+    """
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
 class BicycleError(Exception):
     """An error with a stable code, rendered from a template and keyword facts.
 
@@ -63,7 +73,9 @@ class BicycleError(Exception):
             raise TypeError(
                 f"{row.code if row else type(self).__name__} needs {', '.join(missing)}"
             )
-        self.facts: dict[str, Any] = facts
+        self.facts: dict[str, Any] = {
+            name: printable(fact) if isinstance(fact, str) else fact for name, fact in facts.items()
+        }
         self._row = row
         if row is not None:
             self.code, self.message, self.fix = row.code, row.message, row.fix

@@ -15,6 +15,7 @@ from typing import Any, overload
 
 import msgspec
 
+from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.operators.columnar.records import ColumnRecords
 
@@ -167,7 +168,7 @@ def decode_lines_apart(
 
     Args:
         block: The lines.
-        decode: Gets a line without its newline; raises ``ValueError`` or a msgspec error.
+        decode: Gets a line without its newline; raises an error for a bad one.
         skips_blank: Whether a blank line is no record.
     """
     values: list[Any] = []
@@ -180,9 +181,10 @@ def decode_lines_apart(
         else:
             try:
                 values.append(decode(line))
-            except (ValueError, msgspec.MsgspecError) as error:
+            except BaseException as error:  # noqa: BLE001  # a record type may have code
+                reason = decoding_problem(error)
                 left_out.add(number)
-                failures.append(BadRecord(offset=position, raw=line, reason=str(error)))
+                failures.append(BadRecord(offset=position, raw=line, reason=reason))
         position += len(line) + 1
     return SourceBatch(
         values=values,

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
 from bicycle_runtime.formats.times import time_of
@@ -67,7 +68,8 @@ def _convert(
         # Which type it is, is known when it runs.
         values = msgspec.convert(shaped, list[record_type])
         return SourceBatch(values=values, offsets=offsets, next_offset=next_offset)
-    except msgspec.ValidationError:
+    except BaseException as error:  # noqa: BLE001  # a record type may have code
+        users_error(error)
         return _converted_apart(shaped, record_type, offsets, next_offset)
 
 
@@ -81,8 +83,9 @@ def _converted_apart(
         try:
             values.append(msgspec.convert(row, record_type))
             kept.append(offset)
-        except msgspec.ValidationError as error:
-            failures.append(BadRecord(offset=offset, raw=b"", reason=str(error)))
+        except BaseException as error:  # noqa: BLE001  # a record type may have code
+            reason = decoding_problem(error)
+            failures.append(BadRecord(offset=offset, raw=b"", reason=reason))
     return SourceBatch(values=values, offsets=kept, next_offset=next_offset, failures=failures)
 
 

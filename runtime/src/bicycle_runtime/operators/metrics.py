@@ -10,10 +10,11 @@ import heapq
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import msgspec
+
+from bicycle_runtime.base.user_code import until_failure
 
 __all__ = [
     "BOUNDS_US",
@@ -259,7 +260,7 @@ class KeySampler:
         picked = values[self._next :: _STRIDE]
         self._next = (self._next - len(values)) % _STRIDE
         # hot path: 1 to 3 ns a record. What a key function raises is settled by its operator.
-        with suppress(Exception):
+        with until_failure():
             self._seen.update(map(self._key_of, picked))
 
     def take(self) -> KeySample | None:

@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
 from bicycle_runtime.connectors.files.decoding import long_line_batch
@@ -147,7 +148,8 @@ class CsvRows:
         if values is None:
             try:
                 values = self._make_rows(names, whole)
-            except msgspec.ValidationError:
+            except BaseException as error:  # noqa: BLE001  # a record type may have code
+                users_error(error)
                 values, whole = self._convert_each(self._shape(names, whole), whole, failures)
         failures.sort(key=lambda failure: failure.offset)
         offsets = [offset for offset, _ in whole]
@@ -181,7 +183,8 @@ class CsvRows:
                 )
                 for name, column_type in self._column_types.items()
             }
-        except msgspec.ValidationError:
+        except BaseException as error:  # noqa: BLE001  # a field type may have code
+            users_error(error)
             return None
         return FieldRecords(range(len(cells)), make, getter=lambda name: columns[name].__getitem__)
 
@@ -218,8 +221,8 @@ class CsvRows:
             try:
                 values.append(msgspec.convert(shape, self._type, strict=False))
                 kept.append((offset, row))
-            except msgspec.ValidationError as error:
-                failures.append(_misfit(offset, row, str(error)))
+            except BaseException as error:  # noqa: BLE001  # a record type may have code
+                failures.append(_misfit(offset, row, decoding_problem(error)))
         return values, kept
 
 

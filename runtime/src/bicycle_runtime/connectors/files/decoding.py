@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, decode_lines_apart, line_count
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.operators.columnar.arrays import numpy
@@ -106,7 +107,8 @@ def _decode(
     # small ones, 0.3 M/s for larger ones.
     try:
         found = whole.decode_lines(block.data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except BaseException as error:  # noqa: BLE001  # a record type may have code
+        users_error(error)
         return decode_lines_apart(block, apart.decode, skips_blank=True)
     if len(found) != count(block.data):
         return decode_lines_apart(block, apart.decode, skips_blank=True)

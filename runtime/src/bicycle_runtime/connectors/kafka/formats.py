@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar, overload
 import msgspec
 from confluent_kafka import Message
 
+from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
@@ -109,8 +110,9 @@ class Format:
             return None, "the message has no value (a tombstone), and the record type has no None"
         try:
             return self.decode(raw), None
-        except Exception as error:  # noqa: BLE001 - schemas are user code and may raise anything.
-            return None, f"{self.name}: {type(error).__name__}: {error}"
+        except BaseException as error:  # noqa: BLE001 - schemas are user code and may raise anything.
+            text = error_text(users_error(error))
+            return None, f"{self.name}: {type(error).__name__}: {text}"
 
 
 class MessageDecoder:
@@ -148,14 +150,16 @@ class MessageDecoder:
         # consume() loop for bytes, 0.72 for strings, 0.5 for JSON objects of four fields.
         try:
             values = self._values(list(map(Message.value, messages)))
-        except Exception:  # noqa: BLE001 - decoded one by one to find the culprit.
+        except BaseException as error:  # noqa: BLE001 - decoded one by one to find the culprit.
+            users_error(error)
             return self._apart(messages, next_offset)
         keys: Sequence[Any] = _Column(messages, _all_keys)
         if self.keys.name != "bytes":
             try:
                 raws = [message.key() for message in messages]
                 keys = [None if raw is None else self.keys.decode(raw) for raw in raws]
-            except Exception:  # noqa: BLE001 - likewise.
+            except BaseException as error:  # noqa: BLE001 - likewise.
+                users_error(error)
                 return self._apart(messages, next_offset)
         return _batch_of(messages, values, keys, next_offset)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.connectors.errors import STREAMS_LOST, STREAMS_UNREACHABLE
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.streams.backends import AwayError, StreamInput
@@ -247,12 +248,12 @@ def decoded_batch(
     for message, offset in zip(messages, offsets, strict=True):
         try:
             value = decode(message.payload)
-        except Exception as error:  # noqa: BLE001 - a codec may raise anything.
+        except BaseException as error:  # noqa: BLE001 - a codec may raise anything.
             failures.append(
                 BadRecord(
                     offset=offset,
                     raw=message.payload,
-                    reason=str(error),
+                    reason=decoding_problem(error),
                     timestamp_ms=message.timestamp_ms,
                 )
             )

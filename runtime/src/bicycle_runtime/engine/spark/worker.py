@@ -23,6 +23,7 @@ import msgspec
 
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
+from bicycle_runtime.base.user_code import ProcessEnding
 from bicycle_runtime.engine.spark.positions_folder import local_folder, positions_folder
 from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
@@ -198,7 +199,7 @@ def _close_at_end() -> None:
                 raise SystemExit(0)
             main(infile, outfile)
         except BaseException as error:
-            if _is_ending or isinstance(error, SystemExit):
+            if _is_ending or isinstance(error, ProcessEnding | SystemExit):
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
                 close_workers()
                 _end_if_unheard(outfile)
@@ -237,7 +238,7 @@ def _leave_task(_signum: int, frame: FrameType | None) -> None:
         return
     while frame is not None:
         if frame.f_code is _task_code:
-            raise SystemExit(0)
+            raise ProcessEnding
         frame = frame.f_back
 
 

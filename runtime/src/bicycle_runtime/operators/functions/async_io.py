@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.operators.batch import Batch
 from bicycle_runtime.operators.errors import BATCH_RESULT_WRONG
 from bicycle_runtime.operators.functions.contexts import WorkerContext
@@ -62,7 +63,9 @@ class AsyncIOOperator(ProcessOperator):
         invoke = eager(self.function.async_invoke)
         return lambda value, _context: invoke(value)
 
-    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+    async def settle(
+        self, error: BaseException, index: int, call: Callable[[], Any]
+    ) -> Sequence[Any]:
         if isinstance(error, CallTimeout):
             return await self.instead_of(index)
         return await self.policy.settle_with(
@@ -77,8 +80,8 @@ class AsyncIOOperator(ProcessOperator):
             outputs: Sequence[Any] = await instead if inspect.isawaitable(instead) else instead
             self.timed_out += not self._has_fallback
             return outputs
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            self.policy.give_up(error, index)
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code
+            self.policy.give_up(users_error(error), index)
             return DROPPED
 
 
@@ -126,7 +129,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         return results
 
     async def _settle_part(
-        self, parts: list[list[Any]], error: Exception, index: int, call: Callable[[], Any]
+        self, parts: list[list[Any]], error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
         """Settle a failed call: fallback, retries, then halves; ``on_error`` at the very end.
 
@@ -139,18 +142,18 @@ class AsyncIOBatchOperator(AsyncIOOperator):
             return await self.policy.repeat(
                 error, call, retries=self._retries_after(error), backoff_ms=self.backoff_ms
             )
-        except Exception as last:  # noqa: BLE001  # the boundary to user code: the policy decides
-            results = await self._call_halves(values, first, last)
+        except BaseException as last:  # noqa: BLE001  # the boundary to user code
+            results = await self._call_halves(values, first, users_error(last))
         for offset, result in enumerate(results):
             if isinstance(result, _Failed):
                 self.policy.give_up(result.error, first + offset)
                 results[offset] = DROPPED
         return results
 
-    def _retries_after(self, error: Exception) -> int:
+    def _retries_after(self, error: BaseException) -> int:
         return 0 if isinstance(error, BicycleError) else self.retries
 
-    async def _call_halves(self, values: list[Any], first: int, error: Exception) -> list[Any]:
+    async def _call_halves(self, values: list[Any], first: int, error: BaseException) -> list[Any]:
         """Return the results of records whose call failed, ``_Failed`` for each that fails alone.
 
         Args:
@@ -172,8 +175,9 @@ class AsyncIOBatchOperator(AsyncIOOperator):
             try:
                 output = method(part, None)
                 results += await output if inspect.isawaitable(output) else output
-            except Exception as again:  # noqa: BLE001  # the boundary to user code
-                results += await self._call_halves(part, first + start, again)
+            except BaseException as again:  # noqa: BLE001  # the boundary to user code
+                failed = users_error(again)
+                results += await self._call_halves(part, first + start, failed)
         return results
 
 
@@ -181,7 +185,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
 class _Failed:
     """Stands for the outputs of a record that failed by itself."""
 
-    error: Exception
+    error: BaseException
 
 
 class _NoRecord:

@@ -10,6 +10,7 @@ from itertools import chain
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
@@ -143,7 +144,7 @@ class Operator(ABC):
             return
         try:
             resolve(function.close)
-        except Exception as error:
+        except BaseException as error:
             error.add_note(f"in close() of operator {self.uid!r}")
             raise
 
@@ -241,8 +242,8 @@ def _results_of(result: Any, index: int, function: str, policy: RecordPolicy) ->
     try:
         if inspect.isawaitable(result):
             result = run_watched(wait(result))
-    except Exception as error:  # noqa: BLE001  # what is awaited is user code too
-        policy.give_up(error, index)
+    except BaseException as error:  # noqa: BLE001  # what is awaited is user code too
+        policy.give_up(users_error(error), index)
         return ()
     if isinstance(result, str | bytes | dict) or not (
         hasattr(result, "__iter__") or hasattr(result, "__aiter__")
@@ -258,8 +259,8 @@ def _results_of(result: Any, index: int, function: str, policy: RecordPolicy) ->
             run_watched(_collect(result)) if hasattr(result, "__aiter__") else list(result)
         )
         return collected
-    except Exception as error:  # noqa: BLE001  # a generator is user code too
-        policy.give_up(error, index)
+    except BaseException as error:  # noqa: BLE001  # a generator is user code too
+        policy.give_up(users_error(error), index)
         return ()
 
 

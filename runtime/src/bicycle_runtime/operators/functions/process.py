@@ -131,7 +131,9 @@ class ProcessOperator(Operator):
         """Return the key groups by which calls are told apart; None when they are not."""
         return None
 
-    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+    async def settle(
+        self, error: BaseException, index: int, call: Callable[[], Any]
+    ) -> Sequence[Any]:
         """Settle a failed call as the policy says."""
         return await self.policy.settle(error, index, call)
 

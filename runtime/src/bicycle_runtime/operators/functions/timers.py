@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, ExchangeLineage, new_batch
 from bicycle_runtime.operators.errors import ENDLESS_TIMERS, RUNAWAY_TIMERS
 from bicycle_runtime.operators.functions.operator import Advance, as_sequences
@@ -121,7 +122,7 @@ class TimerRound:
         def again(index: int) -> Callable[[], Any]:
             return partial(self._call, timers[index])
 
-        async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Any:
+        async def settle(error: BaseException, index: int, call: Callable[[], Any]) -> Any:
             return await self._settle(error, timers[index], call)
 
         self._policy.total += len(timers)
@@ -181,8 +182,8 @@ class TimerRound:
         self._policy.total += 1
         try:
             result = call()
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            result = run(self._settle(error, timer, call))
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code
+            result = run(self._settle(users_error(error), timer, call))
         if type(result) not in _LISTS and inspect.isawaitable(result):
             run_watched(self._fire_async(timer, result))
             return None
@@ -194,8 +195,9 @@ class TimerRound:
         self._policy.total += 1
         try:
             return self._on_timer(timer[1], self._context)
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
-            return run(self._settle(error, timer, partial(self._call, timer)))
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code
+            failed = users_error(error)
+            return run(self._settle(failed, timer, partial(self._call, timer)))
 
     async def _fire_async(self, timer: Timer, awaitable: Any, *, is_alone: bool = False) -> None:
         waiting: Timer | None = timer
@@ -205,8 +207,8 @@ class TimerRound:
             try:
                 result = call() if result is None else result
                 result = await result if inspect.isawaitable(result) else result
-            except Exception as error:  # noqa: BLE001  # the boundary to user code
-                result = await self._settle(error, waiting, call)
+            except BaseException as error:  # noqa: BLE001  # the boundary to user code
+                result = await self._settle(users_error(error), waiting, call)
             self._take(waiting, result)
             result, waiting = None, None if is_alone else self._next()
             if waiting is not None:
@@ -225,7 +227,7 @@ class TimerRound:
     def _call(self, timer: Timer) -> Any:
         return self._on_timer(timer.time_ms, self._context)
 
-    async def _settle(self, error: Exception, timer: Timer, call: Callable[[], Any]) -> Any:
+    async def _settle(self, error: BaseException, timer: Timer, call: Callable[[], Any]) -> Any:
         self._stand_for(timer)
         return await self._policy.settle(error, 0, call)
 

@@ -8,6 +8,7 @@ from operator import index
 from types import FunctionType
 from typing import Any, Protocol, runtime_checkable
 
+from bicycle_runtime.base.user_code import until_failure
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.operator import (
@@ -21,7 +22,6 @@ from bicycle_runtime.operators.metrics import KeySample, KeySampler
 from bicycle_runtime.operators.spec import OperatorSpec
 from bicycle_runtime.operators.user_calls.batches import each, refuse_stop
 from bicycle_runtime.operators.user_calls.calls import Outcome
-from bicycle_runtime.operators.user_calls.guard import until_failure
 from bicycle_runtime.operators.user_calls.policy import DROPPED, RecordPolicy
 from bicycle_runtime.operators.user_calls.user_functions import eager, is_async
 from bicycle_runtime.records.blobs import BYTE_GROUPS_MAX

@@ -126,7 +126,9 @@ class CoProcessOperator(StatefulOperator):
         return list(map(methods.__getitem__, ordinals)), awaits, is_direct
 
     def settle_in_order(self, ordinals: Sequence[int]) -> Settle:
-        async def settle(error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+        async def settle(
+            error: BaseException, index: int, call: Callable[[], Any]
+        ) -> Sequence[Any]:
             self.policy.key_of = self._selectors[ordinals[index]]
             return await self.settle(error, index, call)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin
 from bicycle_runtime.operators.errors import DEAD_LETTER_UNREADABLE
 from bicycle_runtime.operators.spec import JobImage, OperatorSpec, StateScope
@@ -62,8 +63,8 @@ def feed_letters(
 def _values(letter: LetterOrder, spec: OperatorSpec) -> list[Any]:
     try:
         value = load_record_pickle(letter.value)
-    except Exception as error:  # unpickling runs code of the job, which may raise anything
-        reason = f"{type(error).__qualname__}: {error}"
+    except BaseException as error:  # unpickling runs code of the job, which may raise anything
+        reason = f"{type(error).__qualname__}: {error_text(users_error(error))}"
         raise DEAD_LETTER_UNREADABLE(letter=letter.id, operator=spec.uid, reason=reason) from error
     if isinstance(value, Timer | Fired):  # Of a version that did not note what came in.
         reason = "it is no record: a timer fired, or a window"
@@ -99,7 +100,8 @@ class _Keys:
         assert select is not None  # The driver refuses letters of an input without keys.
         try:
             group = self.groups[select(value)]
-        except Exception:  # noqa: BLE001  # The operator meets it, too, and its policy settles it.
+        except BaseException as error:  # noqa: BLE001  # The operator meets it, too.
+            users_error(error)
             group = 0
         column = [group] if spec.group_count > BYTE_GROUPS_MAX else bytes([group])
         if spec.scope is not StateScope.KEY_GROUPS:

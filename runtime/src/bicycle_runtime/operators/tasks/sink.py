@@ -7,6 +7,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.contract import (
     EventTimes,
     PreparingWriter,
@@ -65,7 +66,8 @@ class SinkOperator(Operator):
         times = _event_times(batch) if self.spec.takes_times else None
         try:
             return writer.prepare(values, times)
-        except Exception:  # noqa: BLE001  # the boundary to user code: the policy decides below
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code
+            users_error(error)  # Which record raised it is found out one by one.
             records = list(zip(values, times or repeat(None), strict=False))
             results = each(partial(_prepare_one, writer), records, policy=self.policy, awaits=False)
             return [result for result in results if result is not DROPPED]

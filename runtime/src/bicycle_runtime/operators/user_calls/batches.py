@@ -19,6 +19,7 @@ from functools import partial
 from itertools import repeat
 from typing import Any
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.operators.user_calls.calls import (
     Calls,
     CallSettings,
@@ -98,9 +99,9 @@ def go_through(
         try:
             go_on()
             return
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code: settle decides
             index = len(results)
-            results.append(run(settle(error, index, again(index))))
+            results.append(run(settle(users_error(error), index, again(index))))
 
 
 def refuse_stop(results: Sequence[Any], values: Sequence[Any]) -> None:
@@ -225,10 +226,11 @@ class Flight:
             try:
                 await drive(self.calls, self.records, self.results)
                 break
-            except asyncio.CancelledError:
-                self.results.append(await self._timed_out(len(self.results), context))
-            except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                self.results.append(await self._settle(error, len(self.results), context))
+            except asyncio.CancelledError as error:
+                self.results.append(await self._timed_out(error, len(self.results), context))
+            except BaseException as error:  # noqa: BLE001  # the boundary to user code
+                failed = users_error(error)
+                self.results.append(await self._settle(failed, len(self.results), context))
         if self.is_shared:
             self.order.append(self.base)
             await self._run_shared(context)
@@ -242,10 +244,10 @@ class Flight:
                 output = self.calls.single(index, context)()
                 if inspect.isawaitable(output):
                     output = await output
-            except asyncio.CancelledError:
-                output = await self._timed_out(index, context)
-            except Exception as error:  # noqa: BLE001  # the boundary to user code: settle decides
-                output = await self._settle(error, index, context)
+            except asyncio.CancelledError as error:
+                output = await self._timed_out(error, index, context)
+            except BaseException as error:  # noqa: BLE001  # the boundary to user code
+                output = await self._settle(users_error(error), index, context)
             self._finish(index, output)
 
     def _finish(self, index: int, output: Any) -> None:
@@ -276,21 +278,23 @@ class Flight:
             waiting.append(index)
         return None
 
-    async def _timed_out(self, index: int, context: Any) -> Any:
+    async def _timed_out(self, error: asyncio.CancelledError, index: int, context: Any) -> Any:
         task = asyncio.current_task()
-        if index not in self.timed_out or task is None:
-            raise asyncio.CancelledError
+        if task is None or (index not in self.timed_out and task.cancelling()):
+            raise error
+        if index not in self.timed_out:  # What the function awaited was cancelled.
+            return await self._settle(users_error(error), index, context)
         task.uncancel()
         return await self.settle(self._timeout(), index, self._attempt(index, context))
 
-    async def _settle(self, error: Exception, index: int, context: Any) -> Any:
+    async def _settle(self, error: BaseException, index: int, context: Any) -> Any:
         """Settle a call that failed; the time limit goes on when it holds for all attempts."""
         if not self.settings.limits_all_attempts:
             self.settled.add(index)
         try:
             return await self.settle(error, index, self._attempt(index, context))
-        except asyncio.CancelledError:
-            return await self._timed_out(index, context)
+        except asyncio.CancelledError as cancelled:
+            return await self._timed_out(cancelled, index, context)
 
     def _attempt(self, index: int, context: Any) -> Callable[[], Any]:
         """Return one more attempt of a call, with a time limit of its own if each has one."""

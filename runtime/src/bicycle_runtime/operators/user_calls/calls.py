@@ -29,7 +29,7 @@ class Settle(Protocol):
     """Decides what a failed call gives: retries it, skips it, or raises to end the task."""
 
     async def __call__(
-        self, error: Exception, index: int, call: Callable[[], Any]
+        self, error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
         """Return the outputs that stand for the call ``index``; raise to fail the epoch."""
 

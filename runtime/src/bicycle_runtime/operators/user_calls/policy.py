@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.base.user_code import error_text, show, users_error
 from bicycle_runtime.contract import BadRecord, Headers, Raw
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, Origin, SourceLineage
 from bicycle_runtime.operators.errors import (
@@ -31,7 +32,7 @@ from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_o
 from bicycle_runtime.operators.user_calls.waits import WAITS
 from bicycle_runtime.records.codecs import pickle_any
 from bicycle_sdk.contexts import WATERMARK_MAX
-from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.errors import BicycleError, printable
 from bicycle_sdk.failures import BACKOFF_MS_MAX
 from bicycle_sdk.graph import ErrorAction
 from bicycle_sdk.state import Timer
@@ -75,7 +76,9 @@ class RecordPolicy:
         self._policy = spec.vertex.on_error
         self.batch: Batch | None = None  # whose calls are settled
         self.key_of: Callable[[Any], Any] | None = None
-        self.on_failure: Callable[[Exception], None] | None = None  # a debugger that looks at it
+        self.on_failure: Callable[[BaseException], None] | None = (
+            None  # a debugger that looks at it
+        )
         self.replayed: str | None = None  # the dead letter that the operator gets once more
         self.total = 0
         self.failed = 0
@@ -102,14 +105,16 @@ class RecordPolicy:
         """The plugin that the function comes from."""
         return self._plugin
 
-    async def settle(self, error: Exception, index: int, call: Callable[[], Any]) -> Sequence[Any]:
+    async def settle(
+        self, error: BaseException, index: int, call: Callable[[], Any]
+    ) -> Sequence[Any]:
         """Return what stands for a failed call; raise to fail the epoch."""
         retries, backoff_ms = self._policy.retries, self._policy.backoff_ms
         return await self.settle_with(error, index, call, retries=retries, backoff_ms=backoff_ms)
 
     async def settle_with(
         self,
-        error: Exception,
+        error: BaseException,
         index: int,
         call: Callable[[], Any],
         *,
@@ -123,12 +128,12 @@ class RecordPolicy:
         retries = 0 if _is_ours(error) else retries
         try:
             return await self.repeat(error, call, retries=retries, backoff_ms=backoff_ms)
-        except Exception as last:  # noqa: BLE001  # the boundary to user code
-            self.give_up(last, index)
+        except BaseException as last:  # noqa: BLE001  # the boundary to user code
+            self.give_up(users_error(last), index)
             return DROPPED
 
     async def repeat(
-        self, error: Exception, call: Callable[[], Any], *, retries: int, backoff_ms: int
+        self, error: BaseException, call: Callable[[], Any], *, retries: int, backoff_ms: int
     ) -> Sequence[Any]:
         """Call again ``retries`` times, with pauses between; raise the last error."""
         for attempt in range(retries):
@@ -140,11 +145,11 @@ class RecordPolicy:
                 output = call()
                 repeated: Sequence[Any] = await output if inspect.isawaitable(output) else output
                 return repeated
-            except Exception as again:  # noqa: BLE001  # the boundary to user code
-                error = again
+            except BaseException as again:  # noqa: BLE001  # the boundary to user code
+                error = users_error(again)
         raise error
 
-    def give_up(self, error: Exception, index: int) -> None:
+    def give_up(self, error: BaseException, index: int) -> None:
         """Apply the action of the policy to a record that failed for good.
 
         Returns when it is to be left out.
@@ -178,10 +183,11 @@ class RecordPolicy:
                 operator=self._spec.uid, position=position, reason=bad.reason,
                 source=origin.source, shard=origin.shard, offset=origin.offset,
             )  # fmt: skip
-        self._count(bad.reason, "what cannot be decoded", position)
+        reason = printable(bad.reason)
+        self._count(reason, "what cannot be decoded", position)
         if self._policy.action is ErrorAction.DEAD_LETTER:
             facts = {
-                "exception": "DecodeError", "exception_message": bad.reason, "user_traceback": "",
+                "exception": "DecodeError", "exception_message": reason, "user_traceback": "",
                 "location": "", "key": "none", "position": position,
             }  # fmt: skip
             letter = self._letter(facts, origin, bad.raw, "raw")
@@ -225,13 +231,13 @@ class RecordPolicy:
         example = f"{error[:_EXAMPLE_LENGTH_MAX]} ({position})"
         add_failure(self.failures, kind, 1, example)
 
-    def _facts(self, error: Exception, index: int) -> dict[str, Any]:
+    def _facts(self, error: BaseException, index: int) -> dict[str, Any]:
         assert self.batch is not None
         value = self.batch.values[index]
         text, location = user_frames(error)
         return {
             "exception": type(error).__qualname__,
-            "exception_message": str(error),
+            "exception_message": error_text(error),
             "location": location or self._spec.vertex.made or _CALL_ITSELF,
             "operator": self._spec.uid,
             "operator_name": self._spec.vertex.label,
@@ -258,10 +264,13 @@ class RecordPolicy:
 
     def _key(self, value: Any) -> str:
         if isinstance(value, Timer):
-            return repr(value.key)
+            return show(value.key)
         if self.key_of is None:
             return "none"
-        return repr(self.key_of(value))
+        try:
+            return show(self.key_of(value))
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code
+            return f"(no key: {error_text(users_error(error))})"
 
     def _beside(self, batch: Batch, index: int) -> dict[str, Any]:
         """Return what a dead letter says of its record beside the value."""
@@ -300,7 +309,7 @@ class RecordPolicy:
         }
 
 
-def _is_ours(error: Exception) -> bool:
+def _is_ours(error: BaseException) -> bool:
     """Tell whether an error ends the epoch whatever the policy says."""
     return isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError)
 
@@ -323,8 +332,9 @@ def _as_bytes(value: Any) -> tuple[bytes, str]:
     """Return a record pickled; what cannot be (a lock, a connection) as Python shows it."""
     try:
         return pickle_any(value), "pickle"
-    except Exception:  # noqa: BLE001  # pickling calls methods of the record, which may raise anything
-        return repr(value)[:_REPR_LENGTH_MAX].encode(errors="backslashreplace"), "repr"
+    except BaseException as error:  # noqa: BLE001  # pickling calls methods of the record
+        users_error(error)
+        return show(value)[:_REPR_LENGTH_MAX].encode(), "repr"
 
 
 def _source_message(raw: Raw, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
@@ -369,11 +379,12 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
         yield
     except (BicycleError, InjectedFault):
         raise
-    except Exception as error:
-        text, _ = user_frames(error)
+    except BaseException as error:
+        text, _ = user_frames(users_error(error))
         raise FunctionHookError(
             operator=operator, action=action, exception=type(error).__qualname__,
-            exception_message=str(error), user_traceback=text, whole_traceback=whole_trace(error),
+            exception_message=error_text(error), user_traceback=text,
+            whole_traceback=whole_trace(error),
         ) from error  # fmt: skip
 
 

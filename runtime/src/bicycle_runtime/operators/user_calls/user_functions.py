@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import cloudpickle
 
+from bicycle_runtime.base.user_code import CALLS
 from bicycle_runtime.operators.user_calls.blocking import LOOP_WATCH
 from bicycle_sdk.functions import as_callable
 
@@ -90,7 +91,16 @@ async def _wait(value: Awaitable[Any]) -> Any:
 
 def run(coroutine: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine on the worker's event loop, which lives as long as the process."""
-    return _worker_loop().run_until_complete(coroutine)
+    loop = _worker_loop()
+    task = loop.create_task(coroutine)
+    try:
+        return loop.run_until_complete(task)
+    except BaseException:
+        # A task that user code started may end the loop, by ``sys.exit()``, before ours is done.
+        if not task.done() and not loop.is_closed():
+            task.cancel()
+            loop.run_until_complete(asyncio.wait([task]))
+        raise
 
 
 def _worker_loop() -> asyncio.AbstractEventLoop:
@@ -119,6 +129,7 @@ def cancel_calls() -> bool:
     """
     if _loop is None or not _loop.is_running():
         return False
+    CALLS.are_cancelled = True
     _loop.call_soon_threadsafe(_cancel_tasks)
     return True
 

@@ -12,6 +12,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
+from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.layouts.state import WindowKey
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage
 from bicycle_runtime.operators.functions.operator import Advance, EpochTime
@@ -235,11 +236,12 @@ class TriggeredOperator(WindowOperator):
         try:
             pairs = zip(contents, self.folding.copies(value, len(contents)), strict=True)
             added = [self.folding.added(content, copy) for content, copy in pairs]
-        except Exception as error:  # noqa: BLE001  # the boundary to user code: the policy decides
+        except BaseException as error:  # noqa: BLE001  # the boundary to user code
+            failed = users_error(error)
             self.policy.batch = rows.batch
             copies = self.folding.copies(value, len(contents))
             again = partial(self.folding.added_to_all, contents, copies)
-            settled = run(self.policy.settle(error, index, again))
+            settled = run(self.policy.settle(failed, index, again))
             if settled is DROPPED:
                 return False
             added = list(settled)

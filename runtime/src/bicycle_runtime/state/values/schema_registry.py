@@ -22,6 +22,7 @@ from zlib import crc32
 import msgspec
 
 import bicycle_runtime
+from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.layouts.state import (
     PICKLED,
     UNTYPED,
@@ -248,7 +249,8 @@ class _FormerReader:
         assert self._hook is not None
         try:
             result = self._hook(self._schema_version.version, value)
-        except Exception as error:
+        except BaseException as error:
+            users_error(error)
             raise self._failure(error, key, _location_of(error)) from error
         if self._declared.schema == UNTYPED:
             return result
@@ -259,7 +261,7 @@ class _FormerReader:
         except Exception as error:
             raise self._failure(error, key, "") from error
 
-    def _failure(self, error: Exception, key: Any, location: str) -> MigrationError:
+    def _failure(self, error: BaseException, key: Any, location: str) -> MigrationError:
         return MigrationError(
             operator=self._operator,
             state=self._declared.name,
@@ -268,7 +270,7 @@ class _FormerReader:
             key=_redact(key),
             location=location,
             exception=type(error).__qualname__,
-            exception_message=str(error),
+            exception_message=error_text(error),
         )
 
     def _odd(self, item: bytes, key: Any, error: Exception) -> Any:

@@ -1,0 +1,115 @@
+"""The guard around user code: which exceptions are its own, and their text.
+
+User code may raise anything: ``sys.exit()`` raises ``SystemExit``, and a library may define a
+``BaseException``. Each place that calls user code catches ``BaseException`` and passes it to
+``users_error``, which raises it again if the process must end or a call was cancelled from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dis
+from typing import Any
+
+from bicycle_sdk.errors import printable
+
+__all__ = [
+    "CALLS",
+    "ProcessEnding",
+    "decoding_problem",
+    "error_text",
+    "show",
+    "until_failure",
+    "users_error",
+]
+
+_RAISE = dis.opmap["RAISE_VARARGS"]
+
+
+class ProcessEnding(BaseException):
+    """A signal ends this process. Raised by its handler; no record is to blame."""
+
+
+class CallsInFlight:
+    """Whether all calls of this process were cancelled, as its end has come."""
+
+    are_cancelled = False
+
+
+CALLS = CallsInFlight()
+
+
+def users_error(error: BaseException) -> BaseException:
+    """Return an exception that user code raised.
+
+    Raises:
+        BaseException: the same exception, if it came from outside: the process ends, somebody
+            pressed Ctrl-C, a generator was closed, or the call was cancelled.
+    """
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, ProcessEnding):
+        raise error
+    if isinstance(error, asyncio.CancelledError) and CALLS.are_cancelled:
+        raise error
+    if isinstance(error, (KeyboardInterrupt, GeneratorExit)) and not _is_raised_by_code(error):
+        raise error
+    return error
+
+
+def _is_raised_by_code(error: BaseException) -> bool:
+    """Tell whether a ``raise`` statement raised it, and not a signal or the interpreter."""
+    last = error.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code.co_code[last.tb_lasti] == _RAISE
+
+
+class until_failure:  # used as contextlib.suppress is
+    """Suppress an exception of user code; the caller finds the record that raised it."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        """Begin."""
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
+        """Suppress what user code raised."""
+        if error is None:
+            return False
+        users_error(error)
+        return True
+
+
+def decoding_problem(error: BaseException) -> str:
+    """Return why a record cannot be decoded, from what its type or its codec raised.
+
+    Raises:
+        BaseException: the same exception, if it came from outside.
+    """
+    text = error_text(users_error(error))
+    return text if isinstance(error, ValueError) else f"{type(error).__qualname__}: {text}"
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception, whatever its ``__str__`` does.
+
+    Example:
+        >>> class Odd(Exception):
+        ...     def __str__(self): raise KeyError
+        >>> error_text(Odd()), error_text(ValueError("bad"))
+        ('(its __str__ raised KeyError)', 'bad')
+    """
+    return _text_of(error, str, "__str__")
+
+
+def show(value: Any) -> str:
+    """Return ``repr`` of a value, whatever its ``__repr__`` does."""
+    return _text_of(value, repr, "__repr__")
+
+
+def _text_of(value: Any, function: Any, method: str) -> str:
+    try:
+        return printable(function(value))
+    except BaseException as failure:  # noqa: BLE001  # it is user code, too
+        return f"(its {method} raised {type(users_error(failure)).__qualname__})"
