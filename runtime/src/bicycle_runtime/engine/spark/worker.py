@@ -203,6 +203,8 @@ def _close_at_end() -> None:
                 signal.signal(signal.SIGHUP, signal.SIG_IGN)
                 close_workers()
                 _end_if_unheard(outfile)
+            if isinstance(error, ProcessEnding):
+                raise SystemExit(0) from None
             raise
         _end_if_unheard(outfile)
 
