@@ -118,10 +118,17 @@ class LocalStorage:
     """A directory of this machine (or of a file system that all hosts share).
 
     Files are flushed to the disk before they get their name, so that they survive a power cut.
+
+    Attributes:
+        root: The directory.
+        is_synced: Whether files are flushed to the disk.
+        required_folder: An absolute path of a folder without which nothing is written, so that no
+            new root appears where a disk was unmounted or a directory was moved; empty for none.
     """
 
     root: str
     is_synced: bool = True
+    required_folder: str = ""
 
     @property
     def url(self) -> str:
@@ -239,8 +246,37 @@ class LocalStorage:
             self.delete(path.relative_to(self.root).as_posix())
         return len(found)
 
+    def path_to_write(self, path: str) -> Path:
+        """Return the location of an object for tools that write it; its folder is made.
+
+        Raises:
+            OSError: the folder cannot be made, or the required folder is gone.
+            UnsafePathError: see ``local_path``.
+        """
+        target = self.local_path(path)
+        self._require_folder()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return target
+
+    def make_required_folder(self) -> None:
+        """Make the folder without which nothing is written.
+
+        Raises:
+            StorageError: it cannot be made.
+        """
+        try:
+            make_folder(Path(self.required_folder or self.root))
+        except OSError as error:
+            raise self._error("create", self.required_folder, error) from error
+
+    def _require_folder(self) -> None:
+        if self.required_folder and not Path(self.required_folder).is_dir():
+            reason = f"{self.required_folder} does not exist: unmounted, moved or deleted"
+            raise FileNotFoundError(errno.ENOENT, reason)
+
     def _open_new(self, path: Path) -> BinaryIO:
         """Create a file in a folder that another process may be removing because it is empty."""
+        self._require_folder()
         for _ in range(_FOLDER_ATTEMPTS):
             with contextlib.suppress(FileNotFoundError, FileExistsError):
                 path.parent.mkdir(parents=True, exist_ok=True)

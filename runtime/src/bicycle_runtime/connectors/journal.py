@@ -12,7 +12,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO
 
 from bicycle_runtime.base.files import sync_folder
@@ -113,7 +112,7 @@ class Journal:
         if isinstance(storage, LocalStorage):
             path = self._segments.path(self.end if self._stream is None else self._starts[-1])
             try:
-                self._append_local(storage.local_path(path), data)
+                self._append_local(storage, path, data)
             except OSError as error:
                 raise storage_error(error, url=storage.url, action="write", path=path) from error
         else:
@@ -123,12 +122,12 @@ class Journal:
         if self._stream is not None and self.end - self._starts[-1] >= self._segment_bytes:
             self.close()
 
-    def _append_local(self, path: Path, data: bytes) -> None:
+    def _append_local(self, storage: LocalStorage, path: str, data: bytes) -> None:
         if self._stream is None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._stream = path.open("ab")
+            local = storage.path_to_write(path)
+            self._stream = local.open("ab")
             if self._is_synced:
-                sync_folder(path.parent)
+                sync_folder(local.parent)
             self._starts.append(self.end)
         self._stream.write(data)
         self._stream.flush()

@@ -27,6 +27,7 @@ from bicycle_runtime.extraction.scripts import is_script, script_name
 from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobStatus, read_status
+from bicycle_runtime.layouts.paths import LEASE
 
 __all__ = ["Home", "JobFolder", "JobPlace", "checkpoint_of", "place_job"]
 
@@ -176,6 +177,13 @@ class JobPlace:
     checkpoint_dir: str
     storage: Storage
     folder: JobFolder
+
+    def for_driver(self) -> JobPlace:
+        """Return the place for a driver: only its start makes the folder of a local checkpoint."""
+        storage = self.storage
+        if isinstance(storage, LocalStorage):
+            storage = replace(storage, required_folder=f"{storage.root}/{LEASE}")
+        return replace(self, storage=storage)
 
     @property
     def dead_letters_dir(self) -> str:

@@ -101,8 +101,7 @@ def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> lis
         return list(files)
     left = []
     for wanted in files:
-        path = target.local_path(wanted.path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = target.path_to_write(wanted.path)
         try:
             path.unlink(missing_ok=True)
             os.link(source.local_path(wanted.path), path)

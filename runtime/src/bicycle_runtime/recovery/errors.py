@@ -180,6 +180,23 @@ class LeaseHeldError(BicycleError):
     fix = "stop that driver first, or give this run another --name or --checkpoint-dir"
 
 
+CHECKPOINT_GONE = BicycleError.row(
+    "BIC-1542",
+    "the checkpoint directory {url} of job {job!r} is gone: {missing} does not exist (a disk was "
+    "unmounted, or the directory was moved, deleted or emptied); nothing was written there",
+    cause="The checkpoint directory of a job that has sealed epochs is no longer there.",
+    fix="mount the disk or move the directory back, then run `bicycle resume {job}`, which "
+    "continues after the last sealed epoch; to start empty instead, make the empty directory {url} "
+    "and start the job",
+)
+CHECKPOINT_UNIDENTIFIED = BicycleError.row(
+    "BIC-1543",
+    "the checkpoint directory {url} has sealed epochs, but its identity file job.json is "
+    "{problem}; nothing was started or changed",
+    cause="A checkpoint directory has epochs, but no file that names the job and the format.",
+    fix="put job.json back from a copy of the directory; without a copy, start the job under "
+    "another --name with --from {url}, or choose another --checkpoint-dir to start empty",
+)
 LEASE_LOST = BicycleError.row(
     "BIC-1541",
     "job {job!r} in {url} was taken over by another driver: process {pid} on {host}, since "

@@ -39,7 +39,7 @@ from bicycle_runtime.layouts.paths import (
     LEASE_RELEASED,
     LEASE_SETTLED,
 )
-from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError
+from bicycle_runtime.recovery.errors import CHECKPOINT_GONE, LEASE_LOST, LeaseHeldError
 from bicycle_sdk.errors import BicycleError
 
 __all__ = ["WATCH_BEATS", "Fence", "Lease", "LeaseHolder", "LeaseKeeper", "Unfenced"]
@@ -169,7 +169,7 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a look has found that another driver has taken over. Asks no storage."""
+        """Whether a look has found that the lease is taken or gone. Asks no storage."""
         return self._is_lost
 
     def acquire(self) -> None:
@@ -217,9 +217,18 @@ class Lease:
             raise self._held_error(newest, holder)
 
     def require(self) -> None:
-        """Make sure that nobody has taken over; one look at the storage."""
-        if self._is_lost or self._storage.exists(_path(self._number + 1)):
+        """Make sure that nobody has taken over; one look at the storage, two at a local one.
+
+        Raises:
+            LEASE_LOST: another driver has taken over.
+            CHECKPOINT_GONE: the lease is gone, and no driver has taken over.
+        """
+        is_local = isinstance(self._storage, LocalStorage)  # A bucket is not unmounted.
+        if not self._is_lost and (
+            self._storage.exists(_path(self._number + 1)) or (is_local and self._is_missing())
+        ):
             self._is_lost = True
+        if self._is_lost:
             raise self._lost_error()
 
     def settle(self) -> None:
@@ -229,12 +238,9 @@ class Lease:
             self.is_contested = False
 
     def beat(self) -> bool:
-        """Show that we live; False when somebody has taken over, which cannot be undone."""
+        """Show that we live; False when the lease is taken or gone, which cannot be undone."""
         self._is_lost = (
-            self._is_lost
-            or self._storage.exists(_path(self._number + 1))
-            # Only leases far behind are removed, so a driver that misses its own is far behind.
-            or not self._storage.exists(_path(self._number))
+            self._is_lost or self._storage.exists(_path(self._number + 1)) or self._is_missing()
         )
         if not self._is_lost:
             self._write_beat()
@@ -322,8 +328,16 @@ class Lease:
     def _held_error(self, number: int, holder: LeaseHolder | None) -> LeaseHeldError:
         return LeaseHeldError(job=self._job, url=self._storage.url, **_facts(number, holder))
 
+    def _is_missing(self) -> bool:
+        """Tell whether our own lease is gone: removed as one of long ago, or with all others."""
+        return not self._storage.exists(_path(self._number))
+
     def _lost_error(self) -> BicycleError:
         newest = self._newest_number()
+        if newest <= self._number:
+            return CHECKPOINT_GONE(
+                job=self._job, url=self._storage.url, missing=_path(self._number)
+            )
         return LEASE_LOST(
             job=self._job,
             url=self._storage.url,
@@ -340,7 +354,7 @@ class LeaseKeeper:
     Args:
         lease: The lease, which nobody has taken yet.
         beat_ms: Time between two heartbeats.
-        on_lost: Called once, in the thread, when another driver has taken over.
+        on_lost: Called once, in the thread, when the lease is taken or gone.
     """
 
     def __init__(self, lease: Lease, *, beat_ms: int, on_lost: Callable[[], object]) -> None:

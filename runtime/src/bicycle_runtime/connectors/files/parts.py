@@ -224,8 +224,7 @@ def withdraw(path: Path, storage: Storage, kept: str, part: OpenPart | None) -> 
 
 
 def _append(plan: PartPlan, storage: LocalStorage, path: str) -> None:
-    local = storage.local_path(path)
-    local.parent.mkdir(parents=True, exist_ok=True)
+    local = storage.path_to_write(path)
     with local.open("r+b" if local.exists() else "w+b") as part:
         found = part.seek(0, os.SEEK_END)
         if found < plan.start:

@@ -102,13 +102,18 @@ class JobSetup:
             properties=self.graph.config.properties,
         )
 
+    def _letters_storage(self) -> LocalStorage:
+        """Return the folder of dead letters, which is not made again once a checkpoint is gone."""
+        required = self.storage.required_folder if isinstance(self.storage, LocalStorage) else ""
+        return LocalStorage(self.dead_letters_dir, required_folder=required)
+
     def services(
         self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
         epoch_interval_ms: int,
     ) -> DriverServices:  # fmt: skip
         """Return what the driver lends the connector of a vertex."""
         letters = LetterFolder(
-            storage=LocalStorage(self.dead_letters_dir), plugin=self.bundle.plugin,
+            storage=self._letters_storage(), plugin=self.bundle.plugin,
             plugin_version=self.bundle.plugin_version,
         )  # fmt: skip
         return DriverServices(

@@ -1,8 +1,9 @@
 """``job.json`` in the checkpoint storage: what runs here, for people and for later versions.
 
 It names the plugin, the bundle's digest, the graph, the operators with state and their key groups
-as of the last start that took over the state. A changed digest is logged and allowed: whether state
-fits the new graph is the engine's to say.
+as of the last start that took over the state. It is the identity of the directory: epochs without
+it belong to no known job and format, and no start takes them over. A changed digest is logged and
+allowed: whether state fits the new graph is the engine's to say.
 """
 
 from __future__ import annotations
@@ -17,11 +18,31 @@ from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.jobs.errors import CHECKPOINT_VERSION_UNKNOWN
 from bicycle_runtime.layouts.paths import CHECKPOINT_FORMAT_VERSION, JOB_FILE
 from bicycle_runtime.operators.spec import StateScope
+from bicycle_runtime.recovery.errors import CHECKPOINT_UNIDENTIFIED
+from bicycle_runtime.recovery.history import EpochHistory
 from bicycle_runtime.recovery.savepoints import job_facts
 
-__all__ = ["note_run", "refuse_newer"]
+__all__ = ["note_run", "refuse_newer", "require_identity"]
 
 _LOG = logging.getLogger(__name__)
+
+
+def require_identity(storage: Storage) -> None:
+    """Refuse a checkpoint directory that has epochs, but does not say of which job and format.
+
+    Raises:
+        CHECKPOINT_UNIDENTIFIED: the file is missing or damaged; nothing was changed.
+    """
+    if not EpochHistory(storage).epochs():
+        return
+    try:
+        is_readable = isinstance(json.loads(storage.read(JOB_FILE)), dict)
+    except ObjectMissingError:
+        raise CHECKPOINT_UNIDENTIFIED(url=storage.url, problem="missing") from None
+    except ValueError:
+        is_readable = False
+    if not is_readable:
+        raise CHECKPOINT_UNIDENTIFIED(url=storage.url, problem="damaged")
 
 
 def refuse_newer(storage: Storage) -> None:

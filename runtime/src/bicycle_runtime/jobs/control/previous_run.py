@@ -9,13 +9,19 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.jobs.errors import JobRunningError, StatusFormatError
 from bicycle_runtime.jobs.home import JobFolder, JobPlace
 from bicycle_runtime.jobs.locks import FileLock
+from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.layouts.paths import EPOCHS
+from bicycle_runtime.recovery.errors import CHECKPOINT_GONE
+from bicycle_runtime.recovery.history import EpochHistory
 
-__all__ = ["PreviousRun", "job_locks"]
+__all__ = ["PreviousRun", "job_locks", "last_status", "require_checkpoint"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,46 @@ class PreviousRun:
             replace_file(self.folder.status_path, self.status)
 
 
+def last_status(folder: JobFolder) -> JobStatus | None:
+    """Return the last status of a job; None where there is none that can be read."""
+    try:
+        return folder.status()
+    except StatusFormatError:
+        return None
+
+
+def require_checkpoint(place: JobPlace, former: JobStatus | None, *, is_again: bool) -> None:
+    """Refuse to begin empty where the job has sealed epochs that are no longer there.
+
+    A finished job may begin again. A first start also takes an empty directory that exists.
+
+    Args:
+        place: The job.
+        former: What is known of its former run; None for a job that never ran.
+        is_again: Whether the start continues a run whose driver died.
+
+    Raises:
+        CHECKPOINT_GONE: they are gone; nothing was changed.
+    """
+    storage = place.storage
+    if former is None or not former.epoch or former.checkpoint != storage.url:
+        return
+    if former.state is JobState.FINISHED:
+        return
+    if isinstance(storage, LocalStorage) and not Path(storage.root).is_dir():
+        raise CHECKPOINT_GONE(job=place.folder.id, url=storage.url, missing=storage.root)
+    if is_again and not EpochHistory(storage).epochs():
+        missing = f"{EPOCHS}/{former.epoch}"
+        raise CHECKPOINT_GONE(job=place.folder.id, url=storage.url, missing=missing)
+
+
 @contextlib.contextmanager
-def job_locks(place: JobPlace) -> Iterator[None]:
+def job_locks(place: JobPlace, *, is_again: bool = False) -> Iterator[None]:
     """Hold a job's folder in the home and, where it is a local directory, its checkpoint.
+
+    Args:
+        place: The job.
+        is_again: Whether the start continues a run whose driver died: it makes no directory.
 
     Raises:
         JobRunningError: another process holds one of them.
@@ -59,6 +102,7 @@ def job_locks(place: JobPlace) -> Iterator[None]:
     with contextlib.ExitStack() as locks:
         folder = place.folder
         locks.enter_context(FileLock(folder.lock_path, job=folder.id, place=str(folder.path)))
-        if place.lock_path is not None:
-            locks.enter_context(FileLock(place.lock_path, job=place.job, place=place.storage.url))
+        path = place.lock_path
+        if path is not None and (path.parent.is_dir() or not is_again):
+            locks.enter_context(FileLock(path, job=place.job, place=place.storage.url))
         yield

@@ -23,7 +23,7 @@ from bicycle_runtime.base.processes import (
     start_ticks,
 )
 from bicycle_runtime.jobs.control.job_queries import is_supervised
-from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks
+from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks, require_checkpoint
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
@@ -136,6 +136,7 @@ def _submit(request: JobRequest, home: Home, begin: Begin) -> JobStatus:
         # Between two drivers nobody holds the locks.
         place_text = str(folder.path)
         raise JobRunningError(job=former.id, pid=former.supervisor_pid, place=place_text)
+    require_checkpoint(place, former, is_again=False)
     # Tried here already, as the error belongs to the caller; the process then holds them.
     with job_locks(place):
         before = PreviousRun.of(folder)

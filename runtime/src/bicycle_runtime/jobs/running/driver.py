@@ -14,7 +14,12 @@ from typing import IO
 
 from bicycle_runtime.engine.errors import SparkStartError
 from bicycle_runtime.engine.spark.executor import SparkExecutor
-from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks
+from bicycle_runtime.jobs.control.previous_run import (
+    PreviousRun,
+    job_locks,
+    last_status,
+    require_checkpoint,
+)
 from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
@@ -59,15 +64,17 @@ def run_job(
     place = place_job(request.options, home, clock=services.clock, source=services.source)
     if new_executor is None:
         new_executor = partial(_spark_executor, errors=services.worker_log)
-    if folder is not None:
-        place = dataclasses.replace(place, folder=folder)
+    place = dataclasses.replace(place, folder=folder or place.folder).for_driver()
     options = request.options
     if options.from_ is not None:
         is_trusted = options.trust or request.no_pickle
         require_trust(options.from_, home, is_trusted=is_trusted, key_file=options.savepoint_key)
     before = None
+    is_again = services.former is not None
+    if not is_again:
+        require_checkpoint(place, last_status(place.folder), is_again=False)
     try:
-        with job_locks(place):
+        with job_locks(place, is_again=is_again):
             # The submitting process puts its former run back, after reading what went wrong.
             before = None if services.is_detached else PreviousRun.of(place.folder)
             place.folder.write_request(request)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.storage import LocalStorage, require_atomic_create
 from bicycle_runtime.contract import ChecksBeforeStart
 from bicycle_runtime.engine.planning.setup import JobSetup, prepare_job
 from bicycle_runtime.engine.resuming.operator_ids import last_operator_ids, with_operator_ids
@@ -19,7 +20,8 @@ from bicycle_runtime.engine.resuming.restoring import refuse_lost_state
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.extract import extract
-from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer
+from bicycle_runtime.jobs.checkpoints.job_file import refuse_newer, require_identity
+from bicycle_runtime.jobs.control.previous_run import require_checkpoint
 from bicycle_runtime.jobs.home import JobPlace
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.graph_changes import (
@@ -57,14 +59,40 @@ _LOG = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def take_over(run: JobRun) -> Iterator[None]:
-    """Hold the lease of the job, once its storage has proved that it can hold checkpoints."""
-    run.outages.prove(source=run.services.source, is_first=run.is_first)
+    """Hold the lease of the job, once its storage has proved that it can hold checkpoints.
+
+    Raises:
+        CHECKPOINT_GONE: the job has run before, and its epochs are no longer there.
+        CHECKPOINT_UNIDENTIFIED: there are epochs without the file that says of which job.
+        BicycleError: the storage cannot hold checkpoints, or another driver has the lease.
+    """
+    run.outages.prove(lambda: _prove_storage(run), is_first=run.is_first)
     beat_ms = run.request.options.lease_beat_ms
     with contextlib.ExitStack() as held:
         with run.phases.taking_over():
             keeper = LeaseKeeper(run.lease, beat_ms=beat_ms, on_lost=run.abort)
             held.enter_context(keeper)
         yield
+
+
+def _prove_storage(run: JobRun) -> None:
+    """Prove that the storage holds what the job has sealed, and can hold more.
+
+    1. A start in place of another driver finds the epochs that the other one sealed.
+    2. Epochs have their identity file.
+    3. The directory of a first start is made.
+    4. Of several creators of an object one wins.
+    """
+    storage = run.place.storage
+    # 1. A start in place of another driver finds the epochs that the other one sealed.
+    require_checkpoint(run.place, run.services.former, is_again=True)
+    # 2. Epochs have their identity file.
+    require_identity(storage)
+    # 3. The directory of a first start is made.
+    if isinstance(storage, LocalStorage):
+        storage.make_required_folder()
+    # 4. Of several creators of an object one wins.
+    require_atomic_create(storage, source=run.services.source)
 
 
 def extract_job(run: JobRun) -> JobBundle:

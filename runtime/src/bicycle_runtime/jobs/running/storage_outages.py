@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
@@ -17,7 +16,7 @@ from typing import TypeVar
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.remote_storage import FsspecStorage, outages_told_to
-from bicycle_runtime.base.storage import Storage, require_atomic_create
+from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.jobs.running.phases import Phases
 from bicycle_runtime.jobs.running.progress import Progress
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
@@ -52,16 +51,20 @@ class StorageOutages:
         """Show outages that a single call waits for, while inside."""
         return outages_told_to(self._take)
 
-    def prove(self, *, source: random.Random, is_first: bool) -> None:
+    def prove(self, look: Callable[[], object], *, is_first: bool) -> None:
         """Prove that the storage can hold checkpoints; a job that ran before waits for it.
 
+        Args:
+            look: Raises where the storage cannot.
+            is_first: Whether the job never ran.
+
         Raises:
-            StorageError: it cannot, or is away and the job never ran.
+            BicycleError: it cannot, or is away and the job never ran.
         """
         if is_first:
-            require_atomic_create(self._storage, source=source)
+            look()
         else:
-            self.survive(lambda: require_atomic_create(self._storage, source=source))
+            self.survive(look)
 
     def survive(self, call: Callable[[], _T]) -> _T:
         """Return what a call returns, tried again after each outage that it meets.
