@@ -274,3 +274,43 @@ def test_two_hundred_jobs_come_in_pages_in_the_order_that_is_asked_for(opened, t
             assert page.locator("a.row").first.inner_text() == "job-199"
             keep_picture(page, "jobs-200")
             page.close()
+
+
+def test_a_failed_job_is_dismissed_from_its_page_and_can_be_started_again(opened, fleet, url):
+    failed = {"state": JobState.FAILED, "started_ms": 5, "ended_ms": now_ms()}
+    fleet.put("broken", **failed, error={"code": "BIC-1", "message": "no", "fix": "repair it"})
+    page = opened(url)
+    until(lambda: page.request.get(f"{url}/jobs/broken").ok, "the job")
+    page.goto(f"{url}/jobs/broken")
+    is_live(page)
+    keep_picture(page, "job-that-failed")
+    assert page.locator("[data-dialog=ask-resume]").inner_text() == "Start again"
+    page.click("[data-dialog=ask-dismiss]")
+    page.locator("dialog[open] button[type=submit]").click()
+    page.wait_for_url("**/jobs/broken")
+    page.wait_for_selector("[data-dialog=ask-dismiss]", state="detached")
+    keep_picture(page, "job-dismissed")
+    page.goto(url)
+
+    assert page.locator("#urgent-broken").count() == 0
+
+
+def test_the_head_of_a_job_shows_an_operation_while_it_is_news(opened, fleet, url):
+    fleet.put("old-news", state=JobState.STOPPED, started_ms=5, ended_ms=now_ms())
+    page = opened(url)
+    until(lambda: page.request.get(f"{url}/jobs/old-news").ok, "the job")
+    place = fleet.home.path / "service/control.db"
+    refused = {"code": "BIC-1900", "message": "the former upgrade was refused", "fix": "f"}
+    for job, ended_ms in (("old-news", now_ms() - 3_600_000), ("clicks", now_ms())):
+        with closing(sqlite3.connect(place)) as connection, connection:
+            connection.execute(
+                "INSERT INTO operations (actor, body_digest, job, kind, facts, state, asked_ms,"
+                " ended_ms, error) VALUES ('ada', '', ?, 'upgrade', '{}', 'failed', 1, ?, ?)",
+                (job, ended_ms, json.dumps(refused)),
+            )
+    page.goto(f"{url}/jobs/clicks/logs")
+    assert "the former upgrade was refused" in page.inner_text("#job-head")
+    page.goto(f"{url}/jobs/old-news")
+
+    assert "refused" not in page.inner_text("#job-head")
+    assert "the former upgrade was refused" in page.inner_text("#more")

@@ -219,6 +219,18 @@ def roll_back(life: Life) -> None:
     assert "three is broken" in life.page.inner_text("#section")
 
 
+def stop_and_resume(life: Life) -> None:
+    """Stop the job, and start it again, both from its page."""
+    life.look("", "before-stop")
+    life.press("stop")
+    life.page.wait_for_selector("#job-head .badge.STOPPED")
+    life.feed("eve")
+    life.look("", "stopped")
+    life.press("resume")
+    life.page.wait_for_selector("#job-head .badge.RUNNING")
+    life.asked("resume", "done")
+
+
 def drain(life: Life) -> None:
     """Drain the job from its page."""
     life.feed("eve", "ada")
@@ -229,7 +241,7 @@ def drain(life: Life) -> None:
 
 
 def test_a_job_lives_through_all_that_a_person_does_and_its_results_are_exact(life):
-    for step in (begin, refuse, upgrade, roll_back, drain):
+    for step in (begin, refuse, upgrade, roll_back, stop_and_resume, drain):
         step(life)
 
     counted: dict[str, list[int]] = {}

@@ -120,6 +120,29 @@ def test_a_canceled_job_is_gone_with_its_java_and_continues_when_submitted_again
     assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
 
 
+def test_a_stopped_job_is_resumed_from_any_directory_and_reads_no_record_twice(
+    bicycle, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    source = tmp_path / "in.txt"
+    source.write_text("x y x\n")
+    settings = ("--set", "input=in.txt", "--set", "output=out", "--checkpoint-dir", "checkpoints")
+    bicycle.answer("submit", "--plugin", "wordcount", *settings, "--name", "resumed", "--follow")
+    bicycle.wait_until("resumed", lambda status: status["record_count"] == 1)
+    while_running = bicycle.run("resume", "resumed", "--json")
+    bicycle.answer("stop", "resumed")
+    with source.open("a") as stream:
+        stream.write("x z\n")
+    monkeypatch.chdir("/")
+    resumed = bicycle.answer("resume", "resumed")
+    bicycle.wait_until("resumed", lambda status: status["event_count"] == 2)
+    bicycle.answer("stop", "resumed")
+
+    assert (while_running.returncode, json.loads(while_running.stdout)["code"]) == (5, "BIC-1901")
+    assert resumed["state"] == "RUNNING"
+    assert counts_in(tmp_path / "out") == expected_counts(source.read_text())
+
+
 def test_a_job_that_cannot_start_fails_at_once_with_its_own_error(bicycle, tmp_path):
     failed = bicycle.run(*words(tmp_path, "missing"), "--json")
 

@@ -8,6 +8,7 @@ nobody is locked out of files that are his own. Both ways answer the same object
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -40,6 +41,7 @@ from bicycle_runtime.jobs.control.letter_replay import (
     chosen_letters,
 )
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
+from bicycle_runtime.jobs.control.submitting import resume_job
 from bicycle_runtime.jobs.control.topology import Topology, job_node, topology_of
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
@@ -81,6 +83,9 @@ class JobAccess(Protocol):
 
     def cancel(self, job: str) -> JobStatus:
         """End a job at once."""
+
+    def resume(self, job: str) -> JobStatus:
+        """Start a job that has ended again, after its last sealed epoch."""
 
     def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
         """Take a savepoint, and return what is known of it."""
@@ -160,6 +165,9 @@ class LocalJobs:
         is_over = job_status(self._home, job).state.is_final
         status = cancel_job(self._home, job, clock=self._clock)
         return status if is_over else publish_remaining(self._home, status, clock=self._clock)
+
+    def resume(self, job: str) -> JobStatus:
+        return resume_job(self._home, job, python=sys.executable)
 
     def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
         # Slow to import, and needed for this alone.
@@ -267,6 +275,9 @@ class RemoteJobs:
 
     def cancel(self, job: str) -> JobStatus:
         return self._end(job, "cancel")
+
+    def resume(self, job: str) -> JobStatus:
+        return self._end(job, "resume")
 
     def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
         facts = {"name": name, "to": to, "timeout_ms": timeout_ms}

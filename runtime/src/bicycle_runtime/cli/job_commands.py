@@ -1,6 +1,6 @@
-"""``bicycle list``, ``status``, ``info``, ``stop``, ``drain`` and ``cancel``: jobs of a machine.
+"""``bicycle list``, ``status``, ``info``, ``stop``, ``drain``, ``cancel`` and ``resume``.
 
-They run, or did. With ``--service`` they are those of another machine.
+The jobs of this machine that run, or did. With ``--service`` they are those of another machine.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
 __all__ = [
-    "cancel_command", "drain_command", "info_command", "list_command", "status_command",
-    "stop_command",
+    "cancel_command", "drain_command", "info_command", "list_command", "resume_command",
+    "status_command", "stop_command",
 ]  # fmt: skip
 
 _AGE_SHOWN_MIN_MS = 5_000
@@ -201,6 +201,26 @@ def cancel_command(*, job: str, as_json: bool) -> None:
     behind it is read again when the job is started again.
     """
     _tell(reached_jobs().cancel(job), as_json=as_json)
+
+
+@click.command(
+    "resume",
+    epilog=examples(
+        "bicycle resume wordcount",
+        "bicycle resume wordcount --service URL",
+    ),
+)
+@click.argument("job", shell_complete=job_names)
+@service_options
+@answers
+def resume_command(*, job: str, as_json: bool) -> None:
+    """Start a job that has ended again, after its last sealed epoch.
+
+    The job gets the plugin, parameters, options and working directory of its last start, and runs
+    in a process of its own. No record is lost, and none is read twice. Variables of the environment
+    are those of this command; with --service, those of the service.
+    """
+    _tell(reached_jobs().resume(job), as_json=as_json)
 
 
 def _show(job: str | None, *, as_json: bool) -> JobState | None:

@@ -92,7 +92,8 @@ class JobFolder:
     def write_request(self, request: JobRequest) -> None:
         """Keep what was asked for, as one step: a driver that is started again reads it.
 
-        Paths of ours in it are kept absolute, as its reader may be in another directory.
+        Paths of ours in it are kept absolute, as its reader may be in another directory. That
+        directory is kept as well, for the paths of the job.
         """
         own_folder(self.path)
         given = request.options
@@ -104,7 +105,7 @@ class JobFolder:
             checkpoint_dir=_absolute(given.checkpoint_dir),
             from_=_absolute(given.from_),
         )
-        kept = replace(request, options=options)
+        kept = replace(request, options=options, directory=request.directory or str(Path.cwd()))
         replace_file(self.request_path, json.dumps(kept.to_json(), indent=2).encode())
 
     def read_request(self) -> JobRequest:

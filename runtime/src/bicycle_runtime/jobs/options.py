@@ -179,6 +179,7 @@ class JobRequest:
     engine: Mapping[str, Any] = field(default_factory=dict)
     spark: Mapping[str, str] = field(default_factory=dict)
     parallelisms: Mapping[str, int] = field(default_factory=dict)
+    directory: str = ""
 
     def __post_init__(self) -> None:
         from_mapping(EngineOptions, self.engine)
@@ -214,6 +215,7 @@ class JobRequest:
             "engine": dict(self.engine),
             "spark": dict(self.spark),
             "widths": dict(self.parallelisms),
+            "directory": self.directory,
         }
 
     @classmethod
@@ -225,7 +227,10 @@ class JobRequest:
         """
         options = from_mapping(JobOptions, data["options"])
         others = {name: data[name] for name in ("params", "engine", "spark")}
-        return cls(options=options, parallelisms=data.get("widths", {}), **others)
+        return cls(
+            options=options, parallelisms=data.get("widths", {}),
+            directory=data.get("directory", ""), **others,
+        )  # fmt: skip
 
     def command_words(self, command: str, **changes: str | None) -> list[str]:
         """Return the command line that asks for the same.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -295,4 +296,8 @@ class Service:
             url = str(result.get("savepoint", {}).get("url", ""))
             self.history.note_suspended(operation.job, run=status.started_ms, savepoint=url)
             self.watcher.note_suspended(operation.job, status.started_ms)
+        if operation.kind == "dismiss" and operation.state == "done":
+            dismissed = json.dumps(result["dismissed"])
+            self.history.note_dismissed(operation.job, dismissed)
+            self.watcher.note_dismissed(operation.job, dismissed)
         self.watcher.wake()

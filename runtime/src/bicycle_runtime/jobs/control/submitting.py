@@ -22,7 +22,7 @@ from bicycle_runtime.base.processes import (
     start_detached,
     start_ticks,
 )
-from bicycle_runtime.jobs.control.job_queries import is_supervised
+from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.previous_run import PreviousRun, job_locks, require_checkpoint
 from bicycle_runtime.jobs.errors import DRIVER_ENDED, JobRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder, place_job
@@ -30,7 +30,7 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["PreparedStart", "submit"]
+__all__ = ["PreparedStart", "resume_job", "resumed_request", "submit"]
 
 _POLL_S = 0.05
 _WAIT_POLL_COUNT_MAX = 2_400  # two minutes: Spark may have to start on a busy cluster
@@ -69,6 +69,35 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         )
 
     return _submit(request, home, begin)
+
+
+def resume_job(home: Home, name: str, *, python: str) -> JobStatus:
+    """Start a job that has ended once more, as it was started last, after its last sealed epoch.
+
+    Args:
+        home: Where its folder is.
+        name: The job's id.
+        python: Interpreter of the process.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        JobRunningError: it has not ended.
+        BicycleError: see ``submit``.
+    """
+    return submit(resumed_request(home, name), home, python=python)
+
+
+def resumed_request(home: Home, name: str) -> JobRequest:
+    """Return what a job was asked for last, under the name that it has in its checkpoints.
+
+    Raises:
+        JOB_NOT_FOUND: there is no such job.
+        JobRunningError: it has not ended.
+    """
+    folder, status = home.find(name), job_status(home, name)
+    if not status.state.is_final:
+        raise JobRunningError(job=name, pid=status.pid, place=str(folder.path))
+    return _with_name(folder.read_request(), status.job)
 
 
 class PreparedStart:

@@ -14,6 +14,7 @@ Run as ``python -m bicycle_runtime.jobs.running.submission HOME FOLDER``, and of
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -24,6 +25,7 @@ from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.logging import configure, tell_end
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.jobs.home import Home, JobFolder
+from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import WarmExecutor, run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.shadow import follow_job
@@ -53,6 +55,7 @@ def main(arguments: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
     folder = home.folder(arguments[1])
     request = folder.read_request()
+    enter_directory(request)
     configure(sys.stderr, as_json=request.logs_json, job=folder.id)
     only_settles = len(arguments) == 2
     is_again = only_settles or int(arguments[3]) > 0
@@ -80,6 +83,12 @@ def main(arguments: list[str]) -> int:
             tell_end(error, sys.stderr, as_json=request.logs_json)
             return 1
     return 0
+
+
+def enter_directory(request: JobRequest) -> None:
+    """Work where the job was first started, so that its relative paths lead to the same files."""
+    if request.directory and Path(request.directory).is_dir():
+        os.chdir(request.directory)
 
 
 def run_in_turn(

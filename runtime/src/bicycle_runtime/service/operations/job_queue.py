@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,7 +21,7 @@ from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.spark_masters import Masters
 from bicycle_runtime.service.operations.admission import Claim, Slots, WaitingJob, admit, pool_of
-from bicycle_runtime.service.operations.kinds import SubmitFacts
+from bicycle_runtime.service.operations.kinds import ResumeFacts, SubmitFacts, slots_wanted
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
@@ -31,6 +31,8 @@ __all__ = ["JobQueue"]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
+_Facts = SubmitFacts | ResumeFacts
+_Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
 
 class JobQueue:
@@ -56,7 +58,7 @@ class JobQueue:
         self._masters = Masters(clock, slots.pages)
         self._clock = clock
         self._begin = begin
-        self._waiting: dict[int, tuple[WaitingJob, SubmitFacts]] = {}
+        self._waiting: dict[int, tuple[WaitingJob, _Facts]] = {}
         self._begun: dict[int, tuple[WaitingJob, bool]] = {}  # and whether the start is over
         self._reasons: dict[int, str] = {}
         self._news = threading.Condition()
@@ -74,23 +76,24 @@ class JobQueue:
             self._news.notify()
         self._thread.join()
 
-    def keep(self, number: int, facts: SubmitFacts) -> None:
+    def keep(self, number: int, facts: _Facts) -> None:
         """Keep what was asked for, before that is promised to anybody."""
         own_folder(self._folder)
         replace_file(self._file(number), json.dumps(msgspec.to_builtins(facts)).encode())
 
-    def kept(self, number: int) -> SubmitFacts | None:
+    def kept(self, number: int, kind: type[_Struct]) -> _Struct | None:
         """Return what was kept; None when that is gone, or cannot be read."""
         try:
-            return msgspec.json.decode(self._file(number).read_bytes(), type=SubmitFacts)
+            return msgspec.json.decode(self._file(number).read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError):
             return None
 
-    def add(self, number: int, job: str, owner: str, facts: SubmitFacts, *, asked_ms: int) -> None:
+    def add(self, number: int, job: str, owner: str, facts: _Facts, *, asked_ms: int) -> None:
         """Let a job wait; it may begin at once."""
+        master, slots = slots_wanted(facts)
         waiting = WaitingJob(
-            number=number, job=job, owner=owner, pool=pool_of(facts.options.get("master")),
-            slots=facts.slots or _width(facts), asked_ms=asked_ms,
+            number=number, job=job, owner=owner, pool=pool_of(master), slots=slots,
+            asked_ms=asked_ms,
         )  # fmt: skip
         with self._news:
             self._waiting[number] = (waiting, facts)
@@ -197,12 +200,6 @@ class JobQueue:
 
     def _file(self, number: int) -> Path:
         return self._folder / f"{number}.json"
-
-
-def _width(facts: SubmitFacts) -> int:
-    """Return how wide a job will be, as far as its options tell before it is built."""
-    found = facts.options.get("parallelism")
-    return int(found) if isinstance(found, int | str) and str(found).isdecimal() else 1
 
 
 def _is_running(job: KnownJob) -> bool:

@@ -25,11 +25,16 @@ from bicycle_runtime.jobs.control.letter_replay import (
     chosen_letters,
 )
 from bicycle_runtime.jobs.control.rescaling import RescaleOptions, ask_for_rescale
-from bicycle_runtime.jobs.control.submitting import PreparedStart, submit
+from bicycle_runtime.jobs.control.submitting import (
+    PreparedStart,
+    resume_job,
+    resumed_request,
+    submit,
+)
 from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
-from bicycle_runtime.jobs.status import JobStatus
+from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
     plan_upgrade,
@@ -53,14 +58,18 @@ from bicycle_runtime.service.plugins.uploaded_plugins import (
     remove_plugin,
     require_unused,
 )
+from bicycle_runtime.service.watching.summaries import Dismissal
 
 __all__ = [
     "KINDS",
+    "STARTING",
     "RemoveFacts",
     "ReplayFacts",
     "RescaleFacts",
+    "ResumeFacts",
     "SubmitFacts",
     "UpgradeFacts",
+    "slots_wanted",
 ]
 
 _LETTERS_MAX = 10_000
@@ -95,6 +104,16 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     engine: dict[str, Any] = {}
     spark: dict[str, str] = {}
     slots: int | None = None
+
+
+class ResumeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``slots`` says how many slots of its master the job takes; without, its parallelism, or one.
+
+    The service gives the ``master``, whose slots the job waits for.
+    """
+
+    slots: int | None = None
+    master: str | None = None
 
 
 class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -277,18 +296,55 @@ def _environment(home: Home, digest: str, plugin: str) -> str:
     return environment_of(home, digest)
 
 
+def slots_wanted(facts: SubmitFacts | ResumeFacts) -> tuple[str | None, int]:
+    """Return the master of a job that is to be started, and how many slots of it are needed.
+
+    Without a number that is how wide the job will be, as far as its options tell.
+    """
+    if isinstance(facts, ResumeFacts):
+        return facts.master, facts.slots or 1
+    found = facts.options.get("parallelism")
+    width = int(found) if isinstance(found, int | str) and str(found).isdecimal() else 1
+    return facts.options.get("master"), facts.slots or width
+
+
 def _submit(where: Surroundings, _job: str, facts: SubmitFacts) -> Result:
     status = submit(_request(facts, where.home), where.home, python=sys.executable)
     return {"job_id": status.id, "state": status.state.value}
 
 
-def _found_submit(
-    where: Surroundings, job: str, _facts: SubmitFacts, asked_ms: int
+def _found_start(
+    where: Surroundings, job: str, _facts: SubmitFacts | ResumeFacts, asked_ms: int
 ) -> Result | None:
     status = job_status(where.home, job)
     if status.started_ms < asked_ms:
         return None
     return {"job_id": status.id, "state": status.state.value}
+
+
+def _check_resume(
+    where: Surroundings, job: str, facts: ResumeFacts, _now_ms: int
+) -> ResumeFacts:  # fmt: skip
+    """Settle what the job waits for: it has ended, and is started as it was last."""
+    if facts.slots is not None and facts.slots < 1:
+        raise OPERATION_FACTS_INVALID(
+            kind="resume", problem=f"slots is {facts.slots}", hint="give 1 or more, or leave it out"
+        )
+    request = resumed_request(where.home, job)
+    slots = facts.slots or request.options.parallelism
+    return ResumeFacts(slots=slots, master=request.options.master)
+
+
+def _resume(where: Surroundings, job: str, _facts: ResumeFacts) -> Result:
+    status = resume_job(where.home, job, python=sys.executable)
+    return {"job_id": status.id, "state": status.state.value, "epoch": status.epoch}
+
+
+def _dismiss(where: Surroundings, job: str, _facts: NoFacts) -> Result:
+    """Return what is known of a job now: the service shows it without attention for that."""
+    status = job_status(where.home, job)
+    is_failed = status.state is JobState.FAILED
+    return {"dismissed": msgspec.to_builtins(Dismissal.of(status, is_failed=is_failed))}
 
 
 def _check_upgrade(
@@ -410,7 +466,9 @@ KINDS: Mapping[str, Kind] = {
         facts=RescaleFacts, settle=_check_rescale, meet=_rescale, find=_found_rescale,
         needs_running=True,
     ),
-    "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_submit),
+    "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_start),
+    "dismiss": Kind(facts=NoFacts, settle=_as_given, meet=_dismiss, is_repeated=True),
+    "resume": Kind(facts=ResumeFacts, settle=_check_resume, meet=_resume, find=_found_start),
     "plan_upgrade": Kind(
         facts=UpgradeFacts, settle=_check_upgrade, meet=_plan_upgrade, is_repeated=True,
         needs_running=True,
@@ -426,3 +484,4 @@ KINDS: Mapping[str, Kind] = {
     "install": Kind(facts=InstallFacts, settle=_as_given, meet=_install, is_repeated=True),
     "remove_plugin": Kind(facts=RemoveFacts, settle=_check_remove, meet=_remove),
 }  # fmt: skip
+STARTING = ("submit", "resume")  # Kinds that start a job: they wait for slots.

@@ -39,7 +39,7 @@ from bicycle_runtime.service.errors import (
 )
 from bicycle_runtime.service.operations.admission import Slots
 from bicycle_runtime.service.operations.job_queue import JobQueue
-from bicycle_runtime.service.operations.kinds import KINDS
+from bicycle_runtime.service.operations.kinds import KINDS, STARTING
 from bicycle_runtime.service.operations.operation_kind import Surroundings
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import Operation, note_audit, note_event, one_of
@@ -129,7 +129,7 @@ class Operations:
         )
 
     def _put(self, operation: Operation, settled: Any) -> None:
-        if operation.kind == "submit":
+        if operation.kind in STARTING:
             self.jobs.add(
                 operation.id, operation.job, operation.owner, settled, asked_ms=operation.asked_ms
             )
@@ -183,9 +183,9 @@ class Operations:
         if len(self._open) >= _WAITING_MAX:
             raise SERVICE_BUSY(waiting=len(self._open))
         target = job if job is not None else str(getattr(settled, "name", ""))
-        if kind == "submit":
-            self._require_quota(identity.owner)
         owner = identity.owner if job is None else self._owners.of(job)
+        if kind in STARTING:
+            self._require_quota(owner)
         who = {"actor": identity.name, "address": address, "owner": owner}
         row, is_new = self._control.write(
             self._inserting(
@@ -195,7 +195,7 @@ class Operations:
         if not is_new:
             return _same(row, digest, key or "", identity)
         operation = _operation(row)
-        if kind == "submit":
+        if kind in STARTING:
             self.jobs.keep(operation.id, settled)
         with self._lock:
             self._open[operation.id] = operation
@@ -222,7 +222,7 @@ class Operations:
             OPERATION_BEGUN: it does not wait there.
         """
         operation = self.get(number)
-        if operation.kind != "submit" or not self.jobs.remove(number):
+        if operation.kind not in STARTING or not self.jobs.remove(number):
             raise OPERATION_BEGUN(operation=number, state=operation.state)
         entry = {"actor": identity.name, "address": address, "action": "withdraw",
                  "target": operation.job, "outcome": "accepted",
@@ -368,7 +368,7 @@ class Operations:
             text = f"{type(error).__name__}: {error}"
             failure = {"code": BicycleError.code, "message": text, "fix": BicycleError.fix}
         if not self._is_closed:
-            if operation.kind == "submit":  # First: who reads that it is over finds its slots free.
+            if operation.kind in STARTING:  # First: who reads that it is over finds its slots free.
                 self.jobs.ended(operation.id, is_good=failure is None)
             self._end(operation, "failed" if failure else "done", result=result, error=failure)
 
@@ -414,8 +414,8 @@ class Operations:
         for operation in self._select("WHERE state IN ('waiting', 'running') ORDER BY id", ()):
             rules = KINDS[operation.kind]
             self._open[operation.id] = operation
-            if operation.kind == "submit" and operation.state == "waiting":
-                kept = self.jobs.kept(operation.id)
+            if operation.kind in STARTING and operation.state == "waiting":
+                kept = self.jobs.kept(operation.id, rules.facts)
                 if kept is not None:  # None: it was asked for, and never answered.
                     self._put(operation, kept)
                     continue

@@ -119,7 +119,11 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRow:
-    """What is kept of a job. ``run`` is when its run began, in ms since 1970, and names the run."""
+    """What is kept of a job.
+
+    ``run`` is when its run began, in ms since 1970, and names the run. ``dismissed`` is JSON of a
+    ``Dismissal``.
+    """
 
     id: str
     run: int
@@ -131,6 +135,7 @@ class KnownRow:
     supervisor_started: int
     restarts: int
     suspended_run: int | None = None
+    dismissed: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +224,15 @@ class History:
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute(sql, (run, savepoint, job))
+
+        return self._control.write(work)
+
+    def note_dismissed(self, job: str, dismissed: str) -> Future[None]:
+        """Keep that what is known of a job needs no attention."""
+        sql = "UPDATE jobs SET dismissed = ? WHERE id = ?"
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute(sql, (dismissed, job))
 
         return self._control.write(work)
 
@@ -396,8 +410,9 @@ def _note(connection: sqlite3.Connection, noted: Noted, *, at_ms: int) -> int:
     row, last = noted.row, 0
     names = tuple(KnownRow.__dataclass_fields__)
     values = [getattr(row, name) for name in names]
-    # Whether a run is suspended is told by who has made the savepoint.
-    news = ", ".join(f"{n} = excluded.{n}" for n in names if n not in ("id", "suspended_run"))
+    # A savepoint and a dismissal are noted by themselves.
+    kept = ("id", "suspended_run", "dismissed")
+    news = ", ".join(f"{n} = excluded.{n}" for n in names if n not in kept)
     connection.execute(
         f"INSERT INTO jobs ({', '.join(names)}, seen_ms) VALUES ({', '.join('?' * len(names))}, ?)"
         f" ON CONFLICT (id) DO UPDATE SET {news}, seen_ms = excluded.seen_ms, removed_ms = NULL",

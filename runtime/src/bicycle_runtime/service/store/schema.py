@@ -68,6 +68,9 @@ CONTROL: tuple[str, ...] = (
     ALTER TABLE audit ADD COLUMN owner TEXT NOT NULL DEFAULT '';
     CREATE INDEX owners_by_owner ON owners (owner);
     """,
+    """
+    ALTER TABLE jobs ADD COLUMN dismissed TEXT;
+    """,
 )
 HISTORY: tuple[str, ...] = (
     """

@@ -10,8 +10,19 @@ from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.paces import Paces
 from bicycle_runtime.service.watching.states import State
 
-__all__ = ["NOTHING_RANK", "Attention", "JobSummary", "KnownJob", "one_line", "summary_of"]
+__all__ = [
+    "DISMISSIBLE",
+    "NOTHING_RANK",
+    "Attention",
+    "Dismissal",
+    "JobSummary",
+    "KnownJob",
+    "one_line",
+    "summary_of",
+]
 
+# Words that need attention until the next run, unless somebody dismisses them.
+DISMISSIBLE = frozenset({"failed", "errors", "late"})
 # What needs attention, the worst first; the place is the rank.
 Attention = (
     "failed", "failing", "restarting", "frozen", "silent_source", "silent_storage", "lag_growing",
@@ -19,6 +30,41 @@ Attention = (
 )  # fmt: skip
 NOTHING_RANK = len(Attention)
 _BEGINNING = (State.CREATED, State.RESTARTING)
+
+
+class Dismissal(msgspec.Struct, frozen=True, kw_only=True):
+    """What was known of a run when somebody dismissed that it needs attention.
+
+    ``run`` is when the run began. More errors or late records than then, and another run, need
+    attention again.
+    """
+
+    run: int
+    is_failed: bool
+    errors: int
+    late: int
+
+    @classmethod
+    def of(cls, status: JobStatus, *, is_failed: bool) -> Dismissal:
+        """Return what is known now."""
+        operators = status.operators.values()
+        return cls(
+            run=status.started_ms,
+            is_failed=is_failed,
+            errors=sum(operator.failed for operator in operators),
+            late=sum(operator.late for operator in operators),
+        )
+
+    def hidden(self, now: Dismissal) -> frozenset[str]:
+        """Return the words that need no attention any more, given what is known now."""
+        if self.run != now.run:
+            return frozenset()
+        is_known = {
+            "failed": self.is_failed,
+            "errors": now.errors <= self.errors,
+            "late": now.late <= self.late,
+        }
+        return frozenset(word for word, is_old in is_known.items() if is_old)
 
 
 class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +116,8 @@ class KnownJob:
 
 
 def summary_of(
-    status: JobStatus, state: State, *, is_lag_growing: bool, owner: str = ""
+    status: JobStatus, state: State, *, is_lag_growing: bool, owner: str = "",
+    dismissed: Dismissal | None = None,
 ) -> JobSummary:  # fmt: skip
     """Return the row of a job.
 
@@ -79,11 +126,15 @@ def summary_of(
         state: As it is shown.
         is_lag_growing: Whether what is unread grows for some time.
         owner: Who had the service start it.
+        dismissed: What somebody has dismissed.
     """
     operators = status.operators.values()
     tasks_total = sum(operator.parallelism or 1 for operator in operators)
     is_over = state.is_final
-    attention = _attention(status, state, is_lag_growing=is_lag_growing)
+    known = Dismissal.of(status, is_failed=state is State.FAILED)
+    hidden = frozenset() if dismissed is None else dismissed.hidden(known)
+    found = _attention(status, state, is_lag_growing=is_lag_growing)
+    attention = tuple(word for word in found if word not in hidden)
     return JobSummary(
         job_id=status.id,
         name=status.job,
@@ -103,8 +154,8 @@ def summary_of(
         lag_records=status.lag_records,
         lag_bytes=status.lag_bytes,
         lag_ms=status.lag_ms,
-        errors=sum(operator.failed for operator in operators),
-        late=sum(operator.late for operator in operators),
+        errors=known.errors,
+        late=known.late,
         restarts=status.restart_count,
         state_bytes=status.state_bytes,
         watermark_ms=status.watermark_ms,

@@ -38,7 +38,7 @@ from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.paces import PaceWindow
 from bicycle_runtime.service.watching.process_ends import ProcessEnds
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
-from bicycle_runtime.service.watching.summaries import KnownJob, summary_of
+from bicycle_runtime.service.watching.summaries import Dismissal, KnownJob, summary_of
 
 __all__ = ["Intents", "Watcher"]
 
@@ -126,6 +126,13 @@ class Watcher:
         row = self._rows.get(job)
         if row is not None:
             self._rows[job] = replace(row, suspended_run=run)
+        self.wake()
+
+    def note_dismissed(self, job: str, dismissed: str) -> None:
+        """Show a job without the attention that somebody has dismissed."""
+        row = self._rows.get(job)
+        if row is not None:
+            self._rows[job] = replace(row, dismissed=dismissed)
         self.wake()
 
     def _run(self) -> None:
@@ -243,6 +250,7 @@ class Watcher:
                 supervisor_pid=status.supervisor_pid, supervisor_started=status.supervisor_started,
                 restarts=status.restart_count,
                 suspended_run=None if row is None else row.suspended_run,
+                dismissed=None if row is None else row.dismissed,
             ),
             steps=tuple(zip(_before(old, way), (each.value for each in way), strict=True)),
             cause=_cause(state, status, asked),
@@ -253,9 +261,11 @@ class Watcher:
     def _renew(self, seen: _Seen) -> bool:
         """Make the row of a job again; tell whether a shown value is another one."""
         assert seen.state is not None
+        row = self._rows.get(seen.status.id)
         summary = summary_of(
             seen.status, seen.state, is_lag_growing=_is_growing(seen.lags),
             owner=self._owners.of(seen.status.id),
+            dismissed=None if row is None else _dismissal(row),
         )  # fmt: skip
         former = seen.known
         if former is not None and former.summary == summary and former.status is seen.status:
@@ -315,6 +325,12 @@ class Watcher:
         ]
         if rows:
             self._history.note_samples(rows, at_s=at_s)
+
+
+def _dismissal(row: KnownRow) -> Dismissal | None:
+    if row.dismissed is None:
+        return None
+    return msgspec.json.decode(row.dismissed, type=Dismissal)
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:

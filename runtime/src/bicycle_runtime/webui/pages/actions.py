@@ -19,7 +19,7 @@ from bicycle_runtime.jobs.savepoints.commands import savepoint_of
 from bicycle_runtime.jobs.upgrading.upgrade import UpgradeOptions
 from bicycle_runtime.service.users.roles import Role, require_role
 from bicycle_runtime.service.watching.states import State
-from bicycle_runtime.service.watching.summaries import KnownJob
+from bicycle_runtime.service.watching.summaries import DISMISSIBLE, KnownJob
 from bicycle_runtime.webui.formats import whole_number
 from bicycle_runtime.webui.rendering import Site
 from bicycle_sdk.errors import BicycleError
@@ -56,6 +56,10 @@ class Action:
             return True
         if self.needs_running:
             return state is State.RUNNING
+        if self.kind == "dismiss":
+            return not DISMISSIBLE.isdisjoint(job.summary.attention)
+        if self.kind == "resume":
+            return state.is_final and state is not State.FINISHED
         if self.kind == "cancel":
             return not state.is_final and state is not State.CANCELING
         return not state.is_final and state not in _ENDING
@@ -68,6 +72,8 @@ ACTIONS = (
     Action(kind="suspend", title="Stop with savepoint", is_destructive=True, needs_running=True),
     Action(kind="drain", title="Drain", is_destructive=True, needs_running=True),
     Action(kind="cancel", title="Cancel", is_destructive=True),
+    Action(kind="resume", title="Start again"),
+    Action(kind="dismiss", title="Dismiss"),
 )
 REPLAY = Action(kind="replay_letters", title="Replay", needs_running=True)
 REMOVE_SAVEPOINT = Action(kind="delete_savepoint", title="Delete savepoint", is_destructive=True)

@@ -17,6 +17,7 @@ from starlette.responses import Response
 
 from bicycle_runtime.jobs.control.dead_letters import DeadLetter, dead_letters
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
+from bicycle_runtime.service.store.history import Operation
 from bicycle_runtime.service.users.roles import Role
 from bicycle_runtime.service.watching.fleet import Change
 from bicycle_runtime.service.watching.states import State
@@ -36,6 +37,7 @@ __all__ = ["TABS", "job_live", "job_page", "missing_job"]
 _LOG_LINES = 500
 _LOG_BEAT_S = 1.0
 _SAMPLE_MS = 5_000
+_NEWS_MS = 300_000  # For how long the end of an operation is shown at the head of each page.
 Facts = dict[str, Any]
 
 
@@ -296,11 +298,22 @@ async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
         "job": job.summary,
         "status": job.status,
         "operations": recent,
+        "is_news": bool(recent) and _is_news(recent[0], job.summary),
         "may_operate": may_operate,
         "is_over": State(job.summary.state).is_final,
         "actions": [each for each in ACTIONS if may_operate and each.fits(job)],
         "can_upgrade": may_operate and UPGRADE.fits(job),
     }
+
+
+def _is_news(operation: Operation, job: JobSummary) -> bool:
+    """Tell whether all pages of a job show an operation; the first page lists it for longer.
+
+    One that has started this run, as a way back does, was asked for before it.
+    """
+    if operation.ended_ms is None:
+        return True
+    return operation.ended_ms >= job.start_time and now_ms() - operation.ended_ms < _NEWS_MS
 
 
 async def _section(site: Site, job: KnownJob, request: Request, tab: Tab) -> Facts:
