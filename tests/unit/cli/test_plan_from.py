@@ -5,10 +5,13 @@ import os
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bicycle_runtime.base.storage import LocalStorage
+from bicycle_runtime.recovery.manifest import decode_manifest, encode_manifest
 from tests.plugin_zoo.zoo import Beast, install
 
 ONE_RUN = Path(__file__).with_name("one_run.py")
@@ -197,3 +200,20 @@ def test_a_place_without_an_epoch_is_an_error(site, shell):
     exit_code, error = shell.error(*site.words)
 
     assert (exit_code, error["code"]) == (5, "BIC-1520")
+
+
+def test_state_of_a_newer_connector_is_refused_before_anything_is_started(site, shell):
+    site.put(FIRST, "totals_first")
+    site.run("ada")
+    storage = LocalStorage(str(site.checkpoint))
+    path = max(path for path in storage.list("epochs") if path.endswith(".manifest"))
+    sealed = decode_manifest(storage.read(path), path=path)
+    assert sealed.connector_versions == {"lines": 2}
+    storage.write(path, encode_manifest(replace(sealed, connector_versions={"lines": 9})))
+    exit_code, error = shell.error(*site.words)
+    planned = shell.run(*site.words)
+
+    assert (exit_code, error["code"]) == (5, "BIC-1955")
+    assert "its sealed state has format version 9; this source reads versions up to 2" in (
+        planned.output
+    )

@@ -1,4 +1,4 @@
-"""Jobs that have ended: started again as they were, and dismissed from those that need attention."""
+"""Jobs that have ended: started again as they were, and dismissed as known."""
 
 import json
 

@@ -109,8 +109,15 @@ class DriverServices:
 
 
 class Connector:
-    """One vertex on the driver: what sources and sinks have in common."""
+    """One vertex on the driver: what sources and sinks have in common.
 
+    ``state_version`` is the format version of all that the connector stores: its offsets, its state
+    in the manifest, its staged files, and its files below ``DriverServices.prefix``. Raise it when
+    code of before cannot read that any more. A start whose version is lower than the sealed one is
+    refused; the connector itself reads lower versions.
+    """
+
+    state_version: ClassVar[int] = 1
     _mixins: ClassVar[tuple[type, ...]] = ()
 
     def __init__(self, spec: ConnectorSpec) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "MANIFEST_VERSION",
     "PREFIXES",
     "SEPARATOR",
+    "STATE_VERSION",
     "TIME_FORM",
     "OperatorIds",
     "OperatorState",
@@ -50,6 +51,7 @@ PREFIXES = (
 )  # fmt: skip
 SEPARATOR = "\x1f"
 TIME_FORM = 2
+STATE_VERSION = "bicycle.state_version"  # In the state of a source or sink, where it is not 1.
 
 
 class OperatorState(msgspec.Struct, frozen=True, kw_only=True):

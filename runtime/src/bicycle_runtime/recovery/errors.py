@@ -26,6 +26,27 @@ class ManifestError(BicycleError):
     fix = "nothing to do: the job continues from the epoch before"
 
 
+class ManifestVersionError(ManifestError):
+    """A manifest is whole, but another version of the runtime wrote it."""
+
+    code = "BIC-1544"
+    message = "manifest {path!r} has another format than this runtime reads: {reason}"
+    fix = (
+        "run the job with the version of bicycle-runtime that ran it last, or a newer one; nothing "
+        "was changed"
+    )
+
+
+CONNECTOR_STATE_NEWER = BicycleError.row(
+    "BIC-1545",
+    "{role} {operator!r} of job {job!r} has sealed state of format version {found}, and this "
+    "runtime reads versions up to {known}; nothing was started and the checkpoint is unchanged",
+    cause="A newer version of a connector wrote the state that the job would begin with.",
+    fix="run the job with the version of bicycle-runtime, or of the plugin that has the connector, "
+    "that ran it last, or with a newer one",
+)
+
+
 class EpochTakenError(BicycleError):
     """Another driver sealed the epoch first."""
 

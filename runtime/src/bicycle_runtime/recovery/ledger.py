@@ -28,7 +28,12 @@ from bicycle_runtime.layouts.paths import (
     STAGED,
     STATE,
 )
-from bicycle_runtime.recovery.errors import NO_EPOCH_READABLE, EpochTakenError, ManifestError
+from bicycle_runtime.recovery.errors import (
+    NO_EPOCH_READABLE,
+    EpochTakenError,
+    ManifestError,
+    ManifestVersionError,
+)
 from bicycle_runtime.recovery.lease import Fence, Unfenced
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.recovery.verification import Checked, first_damaged, first_unfit
@@ -106,6 +111,7 @@ class EpochLedger:
 
         Raises:
             NO_EPOCH_READABLE: there are manifests, but none is readable.
+            ManifestVersionError: another version of the runtime wrote one; nothing was changed.
         """
         readable: list[Manifest] = []
         damaged: list[ManifestError] = []
@@ -114,6 +120,8 @@ class EpochLedger:
             try:
                 manifest = _whole(found) if readable else self._verify(epoch, found, progress)
                 readable.append(manifest)
+            except ManifestVersionError:  # It is not damaged: epochs go on behind it.
+                raise
             except ManifestError as error:
                 damaged.append(error)
         if readable and damaged:

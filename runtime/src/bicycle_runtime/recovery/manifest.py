@@ -23,6 +23,7 @@ from bicycle_runtime.layouts.manifest import (
     MANIFEST_VERSION,
     PREFIXES,
     SEPARATOR,
+    STATE_VERSION,
     TIME_FORM,
     OperatorIds,
     OperatorState,
@@ -33,7 +34,11 @@ from bicycle_runtime.layouts.paths import STAGED, STATE
 from bicycle_runtime.layouts.state import OperatorStateMetadata, SstRef, StateRef
 from bicycle_runtime.operators.shard_times import lagging
 from bicycle_runtime.recovery.checkpoint_state import CheckpointId, CheckpointState, read_state
-from bicycle_runtime.recovery.errors import CheckpointFormatError, ManifestError
+from bicycle_runtime.recovery.errors import (
+    CheckpointFormatError,
+    ManifestError,
+    ManifestVersionError,
+)
 from bicycle_runtime.recovery.fields import FieldReader, FileForm
 from bicycle_runtime.state.sealed.refs import objects_of
 
@@ -43,6 +48,10 @@ _FORM = FileForm(magic=MANIFEST_MAGIC, version=MANIFEST_VERSION)
 _NO_STREAM = ""  # The folder says whose manifest it is; the layout has no place for it.
 _NS_PER_MS = 1_000_000
 _WATERMARK_NS_MAX = 2**64 - 1
+
+
+class _UnknownFormat(Exception):
+    """Something in a whole manifest that only a newer version writes."""
 
 
 class _FormOnly(msgspec.Struct, frozen=True):
@@ -61,7 +70,8 @@ class Manifest:
     the lowest watermark of the job, 0 while there is none. ``turns`` says which subtask gets the
     next record of each sending subtask, for the edges that take turns. ``replay`` is the engine's
     record of how the epoch was run, which only a replay reads; empty when no task ran, or nothing
-    was recorded.
+    was recorded. ``connector_versions`` has the ``state_version`` of sources and sinks, by uid,
+    where it is not 1.
     """
 
     epoch: int
@@ -78,6 +88,7 @@ class Manifest:
     state_metadata: Mapping[str, OperatorStateMetadata] = field(default_factory=dict)
     operator_ids: OperatorIds = field(default_factory=OperatorIds)
     replay: bytes = b""
+    connector_versions: Mapping[str, int] = field(default_factory=dict)
 
     def state_paths(self) -> set[str]:
         """Return the paths of all state files that this epoch needs."""
@@ -118,8 +129,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
         f"forms:{uid}": _ENCODE(state_metadata)
         for uid, state_metadata in manifest.state_metadata.items()
     }
-    entries |= {f"sink:{uid}": _ENCODE(state) for uid, state in manifest.sinks.items()}
-    entries |= {f"source:{uid}": _ENCODE(state) for uid, state in manifest.sources.items()}
+    versions = manifest.connector_versions
+    for prefix, states in (("sink", manifest.sinks), ("source", manifest.sources)):
+        for uid, kept in states.items():
+            version = {STATE_VERSION: versions[uid]} if uid in versions else {}
+            entries[f"{prefix}:{uid}"] = _ENCODE({**kept, **version})
     entries |= {
         f"feedback:{edge}": _ENCODE(Feedback(files)) for edge, files in manifest.feedback.items()
     }
@@ -141,19 +155,23 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
     """Read a manifest.
 
     Raises:
-        ManifestError: cut, changed, of another format version or epoch than its name says, or with
-            paths that lead elsewhere.
+        ManifestVersionError: another version wrote it.
+        ManifestError: cut, changed, of another epoch than its name says, or with paths that lead
+            elsewhere.
     """
     try:
         reader = FieldReader(data, end=_FORM.body_size(data))
         state = read_state(reader, _NO_STREAM, created_at_ms=0)
         reader.finish()
     except CheckpointFormatError as error:
-        raise ManifestError(path=path, reason=error.facts["detail"]) from error
+        kind = ManifestVersionError if error.facts["problem"] == "version" else ManifestError
+        raise kind(path=path, reason=error.facts["detail"]) from error
     try:
         manifest = _manifest(state)
         require_below(manifest.state_paths() | manifest.bases_in_making(), STATE)
         require_below(manifest.feedback_paths(), STAGED)
+    except _UnknownFormat as error:
+        raise ManifestVersionError(path=path, reason=str(error)) from error
     except UnsafePathError as error:
         raise ManifestError(path=path, reason=error.summary) from error
     except (msgspec.DecodeError, KeyError, ValueError) as error:
@@ -171,6 +189,8 @@ def _manifest(state: CheckpointState) -> Manifest:
     for name, offset in state.source_offsets.items():
         uid, _, shard = name.partition(SEPARATOR)
         offsets.setdefault(uid, {})[shard] = offset
+    sinks = {uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()}
+    sources = {uid: msgspec.json.decode(data) for uid, data in entries["source"].items()}
     return Manifest(
         epoch=state.id.sequence,
         plan=msgspec.json.decode(entries["plan"][""], type=PlanRecord),
@@ -185,8 +205,8 @@ def _manifest(state: CheckpointState) -> Manifest:
             uid: msgspec.json.decode(data, type=OperatorStateMetadata)
             for uid, data in entries["forms"].items()
         },
-        sinks={uid: msgspec.json.decode(data) for uid, data in entries["sink"].items()},
-        sources={uid: msgspec.json.decode(data) for uid, data in entries["source"].items()},
+        sinks=sinks,
+        sources=sources,
         feedback={
             int(edge): msgspec.json.decode(data, type=Feedback).files
             for edge, data in entries["feedback"].items()
@@ -195,14 +215,22 @@ def _manifest(state: CheckpointState) -> Manifest:
         turns=msgspec.json.decode(entries["turns"].get("", b"{}"), type=dict[str, tuple[int, ...]]),
         operator_ids=msgspec.json.decode(entries["pins"].get("", b"{}"), type=OperatorIds),
         replay=entries["replay"].get("", b""),
+        connector_versions={
+            uid: state.pop(STATE_VERSION)
+            for uid, state in (*sinks.items(), *sources.items())
+            if STATE_VERSION in state
+        },
     )
 
 
 def _time(data: bytes) -> TimeRecord:
     """Read where event time stood; by what watermarks mean now, if it was written before."""
     record = msgspec.json.decode(data, type=TimeRecord)
-    if msgspec.json.decode(data, type=_FormOnly).form == TIME_FORM:
+    form = msgspec.json.decode(data, type=_FormOnly).form
+    if form == TIME_FORM:
         return record
+    if form > TIME_FORM:
+        raise _UnknownFormat(f"its times have form {form}, this runtime reads {TIME_FORM}")
     return msgspec.structs.replace(
         record,
         shards={
@@ -222,5 +250,7 @@ def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     entries: dict[str, dict[str, bytes]] = {prefix: {} for prefix in PREFIXES}
     for name, data in states.items():
         prefix, _, rest = name.partition(":")
+        if prefix not in entries:
+            raise _UnknownFormat(f"it has an entry {prefix!r}, which this runtime does not know")
         entries[prefix][rest] = data
     return entries

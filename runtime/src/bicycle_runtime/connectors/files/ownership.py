@@ -53,7 +53,9 @@ class OutputOwner:
     def from_bytes(cls, data: bytes) -> OutputOwner | None:
         """Read a mark; None when a power cut has damaged it, and with it ended its owner."""
         try:
-            fields = json.loads(data)
+            found = json.loads(data)
+            # Another version may note more: it is still an owner.
+            fields = {name: found[name] for name in cls.__dataclass_fields__}
             return cls(**{**fields, "process": ProcessIdentity(**fields["process"])})
         except (ValueError, TypeError, KeyError):
             return None

@@ -254,6 +254,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = FileSourceOptions
+    state_version = 2  # 1 knew files by their heads alone; both are read.
     file_format: ClassVar[FileFormat]
     hidden_prefixes: ClassVar[tuple[str, ...]] = (".",)
 

@@ -195,4 +195,9 @@ def next_manifest(
         feedback=merge_feedback(reports) if reports else last.feedback,
         turns=merge_turns(last.turns, reports, setup.plan.edges_with_turns()),
         replay=work.replay,
+        connector_versions={
+            uid: connector.state_version
+            for uid, connector in (*setup.sources.items(), *setup.sinks.items())
+            if connector.state_version > 1
+        },
     )

@@ -55,8 +55,8 @@ from bicycle_runtime.engine.loop.rescaling import Topology
 from bicycle_runtime.engine.loop.services import LoopServices, Step
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup, locating_operators, require_bounded
+from bicycle_runtime.engine.resuming import restoring
 from bicycle_runtime.engine.resuming.operator_ids import renumbered_loops
-from bicycle_runtime.engine.resuming.restoring import refuse_lost_state, restored_states
 from bicycle_runtime.engine.resuming.state_metadata import initial_state_metadata
 from bicycle_runtime.operators.spec import JobImage
 from bicycle_runtime.operators.tasks.orders import EpochOrder, LetterOrder
@@ -403,23 +403,22 @@ class EpochLoop:
         return {uid: waiting for uid, waiting in found.items() if waiting is not None}
 
     def _recover(self) -> None:
-        last = self._ledger.last(progress=self._services.on_loaded)
+        last, setup = self._ledger.last(progress=self._services.on_loaded), self._setup
         if last is not None:
             self._last = last.manifest
-            refuse_lost_state(
-                last.manifest, self._setup.graph, job=self._setup.job_id,
-                allows_dropped=self._setup.allows_dropped_state,
-            )  # fmt: skip
+            restoring.refuse_newer_connectors(self._last, setup.sources, setup.sinks, setup.job_id)
+            restoring.refuse_lost_state(
+                self._last, setup.graph, job=setup.job_id, allows_dropped=setup.allows_dropped_state
+            )
             log_event(
                 _LOG, "job_recovered", job=self._setup.job_id, epoch=last.manifest.epoch,
                 event_count=last.manifest.event_count, is_published=last.is_published,
             )  # fmt: skip
-        setup = self._setup
         state_metadata = initial_state_metadata(
             self._last, setup.plan, setup.bundle.payloads,
             job=setup.job_id, allows_dropped=setup.allows_dropped_state,
         )  # fmt: skip
-        restored = restored_states(self._last, self._setup.plan, job=self._setup.job_id)
+        restored = restoring.restored_states(self._last, self._setup.plan, job=self._setup.job_id)
         self._start_connectors(has_waiting=last is not None and not last.is_published)
         feedback = renumbered_loops(self._last, self._setup.graph, job=self._setup.job_id)
         self._last = replace(

@@ -179,6 +179,7 @@ class ShadowLoop:
             turns=merge_turns(last.turns, reports, setup.plan.edges_with_turns()),
             time=time,
             replay=followed.replay,
+            connector_versions=followed.connector_versions,
         )
 
     def _run(

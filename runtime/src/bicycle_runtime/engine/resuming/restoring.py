@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from bicycle_runtime.contract import Sink, Source
+from bicycle_runtime.contract.vertex import Connector
 from bicycle_runtime.layouts.manifest import OperatorState
 from bicycle_runtime.operators.spec import StagePlan, StateScope
-from bicycle_runtime.recovery.errors import STATE_LOST
+from bicycle_runtime.recovery.errors import CONNECTOR_STATE_NEWER, STATE_LOST
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_runtime.recovery.rescale import restore_ranges
 from bicycle_runtime.state.values.state_metadata import LIST_KINDS
 from bicycle_sdk.graph import JobGraph
 
-__all__ = ["lost_operators", "refuse_lost_state", "restored_states"]
+__all__ = [
+    "lost_operators",
+    "newer_connectors",
+    "refuse_lost_state",
+    "refuse_newer_connectors",
+    "restored_states",
+]
 
 
 def restored_states(
@@ -79,6 +89,31 @@ def refuse_lost_state(
             lost=", ".join(f"{uid!r}{kinds.get(uid, '')}" for uid in lost),
             instead=f" (it has {', '.join(fresh)} instead)" if fresh else "",
         )
+
+
+def newer_connectors(
+    manifest: Manifest, connectors: Mapping[str, Connector]
+) -> dict[str, tuple[int, int]]:
+    """Return the sealed and the known version of each connector whose sealed state is newer."""
+    return {
+        uid: (found, connectors[uid].state_version)
+        for uid, found in manifest.connector_versions.items()
+        if uid in connectors and found > connectors[uid].state_version
+    }
+
+
+def refuse_newer_connectors(
+    manifest: Manifest, sources: Mapping[str, Source], sinks: Mapping[str, Sink], job: str
+) -> None:
+    """Make sure that each source and sink can read what is sealed of it.
+
+    Raises:
+        CONNECTOR_STATE_NEWER: a newer version of it wrote that.
+    """
+    newer = newer_connectors(manifest, {**sources, **sinks})
+    for uid, (found, known) in newer.items():
+        role = "source" if uid in sources else "sink"
+        raise CONNECTOR_STATE_NEWER(role=role, operator=uid, job=job, found=found, known=known)
 
 
 def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:

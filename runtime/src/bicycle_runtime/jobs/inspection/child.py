@@ -121,6 +121,7 @@ def _connectors(setup: JobSetup) -> list[dict[str, Any]]:
             "connector": vertex.details["connector"]["connector_type"],
             "guarantee": found[vertex.id].guarantee.value,
             "has_uid": vertex.uid is not None,
+            "state_version": found[vertex.id].state_version,
         }
         for vertex in setup.graph.vertices
         if vertex.id in found

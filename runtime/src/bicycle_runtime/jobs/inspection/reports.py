@@ -69,6 +69,7 @@ class ConnectorReport:
     connector: str
     guarantee: str
     has_uid: bool
+    state_version: int = 1
 
     @property
     def text(self) -> str:

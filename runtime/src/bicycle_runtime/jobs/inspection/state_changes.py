@@ -85,6 +85,9 @@ def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> State
         _operator(manifest, reports[uid], [each for each in changes if each.operator == uid])
         for uid in declared
     ]
+    newer = _newer_connectors(manifest, report)
+    found += newer
+    refused = {each.operator for each in newer}
     found += [
         OperatorChange(
             operator=uid,
@@ -92,6 +95,7 @@ def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> State
             details=(f"goes on at {_offset_words(manifest.offsets[uid])}",),
         )
         for uid in _sources(manifest, bundle)
+        if uid not in refused
     ]
     found += [
         OperatorChange(
@@ -154,6 +158,22 @@ def _scope_problems(sealed: OperatorState, report: StateReport) -> tuple[str, ..
     return (
         f"its state is divided by {was[0]} with {was[1]} groups; the job has {now[0]}, {now[1]}",
     )
+
+
+def _newer_connectors(manifest: Manifest, report: JobReport) -> list[OperatorChange]:
+    """Return the sources and sinks whose sealed state this version does not read."""
+    return [
+        OperatorChange(
+            operator=each.operator,
+            verdict="refused",
+            details=(
+                f"its sealed state has format version {found}; this {each.role} reads versions up "
+                f"to {each.state_version}",
+            ),
+        )
+        for each in report.connectors
+        if (found := manifest.connector_versions.get(each.operator, 1)) > each.state_version
+    ]
 
 
 def _sources(manifest: Manifest, bundle: JobBundle) -> list[str]:
