@@ -184,7 +184,7 @@ def as_ms(time: object) -> int:
         )
     if not math.isfinite(time) or not -TIME_MS_MAX < time < TIME_MS_MAX:
         raise ValueError(f"the timestamp {time} is not a time in ms since 1970")
-    return int(time)
+    return math.floor(time)
 
 
 def _duration(call: str, duration: object, *, low: int) -> int:

@@ -18,6 +18,7 @@ from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.record_fields import fields_of, is_named_tuple
 from bicycle_runtime.formats.times import time_of
+from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_sdk.time import TIME_MS_MAX
 
@@ -66,7 +67,7 @@ def _convert(
         shaped = in_field_order(record_type, rows)
     try:
         # Which type it is, is known when it runs.
-        values = msgspec.convert(shaped, list[record_type])
+        values = TypedConverter(list[record_type])(shaped)
         return SourceBatch(values=values, offsets=offsets, next_offset=next_offset)
     except BaseException as error:  # noqa: BLE001  # a record type may have code
         users_error(error)
@@ -79,9 +80,10 @@ def _converted_apart(
     values: list[Any] = []
     kept: list[int] = []
     failures: list[BadRecord] = []
+    convert = TypedConverter(record_type)
     for offset, row in zip(offsets, rows, strict=True):
         try:
-            values.append(msgspec.convert(row, record_type))
+            values.append(convert(row))
             kept.append(offset)
         except BaseException as error:  # noqa: BLE001  # a record type may have code
             reason = decoding_problem(error)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import cache
 from typing import Any
 
@@ -23,7 +23,7 @@ from bicycle_runtime.expressions.types import (
     FieldRead,
     FieldWord,
 )
-from bicycle_sdk.time import as_ms
+from bicycle_runtime.formats.times import time_of
 
 __all__ = ["Kernel", "planned_type", "python_values"]
 
@@ -184,15 +184,10 @@ def _value(read: FieldRead, value: Any) -> Any:
     if value is None:
         return None
     if read.type == "timestamp":
-        return _moment(value)
+        return time_of(value)
     if read.path and read.is_text and isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode() if read.path or read.type == "json" else value
-
-
-def _moment(value: Any) -> int:
-    """Return a time in ms since 1970 from what a record has: ms, or RFC 3339."""
-    return as_ms(datetime.fromisoformat(value) if isinstance(value, str) else value)
 
 
 def python_values(column: Any) -> list[Any]:

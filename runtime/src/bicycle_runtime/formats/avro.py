@@ -18,7 +18,9 @@ import msgspec
 from fastavro.schema import SchemaParseException, UnknownType
 from fastavro.validation import ValidationError, validate
 
+from bicycle_runtime.formats.avro_times import times_of_schema
 from bicycle_runtime.formats.plain import refuse_options
+from bicycle_runtime.formats.typed_values import Conversion, TypedConverter
 
 __all__ = ["AvroCodec"]
 
@@ -64,6 +66,14 @@ class AvroCodec:
     def _parsed(self) -> Any:
         return fastavro.parse_schema(self._schema)
 
+    @cached_property
+    def _convert(self) -> TypedConverter:
+        return TypedConverter(self._type)
+
+    @cached_property
+    def _times(self) -> Conversion | None:
+        return times_of_schema(self._parsed)
+
     @property
     def _is_plain(self) -> bool:
         return self._type in (None, Any, object, dict)
@@ -81,7 +91,7 @@ class AvroCodec:
             raise ValueError(f"the {len(data)} bytes are no whole datum of the schema") from error
         if buffer.tell() != len(data):
             raise ValueError(f"the datum ends at byte {buffer.tell()} of {len(data)}")
-        return found if self._is_plain else msgspec.convert(found, self._type)
+        return found if self._is_plain else self._convert(found)
 
     def encode(self, value: Any) -> bytes:
         """Return the datum of a record.
@@ -92,6 +102,8 @@ class AvroCodec:
         buffer = io.BytesIO()
         datum = msgspec.to_builtins(value, builtin_types=_NATIVE)
         try:
+            if self._times is not None:
+                datum = self._times(datum)
             # The writer by itself takes an int that the schema's int has no room for.
             validate(datum, self._parsed, raise_errors=True)
             fastavro.schemaless_writer(buffer, self._parsed, datum, strict_allow_default=True)

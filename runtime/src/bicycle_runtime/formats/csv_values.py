@@ -9,13 +9,14 @@ import csv
 import io
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
 
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
+from bicycle_runtime.formats.typed_values import TypedConverter
 
 __all__ = ["CellError", "CsvCodec", "cell_text", "column_names", "csv_text", "declared_names",
            "named_cells", "nullable_cells", "row_of"]  # fmt: skip
@@ -68,6 +69,14 @@ class CsvCodec:
         if not self._is_plain:
             msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without what converts records."""
+        return {name: value for name, value in vars(self).items() if name != "_convert"}
+
+    @cached_property
+    def _convert(self) -> TypedConverter:
+        return TypedConverter(self._type, is_text=True)
+
     def decode(self, data: bytes) -> Any:
         """Return the record of a row.
 
@@ -90,7 +99,7 @@ class CsvCodec:
                 shaped[name] = shaped[name] or None
             if self._by_order:
                 shaped = [shaped.get(name) for name in self._type._fields]
-        return shaped if self._is_plain else msgspec.convert(shaped, self._type, strict=False)
+        return shaped if self._is_plain else self._convert(shaped)
 
     def encode(self, value: Any) -> bytes:
         """Return the row of a record, without an end of line.

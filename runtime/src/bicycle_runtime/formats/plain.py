@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
+
 __all__ = ["BytesCodec", "JsonCodec", "MsgpackCodec", "TextCodec", "refuse_options"]
 
 _to_json = msgspec.json.Encoder().encode
@@ -52,7 +54,7 @@ class _Typed:
 class JsonCodec(_Typed):
     """One JSON document for each value, checked against the declared type."""
 
-    _new_decoder = staticmethod(msgspec.json.Decoder)
+    _new_decoder = staticmethod(json_decoder)
 
     def encode(self, value: Any) -> bytes:
         """Return the value as JSON."""
@@ -62,7 +64,7 @@ class JsonCodec(_Typed):
 class MsgpackCodec(_Typed):
     """One MessagePack object for each value, checked against the declared type."""
 
-    _new_decoder = staticmethod(msgspec.msgpack.Decoder)
+    _new_decoder = staticmethod(msgpack_decoder)
 
     def encode(self, value: Any) -> bytes:
         """Return the value as MessagePack."""

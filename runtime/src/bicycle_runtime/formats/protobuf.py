@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import msgspec
-from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from bicycle_runtime.formats.plain import refuse_options
+from bicycle_runtime.formats.times import duration_of, moment_of, time_of
+from bicycle_runtime.formats.typed_values import TypedConverter
 
 __all__ = ["ProtobufCodec"]
+
+_NATIVE = (bytes, bytearray, datetime, timedelta)
+_TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+_MS = timedelta(milliseconds=1)
 
 
 class ProtobufCodec:
@@ -48,6 +56,14 @@ class ProtobufCodec:
         if not self._gives_messages and not self._is_plain:
             msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without what converts records."""
+        return {name: value for name, value in vars(self).items() if name != "_convert"}
+
+    @cached_property
+    def _convert(self) -> TypedConverter:
+        return TypedConverter(self._type, moment=_moment, duration=_duration)
+
     @property
     def _gives_messages(self) -> bool:
         return self._type is self._message
@@ -70,7 +86,7 @@ class ProtobufCodec:
         if self._gives_messages:
             return message
         found = _fields_of(message)
-        return found if self._is_plain else msgspec.convert(found, self._type)
+        return found if self._is_plain else self._convert(found)
 
     def encode(self, value: Any) -> bytes:
         """Return the bytes of a message or record; equal ones have equal bytes.
@@ -86,11 +102,11 @@ class ProtobufCodec:
             raise ValueError(str(error)) from error
 
     def _build(self, value: Any) -> Message:
-        found = msgspec.to_builtins(value, builtin_types=(bytes, bytearray))
+        found = msgspec.to_builtins(value, builtin_types=_NATIVE)
         if not isinstance(found, Mapping):
             raise ValueError(f"a record of named fields is expected, found {type(value).__name__}")
         # A field that is None was not sent.
-        return self._message(**_without_none(found))
+        return self._message(**_sent(self._message.DESCRIPTOR, found))
 
 
 def _fields_of(message: Message) -> dict[str, Any]:
@@ -111,9 +127,60 @@ def _value_of(field: FieldDescriptor, value: Any) -> Any:
     return _fields_of(value) if is_nested else value
 
 
-def _without_none(found: Mapping[Any, Any]) -> dict[Any, Any]:
+def _moment(value: Any) -> datetime:
+    """Return what a declared ``datetime`` is: a ``Timestamp`` as fields, or ms since 1970."""
+    if isinstance(value, Mapping):
+        return datetime.fromtimestamp(0, UTC) + _duration(value)
+    return moment_of(value)
+
+
+def _duration(value: Any) -> timedelta:
+    """Return what a declared ``timedelta`` is: a ``Duration`` as fields, or ms."""
+    if not isinstance(value, Mapping):
+        return duration_of(value)
+    try:
+        seconds, nanoseconds = int(value.get("seconds", 0)), int(value.get("nanos", 0))
+        return timedelta(seconds=seconds, microseconds=nanoseconds // 1_000)
+    except OverflowError:
+        raise ValueError(f"{value} is out of bounds") from None
+
+
+def _sent(message: Descriptor, found: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Return the fields of a message that are not None, with times as the message has them."""
     return {
-        name: _without_none(value) if isinstance(value, Mapping) else value
+        name: _sent_value(message.fields_by_name.get(name), value)
         for name, value in found.items()
         if value is not None
     }
+
+
+def _sent_value(field: FieldDescriptor | None, value: Any) -> Any:
+    if field is None:  # The class of the message refuses it by name.
+        return value
+    inner = field.message_type
+    if isinstance(value, Mapping):
+        if inner is None:
+            return value
+        if inner.GetOptions().map_entry:
+            item = inner.fields_by_name["value"]
+            return {key: _sent_value(item, each) for key, each in value.items() if each is not None}
+        return _sent(inner, value)
+    if isinstance(value, (list, tuple)):
+        return [_sent_value(field, each) for each in value]
+    return _sent_time(field, inner, value)
+
+
+def _sent_time(field: FieldDescriptor, inner: Descriptor | None, value: Any) -> Any:
+    if inner is not None and inner.full_name in (_TIMESTAMP, _DURATION):
+        is_time = inner.full_name == _TIMESTAMP
+        span = moment_of(value) - moment_of(0) if is_time else duration_of(value)
+        microseconds = span // timedelta(microseconds=1)
+        if not is_time and microseconds < 0:  # Both parts of a duration have one sign.
+            return {"seconds": -(-microseconds // 1_000_000),
+                    "nanos": -(-microseconds % 1_000_000) * 1_000}  # fmt: skip
+        return {"seconds": microseconds // 1_000_000, "nanos": microseconds % 1_000_000 * 1_000}
+    if not isinstance(value, (datetime, timedelta)):
+        return value
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return msgspec.to_builtins(value)
+    return time_of(value) if isinstance(value, datetime) else value // _MS

@@ -63,7 +63,7 @@ _KINDS: Mapping[str, frozenset[type]] = {
     "int": frozenset({int}),
     "float": frozenset({float}),
     "bool": frozenset({bool}),
-    "timestamp": frozenset({str, int, datetime}),
+    "timestamp": frozenset({str, int, float, datetime}),
 }
 
 

@@ -26,6 +26,7 @@ from bicycle_runtime.connectors.typed_rows import in_field_order
 from bicycle_runtime.contract import BadRecord, SourceBatch
 from bicycle_runtime.formats.csv_values import declared_names, nullable_cells
 from bicycle_runtime.formats.record_fields import is_named_tuple
+from bicycle_runtime.formats.typed_values import TypedConverter
 from bicycle_runtime.operators.columnar.records import MISSING, FieldRecords
 from bicycle_runtime.records.rows import field_types
 
@@ -52,13 +53,15 @@ class CsvRows:
         self._is_by_place = typing.get_origin(record_type) is tuple
         self._is_named = is_named_tuple(record_type)
         self._type: Any = record_type
-        self._list_type: Any = list[record_type]
+        if not self._is_plain:
+            self._convert = TypedConverter(record_type, is_text=True)
+            self._convert_all = TypedConverter(list[record_type], is_text=True)
         self._fields = frozenset(declared_names(record_type))
         self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         self._is_complete = is_complete
         self._gives_fields = gives_fields
-        self._column_types: dict[str, Any] = {
-            name: list[kind]  # type: ignore[valid-type]  # it is known when it runs
+        self._columns: dict[str, TypedConverter] = {
+            name: TypedConverter(list[kind], is_text=True)  # type: ignore[valid-type]  # it is known when it runs
             for name, kind in field_types(record_type if gives_fields else None).items()
         }
 
@@ -174,14 +177,12 @@ class CsvRows:
                 getter=lambda name: itemgetter(places[name]) if name in places else _missing,
                 names=lambda: names,
             )
-        if not self._column_types or not places.keys() >= self._column_types.keys():
+        if not self._columns or not places.keys() >= self._columns.keys():
             return None  # What a row lacks may have a default.
         try:
             columns = {
-                name: msgspec.convert(
-                    self._column(name, places[name], cells), column_type, strict=False
-                )
-                for name, column_type in self._column_types.items()
+                name: convert(self._column(name, places[name], cells))
+                for name, convert in self._columns.items()
             }
         except BaseException as error:  # noqa: BLE001  # a field type may have code
             users_error(error)
@@ -197,7 +198,7 @@ class CsvRows:
         shaped = self._shape(names, rows)
         if self._is_plain:
             return shaped
-        made: list[Any] = msgspec.convert(shaped, self._list_type, strict=False)
+        made: list[Any] = self._convert_all(shaped)
         return made
 
     def _shape(self, names: list[str], rows: list[_Row]) -> list[Any]:
@@ -219,7 +220,7 @@ class CsvRows:
         values, kept = [], []
         for shape, (offset, row) in zip(shaped, rows, strict=True):
             try:
-                values.append(msgspec.convert(shape, self._type, strict=False))
+                values.append(self._convert(shape))
                 kept.append((offset, row))
             except BaseException as error:  # noqa: BLE001  # a record type may have code
                 failures.append(_misfit(offset, row, decoding_problem(error)))

@@ -15,6 +15,8 @@ import msgspec
 from bicycle_runtime.base.user_code import users_error
 from bicycle_runtime.connectors.lines import LineBlock, LineOffsets, decode_lines_apart, line_count
 from bicycle_runtime.contract import BadRecord, SourceBatch
+from bicycle_runtime.formats import typed_values
+from bicycle_runtime.formats.typed_values import TypedDecoder
 from bicycle_runtime.operators.columnar.arrays import numpy
 from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
 from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
@@ -36,7 +38,7 @@ def json_decoder(record_type: Any) -> BlockDecoder:
     Args:
         record_type: What each document is decoded and checked as.
     """
-    decoder = msgspec.json.Decoder(record_type)
+    decoder = typed_values.json_decoder(record_type)
     return partial(_decode, decoder, decoder, lambda values, _: values)
 
 
@@ -47,7 +49,7 @@ def field_decoder(record_type: Any) -> BlockDecoder | None:
     """
     if is_open_mapping(record_type):
         return _open_decoder(record_type)
-    row_type, records = row_type_of(record_type), msgspec.json.Decoder(record_type)
+    row_type, records = row_type_of(record_type), typed_values.json_decoder(record_type)
     if row_type is None:
         if not is_mapping(record_type):
             return None
@@ -56,7 +58,9 @@ def field_decoder(record_type: Any) -> BlockDecoder | None:
     def by_field(found: list[Any], block: LineBlock) -> FieldRecords:
         return FieldRecords(found, partial(records.decode_lines, block.data))
 
-    return partial(_decode, msgspec.json.Decoder(row_type), records, by_field, count=_line_count)
+    return partial(
+        _decode, typed_values.json_decoder(row_type), records, by_field, count=_line_count
+    )
 
 
 def _open_decoder(record_type: Any) -> BlockDecoder:
@@ -98,7 +102,7 @@ def _line_count(data: bytes) -> int:
 
 
 def _decode(
-    whole: msgspec.json.Decoder[Any], apart: msgspec.json.Decoder[Any],
+    whole: TypedDecoder, apart: TypedDecoder,
     values_of: Callable[[list[Any], LineBlock], Sequence[Any]], block: LineBlock,
     *, count: Callable[[bytes], int] = line_count,
 ) -> SourceBatch:  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
+from bicycle_runtime.connectors.files.nanoseconds import in_microseconds
 from bicycle_runtime.connectors.files.reader import locate_file
 from bicycle_runtime.connectors.typed_rows import columns_for, records_of, with_event_times
 from bicycle_runtime.contract import Slice, SourceBatch
@@ -153,7 +154,7 @@ class _Rows:
                     _BATCH_ROWS, row_groups=groups, columns=self._columns
                 ):
                     if skipped < batch.num_rows:
-                        yield _in_microseconds(batch.slice(skipped))
+                        yield in_microseconds(batch.slice(skipped))
                     skipped = max(skipped - batch.num_rows, 0)
         except (pyarrow.ArrowException, OSError) as error:
             raise NO_PARQUET_FILE(path=self.path, reason=str(error)) from error
@@ -210,14 +211,3 @@ def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
             return list(range(number, metadata.num_row_groups)), start - first
         first += row_count
     return [], 0
-
-
-def _in_microseconds(batch: Any) -> Any:
-    """Return a batch whose times Python can hold: it knows no nanoseconds, pandas writes them."""
-    import pyarrow  # slow to import
-
-    for number, field in enumerate(batch.schema):
-        if pyarrow.types.is_timestamp(field.type) and field.type.unit == "ns":
-            times = batch.column(number).cast(pyarrow.timestamp("us", field.type.tz), safe=False)
-            batch = batch.set_column(number, field.name, times)
-    return batch

@@ -21,6 +21,7 @@ from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, CONNECTOR_PAYLOAD_WRONG
 from bicycle_runtime.connectors.settings import codec_for, require_decodable
 from bicycle_runtime.contract import BadRecord, ConnectorSpec, Headers, Raw, SourceBatch
+from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 from bicycle_runtime.operators.columnar.records import DictRecords, FieldRecords
 from bicycle_runtime.records.rows import OpenRows, is_mapping, is_open_mapping, row_type_of
 from bicycle_sdk.formats import type_given_by
@@ -80,9 +81,9 @@ class Format:
             case "string":
                 return bytes.decode
             case "json":
-                return msgspec.json.Decoder(inner).decode
+                return json_decoder(inner).decode
             case "msgpack":
-                return msgspec.msgpack.Decoder(inner).decode
+                return msgpack_decoder(inner).decode
             case _:
                 assert self.schema is not None
                 return self.schema.decode

@@ -1,0 +1,319 @@
+"""Decoding of typed values: as ``msgspec`` does, and a number where a time is declared is in ms.
+
+``msgspec`` refuses a number for a ``datetime``, and takes it as seconds where texts are converted.
+Values without such numbers are decoded by ``msgspec`` alone; only what it refuses is decoded
+without types, and converted with the functions of ``times``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from functools import cached_property, reduce
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import inspect
+
+from bicycle_runtime.formats.times import duration_of, moment_of, number_of, time_of_day_of
+
+__all__ = [
+    "Conversion",
+    "TypedConverter",
+    "TypedDecoder",
+    "in_fields",
+    "in_items",
+    "in_turn",
+    "in_values",
+    "json_decoder",
+    "msgpack_decoder",
+]
+
+Conversion = Callable[[Any], Any]
+_TIMES: Mapping[type, Conversion] = {
+    inspect.DateTimeType: moment_of,
+    inspect.TimeType: time_of_day_of,
+    inspect.TimeDeltaType: duration_of,
+}
+_LISTS = (
+    inspect.ListType, inspect.SetType, inspect.FrozenSetType, inspect.VarTupleType,
+)  # fmt: skip
+_NUMBERS = (inspect.IntType, inspect.FloatType, inspect.AnyType, inspect.DecimalType)
+
+
+class TypedDecoder(Protocol):
+    """Decodes bytes to values of one type."""
+
+    def decode(self, data: bytes, /) -> Any:
+        """Return the value of a document."""
+
+    def decode_lines(self, data: bytes, /) -> list[Any]:
+        """Return the values of documents, one on each line; of JSON alone."""
+
+
+class TypedConverter:
+    """Converts plain data to a type.
+
+    Args:
+        record_type: The type.
+        is_text: Whether numbers, booleans and times are texts, as in CSV.
+        moment: Converts a value where a ``datetime`` is declared.
+        duration: Converts a value where a ``timedelta`` is declared.
+    """
+
+    def __init__(
+        self, record_type: Any, *, is_text: bool = False, moment: Conversion = moment_of,
+        duration: Conversion = duration_of,
+    ) -> None:  # fmt: skip
+        self._type = record_type
+        self._is_text = is_text
+        self._kinds = {**_TIMES, inspect.DateTimeType: moment, inspect.TimeDeltaType: duration}
+
+    @cached_property
+    def _times(self) -> Conversion | None:
+        """What converts the times within a value; None where the type has none."""
+        finder = _TimeFinder(self._kinds, is_text=self._is_text)
+        return finder.find(inspect.type_info(self._type))
+
+    def __call__(self, value: Any) -> Any:
+        """Return the value.
+
+        Raises:
+            msgspec.ValidationError: it does not fit the type.
+        """
+        if self._is_text:
+            return self.with_times(value)
+        try:
+            return msgspec.convert(value, self._type)
+        except msgspec.ValidationError:
+            if self._times is None:
+                raise
+        return self.with_times(value)  # What is wrong in another way fails again.
+
+    def with_times(self, value: Any) -> Any:
+        """Return the value, knowing that it may have numbers where times are declared.
+
+        Raises:
+            msgspec.ValidationError: it does not fit the type.
+        """
+        found = value if self._times is None else self._times(value)
+        return msgspec.convert(found, self._type, strict=not self._is_text, str_keys=True)
+
+
+class _TimedDecoder:
+    """A decoder of a type with times.
+
+    Args:
+        plain: Decodes values without numbers where times are declared.
+        untyped: Decodes values as plain data.
+        record_type: The type.
+    """
+
+    def __init__(self, plain: Any, untyped: Any, record_type: Any) -> None:
+        self._plain = plain
+        self._untyped = untyped
+        self._convert = TypedConverter(record_type).with_times
+
+    def decode(self, data: bytes, /) -> Any:
+        try:
+            return self._plain.decode(data)
+        except msgspec.ValidationError:
+            return self._convert(self._untyped.decode(data))
+
+    def decode_lines(self, data: bytes, /) -> list[Any]:
+        try:
+            found: list[Any] = self._plain.decode_lines(data)
+        except msgspec.ValidationError:
+            found = list(map(self._convert, self._untyped.decode_lines(data)))
+        return found
+
+
+def json_decoder(record_type: Any) -> TypedDecoder:
+    """Return a decoder of JSON documents.
+
+    Raises:
+        TypeError: nothing can be decoded to the type.
+    """
+    plain = msgspec.json.Decoder(record_type)
+    kinds = _kinds_in(record_type)
+    if not kinds & _TIMES.keys():
+        return plain
+    # A float would cut a decimal of many digits. Where anything is taken, floats stay floats.
+    is_exact = inspect.DecimalType in kinds and inspect.AnyType not in kinds
+    untyped = msgspec.json.Decoder(float_hook=Decimal) if is_exact else msgspec.json.Decoder()
+    return _TimedDecoder(plain, untyped, record_type)
+
+
+def msgpack_decoder(record_type: Any) -> TypedDecoder:
+    """Return a decoder of MessagePack objects; it decodes no lines.
+
+    Raises:
+        TypeError: nothing can be decoded to the type.
+    """
+    plain: Any = msgspec.msgpack.Decoder(record_type)
+    if not _kinds_in(record_type) & _TIMES.keys():
+        return plain  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
+    return _TimedDecoder(plain, msgspec.msgpack.Decoder(), record_type)
+
+
+def _kinds_in(record_type: Any) -> set[type]:
+    """Return the kinds of all types within a type."""
+    found: set[type] = set()
+    seen: set[int] = set()
+    waiting: list[inspect.Type] = [inspect.type_info(record_type)]
+    while waiting:
+        info = _plain(waiting.pop())
+        if id(info) in seen:
+            continue
+        seen.add(id(info))
+        found.add(type(info))
+        waiting += _inner_types(info)
+    return found
+
+
+def _inner_types(info: inspect.Type) -> Iterable[inspect.Type]:
+    if isinstance(info, _LISTS):
+        return (info.item_type,)
+    if isinstance(info, inspect.TupleType):
+        return info.item_types
+    if isinstance(info, inspect.UnionType):
+        return info.types
+    if isinstance(info, inspect.DictType):
+        return (info.value_type,)
+    return [field.type for field in getattr(info, "fields", ())]
+
+
+def _plain(info: inspect.Type) -> inspect.Type:
+    while isinstance(info, inspect.Metadata):
+        info = info.type
+    return info
+
+
+class _TimeFinder:
+    """Makes a function that converts the times in plain data of a type.
+
+    Args:
+        times: The function for each kind of time.
+        is_text: Whether a text may be a number.
+    """
+
+    def __init__(self, times: Mapping[type, Conversion], *, is_text: bool) -> None:
+        self._times = times
+        self._is_text = is_text
+        self._known: dict[int, Conversion | None] = {}
+        self._kept: list[inspect.Type] = []  # An id belongs to an object that is alive.
+
+    def find(self, info: inspect.Type) -> Conversion | None:
+        """Return the function for a type; None where no time is declared in it."""
+        info = _plain(info)
+        key = id(info)
+        if key not in self._known:
+            self._kept.append(info)
+            # A type within itself: the function is there when it is called.
+            self._known[key] = lambda value: self._call(key, value)
+            self._known[key] = self._make(info)
+        return self._known[key]
+
+    def _call(self, key: int, value: Any) -> Any:
+        convert = self._known[key]
+        return value if convert is None else convert(value)
+
+    def _make(self, info: inspect.Type) -> Conversion | None:
+        if type(info) in self._times:
+            convert: Conversion | None = self._number(self._times[type(info)])
+        elif isinstance(info, inspect.UnionType):
+            convert = self._union(info)
+        elif isinstance(info, inspect.TupleType):
+            convert = _in_places(list(map(self.find, info.item_types)))
+        elif isinstance(info, inspect.DictType):
+            convert = in_values(self.find(info.value_type))
+        elif isinstance(info, _LISTS):
+            convert = in_items(self.find(info.item_type))
+        else:
+            convert = self._object(info, getattr(info, "fields", ()))
+        return convert
+
+    def _object(self, info: inspect.Type, fields: Sequence[inspect.Field]) -> Conversion | None:
+        struct = info if isinstance(info, inspect.StructType) else None
+        tag = None if struct is None else struct.tag
+        found = [self.find(field.type) for field in fields]
+        if isinstance(info, inspect.NamedTupleType) or (struct and struct.array_like):
+            return _in_places([*([] if tag is None else [None]), *found])
+        convert = in_fields({f.encode_name: each for f, each in zip(fields, found, strict=True)})
+        if convert is None or struct is None or tag is None:
+            return convert
+
+        def converted(value: Any) -> Any:  # One of several structs, told apart by a field.
+            is_own = isinstance(value, dict) and value.get(struct.tag_field) == tag
+            return convert(value) if is_own else value
+
+        return converted
+
+    def _number(self, convert: Conversion) -> Conversion:
+        def converted(value: Any) -> Any:
+            if isinstance(value, bool):
+                return value
+            found = number_of(value) if self._is_text else value
+            if isinstance(found, (str, bytes)) or found is None:
+                return value
+            try:
+                return convert(float(found) if isinstance(found, Decimal) else found)
+            except ValueError as error:
+                raise msgspec.ValidationError(str(error)) from error
+
+        return converted
+
+    def _union(self, info: inspect.UnionType) -> Conversion | None:
+        members = [_plain(member) for member in info.types]
+        if any(isinstance(member, _NUMBERS) for member in members):
+            members = [member for member in members if type(member) not in self._times]
+        return in_turn(map(self.find, members))
+
+
+def in_items(convert: Conversion | None) -> Conversion | None:
+    """Return a function that converts each item of a list; None for None."""
+    if convert is None:
+        return None
+    return lambda value: list(map(convert, value)) if isinstance(value, (list, tuple)) else value
+
+
+def in_values(convert: Conversion | None) -> Conversion | None:
+    """Return a function that converts each value of a dict; None for None."""
+    if convert is None:
+        return None
+    return lambda value: (
+        {key: convert(item) for key, item in value.items()} if isinstance(value, dict) else value
+    )
+
+
+def in_fields(converts: Mapping[str, Conversion | None]) -> Conversion | None:
+    """Return a function that converts values of a dict by their keys; None where there is none."""
+    found = {name: each for name, each in converts.items() if each is not None}
+    if not found:
+        return None
+    return lambda value: (
+        {name: found[name](item) if name in found else item for name, item in value.items()}
+        if isinstance(value, dict)
+        else value
+    )
+
+
+def in_turn(converts: Iterable[Conversion | None]) -> Conversion | None:
+    """Return a function that converts a value by one function after another."""
+    found = [convert for convert in converts if convert is not None]
+    return (
+        reduce(lambda first, second: lambda value: second(first(value)), found) if found else None
+    )
+
+
+def _in_places(converts: Sequence[Conversion | None]) -> Conversion | None:
+    found = {place: each for place, each in enumerate(converts) if each is not None}
+    if not found:
+        return None
+
+    def converted(value: Any) -> Any:
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [found[place](item) if place in found else item for place, item in enumerate(value)]
+
+    return converted
