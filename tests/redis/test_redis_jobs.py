@@ -12,6 +12,7 @@ from bicycle_runtime.base.faults import arm_fault
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
     STREAM_ADDRESS_WRONG,
+    STREAM_KEY_WRONG,
     STREAMS_AHEAD,
     STREAMS_LOST,
     STREAMS_REFUSED,
@@ -179,17 +180,29 @@ def test_a_server_that_is_away_holds_the_source_up_and_ends_a_task(server, tmp_p
     assert source.poll().has_input
 
 
-def test_a_key_that_is_no_stream_is_no_empty_one(server, tmp_path, caplog):
+def make(client, kind):
+    match kind:
+        case "string":
+            client.set("in", "a text")
+        case "list":
+            client.rpush("in", "a text")
+        case "hash":
+            client.hset("in", "msg", "a text")
+        case "zset":
+            client.zadd("in", {"a text": 1})
+
+
+@pytest.mark.parametrize("kind", ["string", "list", "hash", "zset"])
+def test_a_key_that_is_no_stream_is_no_empty_one(server, tmp_path, kind):
     with server.client as client:
-        client.set("in", "a text")
+        make(client, kind)
     source = source_of(server)
     source.start(services_in(tmp_path, clock=SystemClock()), {}, {})
 
-    with caplog.at_level("WARNING"):
-        status = source.poll()
+    with raises(STREAM_KEY_WRONG) as caught:
+        source.poll()
 
-    assert (status.is_reachable, status.is_finished) == (False, False)
-    assert [record.getMessage() for record in caplog.records] == ["streams_waiting"]
+    assert (caught.value.facts["key"], caught.value.facts["found"]) == ("in", kind)
     with server.client as client:
         client.delete("in")
     assert source.poll().is_reachable

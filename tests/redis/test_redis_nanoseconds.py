@@ -9,6 +9,7 @@ from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
 from bicycle_runtime.connectors.streams.redis import RedisStreamSink, RedisStreamSource
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.engine.options import EngineOptions
+from bicycle_runtime.operators.errors import RECORD_UNDECODABLE
 from bicycle_runtime.streams import BEGINNING, At, Message, StreamKey, connect
 from bicycle_runtime.streams.redis.errors import ID_UNUSABLE, REFUSED
 from bicycle_runtime.streams.redis.ids import NS_PER_MS
@@ -219,7 +220,7 @@ def test_a_job_reads_the_times_that_messages_have(server):
     assert group["last-delivered-id"].decode() == last
 
 
-def test_an_id_that_no_sequence_stands_for_ends_a_job(server):
+def test_an_id_that_no_sequence_stands_for_is_a_bad_record(server):
     """It is named; nothing behind it is taken for it, and nothing is passed over."""
 
     def job(env):
@@ -228,8 +229,9 @@ def test_an_id_that_no_sequence_stands_for_ends_a_job(server):
     with server.client as client:
         for entry_id in ("5-0", "5-1", "6-0"):
             client.xadd("in", {"msg": entry_id}, id=entry_id)
-    with Harness(job) as harness, raises(ID_UNUSABLE):
+    with Harness(job) as harness, raises(RECORD_UNDECODABLE) as caught:
         harness.run()
+    assert "5-1" in str(caught.value)
 
 
 @pytest.mark.parametrize("make", [source_from_uri, sink_from_uri])

@@ -166,6 +166,20 @@ STREAMS_LOST = BicycleError.row(
     cause="Messages that an epoch was to read were removed: the stream was trimmed or emptied.",
     fix="set on_data_loss=continue to go on without them",
 )
+STREAMS_REPLACED = BicycleError.row(
+    "BIC-2696",
+    "{address}: {shard!r} {problem}, and {next} is to be read next; nothing of this epoch was "
+    "published",
+    cause="A stream was deleted, or made again, before all its messages were read.",
+    fix="set on_data_loss=continue to read what is there now from its beginning, or start under a "
+    "new job name",
+)
+STREAM_KEY_WRONG = BicycleError.row(
+    "BIC-2697",
+    "vertex {vertex!r}: the key {key!r} of {address} is a {found}, not a stream; nothing was read",
+    cause="A stream of Redis is named like a key of another type.",
+    fix="name a stream in the address, or delete the key",
+)
 STREAMS_REFUSED = BicycleError.row(
     "BIC-2692",
     "vertex {vertex!r}: {address} refused epoch {epoch}: {reason}; its output is kept",

@@ -10,14 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from bicycle_runtime.contract import BadRecord
 from bicycle_runtime.streams.addresses import StreamKey
-from bicycle_runtime.streams.errors import StreamError
 from bicycle_runtime.streams.messages import Message
 
 __all__ = [
     "AwayError",
     "ChangedError",
     "Cut",
+    "Extent",
+    "KeyTypeError",
     "RefusedError",
     "StreamInput",
     "StreamOutput",
@@ -31,6 +33,38 @@ class AwayError(Exception):
     """The backend cannot be asked now, and may be later; never leaves this package."""
 
 
+class KeyTypeError(Exception):
+    """A key is no stream; never leaves this package.
+
+    Args:
+        key: The key.
+        found: The type of its value.
+    """
+
+    def __init__(self, key: str, found: str) -> None:
+        super().__init__(f"the key {key!r} is a {found}")
+        self.key = key
+        self.found = found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """The messages that a shard has. What a backend cannot tell is None.
+
+    ``end`` and ``first`` are the sequence behind the last message and that of the first one; both
+    are 0 without messages. ``last_end`` is the sequence behind the last message that there ever
+    was. ``count`` messages are there of ``added_count`` in all, and ``deletion`` changes when single
+    ones are deleted.
+    """
+
+    end: int
+    last_end: int | None = None
+    first: int = 0
+    count: int = 0
+    added_count: int | None = None
+    deletion: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """Where ranges of messages end, and how many each of them has."""
@@ -42,14 +76,20 @@ class Cut:
 class StreamInput(Protocol):
     """What a source reads; picklable, and opened when it is first asked."""
 
-    def ends(self) -> Mapping[str, int]:
-        """Return for each shard the sequence behind its last message; raise AwayError."""
+    def extents(self) -> Mapping[str, Extent]:
+        """Return which messages each shard has; raise AwayError or KeyTypeError."""
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
-        """Divide messages from ``start`` on; ``size``: at most so many records and bytes."""
+        """Divide messages from ``start`` on; ``size``: at most so many records and bytes.
 
-    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
-        """Yield the messages of a range, in order; AwayError when a server stays away."""
+        The cut is empty only where the range has no message. Raise AwayError.
+        """
+
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
+        """Yield the messages of a range, in order, with those that cannot be used among them.
+
+        Raise AwayError when a server stays away.
+        """
 
     def keep(self, positions: Mapping[str, int]) -> None:
         """Tell others how far was read, where the backend has a place for that."""
@@ -75,8 +115,12 @@ def stream_in(shard: str) -> tuple[StreamKey, int]:
 
 
 def cut_of(found: list[int], parts: int) -> Cut:
-    """Divide the sequences of messages into parts of about the same count."""
+    """Divide the sequences of messages into parts of about the same count.
+
+    Messages that share a sequence, since no other stands for them, stay together.
+    """
     places = sorted({len(found) * part // parts for part in range(1, parts + 1)} - {0})
+    places = [at for at in places if at == len(found) or found[at] > found[at - 1]]
     ends = tuple(found[place - 1] + 1 for place in places)
     counts = tuple(after - before for before, after in zip([0, *places], places, strict=False))
     return Cut(ends, counts)

@@ -51,7 +51,9 @@ class StreamSourceOptions:
         default=False, doc="End with the messages that are there when the job first starts."
     )
     on_data_loss: Literal["fail", "continue"] = option(
-        "fail", doc="What to do when messages that an epoch was to read are gone."
+        "fail",
+        doc="What to do when messages are gone before they were read: fail, or go on with what is "
+        "there.",
     )
 
 

@@ -22,6 +22,7 @@ from bicycle_runtime.connectors.streams.addressing import address_error, check_t
 from bicycle_runtime.connectors.streams.backends import (
     AwayError,
     Cut,
+    Extent,
     StreamInput,
     StreamOutput,
     cut_of,
@@ -36,7 +37,7 @@ from bicycle_runtime.connectors.streams.options import (
 )
 from bicycle_runtime.connectors.streams.sent import SentOutput, SentSink
 from bicycle_runtime.connectors.streams.source import StreamSource
-from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.contract import BadRecord, ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.errors import StreamError, StreamUrlError
 from bicycle_runtime.streams.messages import Message
@@ -124,14 +125,14 @@ class PulsarInput:
         self.place, self.group = state
         self._cluster, self._kept, self._polls, self._pid = None, {}, 0, 0
 
-    def ends(self) -> Mapping[str, int]:
+    def extents(self) -> Mapping[str, Extent]:
         with self._away():
             if self._polls % _LOOK_EACH == 0:
                 self._subscribe()
             self._polls += 1
             found = {shard: each.get_last_message_id() for shard, each in self._kept.items()}
         return {
-            shard: sequence_of(last) + 1 if last.entry_id() >= 0 else 0
+            shard: Extent(end=sequence_of(last) + 1 if last.entry_id() >= 0 else 0)
             for shard, last in found.items()
         }
 
@@ -151,19 +152,16 @@ class PulsarInput:
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         found: list[int] = []
         left = size[1]
-        try:
-            for items in self.read(shard, start, end):
-                for item in items:
-                    assert isinstance(item, Message), "others have no place"
-                    left -= item.size
-                    if (left < 0 and found) or len(found) >= min(size[0], _CUT_MAX):
-                        return cut_of(found, parts)
-                    found.append(item.sequence)
-        except AwayError:
-            return Cut((), ())
+        for items in self.read(shard, start, end):
+            for item in items:
+                assert isinstance(item, Message), "others have no place"
+                left -= item.size
+                if (left < 0 and found) or len(found) >= min(size[0], _CUT_MAX):
+                    return cut_of(found, parts)
+                found.append(item.sequence)
         return cut_of(found, parts)
 
-    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
         key, number = stream_in(shard)
         with self._away():
             cluster = self._open_cluster()

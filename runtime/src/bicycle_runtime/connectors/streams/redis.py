@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
+import msgspec
 from redis import Redis
 from redis.backoff import ExponentialBackoff
 from redis.cluster import ClusterNode, RedisCluster
@@ -27,6 +28,8 @@ from bicycle_runtime.connectors.streams.addressing import address_error, check_t
 from bicycle_runtime.connectors.streams.backends import (
     AwayError,
     Cut,
+    Extent,
+    KeyTypeError,
     RefusedError,
     StreamInput,
     StreamOutput,
@@ -40,7 +43,7 @@ from bicycle_runtime.connectors.streams.options import (
 )
 from bicycle_runtime.connectors.streams.sink import StreamSink
 from bicycle_runtime.connectors.streams.source import StreamSource
-from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.contract import BadRecord, ConnectorSpec
 from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
 from bicycle_runtime.streams.errors import StreamError, StreamUrlError
 from bicycle_runtime.streams.messages import Message
@@ -53,7 +56,7 @@ from bicycle_runtime.streams.redis.connection import (
     tls_words,
 )
 from bicycle_runtime.streams.redis.ids import (
-    SEQUENCE_END,
+    SEQUENCE_MAX,
     Timestamps,
     id_of,
     sequence_behind,
@@ -202,15 +205,15 @@ class RedisInput:
         self.place, self.keys, self.message_field, self.group, self.wait_ms, self.timestamps = state
         self._client, self._names, self._polls = None, set(), 0
 
-    def ends(self) -> Mapping[str, int]:
+    def extents(self) -> Mapping[str, Extent]:
         try:
             if self._polls % _SCAN_EACH == 0:
                 self._names = {key.encode() for key in self.keys} | set(self._shards())
             self._polls += 1
             return {
-                name.decode(): end
+                name.decode(): extent
                 for name in sorted(self._names)
-                if (end := self._end_of(name)) is not None
+                if (extent := self._extent_of(name)) is not None
             }
         except LOST as error:
             self.close()
@@ -238,34 +241,42 @@ class RedisInput:
             if not (cursor := int(cursor)):
                 return
 
-    def _end_of(self, name: bytes) -> int | None:
+    def _extent_of(self, name: bytes) -> Extent | None:
         try:
             info = self._call("XINFO", "STREAM", name)
         except ResponseError as error:
             if "no such key" in str(error):
                 return None
-            raise AwayError(f"{name.decode()}: {error}") from None  # A right, or another kind.
-        last_id = dict(zip(info[::2], info[1::2], strict=True))[b"last-generated-id"]
-        end = sequence_behind(last_id, self.timestamps)
-        if end > SEQUENCE_END:
-            raise AwayError(f"{name.decode()}: no sequence stands for the id {last_id.decode()}")
-        return end
+            if "WRONGTYPE" in str(error):
+                raise KeyTypeError(name.decode(), self._call("TYPE", name).decode()) from None
+            raise AwayError(f"{name.decode()}: {error}") from None  # A right is missing.
+        facts = dict(zip(info[::2], info[1::2], strict=True))
+        first, last = facts[b"first-entry"], facts[b"last-entry"]
+        return Extent(
+            end=sequence_behind(last[0], self.timestamps) if last else 0,
+            first=sequence_behind(first[0], self.timestamps) - 1 if first else 0,
+            last_end=sequence_behind(facts[b"last-generated-id"], self.timestamps),
+            count=facts[b"length"],
+            added_count=facts.get(b"entries-added"),  # Redis tells it from version 7 on.
+            deletion=facts.get(b"max-deleted-entry-id", b"").decode(),
+        )
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         count = min(size[0], _CUT_MAX)
         try:
             ids = self._call("EVAL", _IDS, 1, shard, *self._range(start, end), count, size[1])
-        except LOST:
+        except LOST as error:
             self.close()
-            return Cut((), ())
+            raise AwayError(str(error)) from None
         behind = [sequence_behind(entry_id, self.timestamps) for entry_id in ids]
         return cut_of([sequence - 1 for sequence in behind], parts)
 
     def _range(self, start: int, end: int) -> tuple[bytes, bytes]:
         """Return the ids of a range as ``XRANGE`` takes them, without the end."""
-        return id_of(start, self.timestamps), b"(" + id_of(end, self.timestamps)
+        last = b"+" if end >= SEQUENCE_MAX else b"(" + id_of(end, self.timestamps)
+        return id_of(start, self.timestamps), last
 
-    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
         name = shard.encode()
         [key] = [key for key in self.keys if shard_of(name, key) is not None]
         shard_id = shard_of(name, key) or 0
@@ -280,11 +291,14 @@ class RedisInput:
                 raise AwayError(str(error)) from None
             if not entries:
                 return
-            items = [
-                entry_message(entry, (key, shard_id), *words, timestamps=self.timestamps)
-                for entry in entries
-            ]
-            yield [item for item in items if item is not None]
+            items: list[Message | BadRecord] = []
+            for entry in entries:
+                found = entry_message(entry, (key, shard_id), *words, timestamps=self.timestamps)
+                if isinstance(found, StreamError):
+                    items.append(_bad_record(entry, found, self.timestamps))
+                elif found is not None:
+                    items.append(found)
+            yield items
             first = b"(" + entries[-1][0]
 
     def keep(self, positions: Mapping[str, int]) -> None:
@@ -311,6 +325,17 @@ class RedisInput:
         if self._client is None:
             self._client = self.place.client(wait_ms=self.wait_ms if waits else 0)
         return self._client
+
+
+def _bad_record(entry: Any, error: StreamError, timestamps: Timestamps) -> BadRecord:
+    """Return an entry that cannot be used; its fields are shown as JSON."""
+    entry_id, fields = entry
+    texts = [text.decode(errors="backslashreplace") for text in fields or ()]
+    raw = msgspec.json.encode(dict(zip(texts[::2], texts[1::2], strict=True)))
+    # An id that no sequence stands for counts as the last one before the next that has one.
+    return BadRecord(
+        offset=sequence_behind(entry_id, timestamps) - 1, raw=raw, reason=error.summary
+    )
 
 
 class RedisOutput:

@@ -14,9 +14,21 @@ from typing import Any
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.user_code import decoding_problem
-from bicycle_runtime.connectors.errors import STREAMS_LOST, STREAMS_UNREACHABLE
+from bicycle_runtime.connectors.errors import (
+    STREAM_KEY_WRONG,
+    STREAMS_LOST,
+    STREAMS_REPLACED,
+    STREAMS_UNREACHABLE,
+)
 from bicycle_runtime.connectors.settings import read_options
-from bicycle_runtime.connectors.streams.backends import AwayError, StreamInput
+from bicycle_runtime.connectors.streams.backends import (
+    AwayError,
+    Cut,
+    Extent,
+    KeyTypeError,
+    StreamInput,
+)
+from bicycle_runtime.connectors.streams.losses import Loss, LossWatch
 from bicycle_runtime.connectors.streams.options import StreamSourceOptions, codec_of
 from bicycle_runtime.contract import (
     BadRecord,
@@ -55,6 +67,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         self._codec = codec_of(spec, options)
         self._input = self.make_input(options)
         self._ends: Mapping[str, int] = {}
+        self._counts: dict[str, int] = {}
         self._turn = 0
 
     @abstractmethod
@@ -68,12 +81,24 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         self._next = dict(offsets)
         self._begins: dict[str, int] | None = state.get("begins")
         self._limits: dict[str, int] | None = state.get("limits")
+        self._losses = LossWatch(state.get("known", {}))
         self._is_away = False
 
     def poll(self) -> SourceStatus:
-        """See how far the shards have come."""
+        """See how far the shards have come.
+
+        Raises:
+            STREAMS_LOST: messages are gone that were not read yet.
+            STREAMS_REPLACED: a stream is gone, or was made again.
+            STREAM_KEY_WRONG: a key is no stream.
+        """
         try:
-            found = self._input.ends()
+            extents = self._input.extents()
+        except KeyTypeError as error:
+            raise STREAM_KEY_WRONG(
+                vertex=self.spec.vertex_id, address=self._options.address, key=error.key,
+                found=error.found,
+            ) from None  # fmt: skip
         except AwayError as error:
             if not self._is_away:
                 self._is_away = True
@@ -83,13 +108,55 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
                 )  # fmt: skip
             return self._status(is_reachable=False)
         self._is_away = False
+        self._ends = self._take(extents)
+        return self._status(is_reachable=True)
+
+    def _take(self, extents: Mapping[str, Extent]) -> dict[str, int]:
+        """Return where the shards end that are read, after looking what of them is gone."""
+        found = {shard: extent.end for shard, extent in extents.items()}
         if self._begins is None:  # The first poll of the first run.
             self._begins = dict(found) if self._options.start == "latest" else {}
             self._limits = dict(found) if self._options.bounded else None
+        for shard, extent in extents.items():
+            loss = self._losses.see(shard, self._position(shard), extent)
+            if loss is not None:
+                self._lose(shard, loss, extent)
+        limits = self._limits if self._limits is not None else self._ends
+        for shard in sorted({*limits, *self._next} - found.keys()):
+            limit = (self._limits or {}).get(shard, 0)
+            loss = self._losses.miss(shard, self._position(shard), limit)
+            if loss is not None:
+                self._lose(shard, loss, None)
         if self._limits is not None:
-            found = {shard: end for shard, end in self._limits.items() if shard in found}
-        self._ends = found
-        return self._status(is_reachable=True)
+            return {shard: end for shard, end in self._limits.items() if shard in found}
+        return found
+
+    def _lose(self, shard: str, loss: Loss, extent: Extent | None) -> None:
+        """Report messages that are gone, or fail, as the options say; and read what is left."""
+        position = self._position(shard)
+        if self._options.on_data_loss == "fail":
+            if extent is None or loss.is_replaced:
+                raise STREAMS_REPLACED(
+                    address=self._options.address, shard=shard, problem=loss.problem, next=position
+                )
+            raise STREAMS_LOST(
+                address=self._options.address,
+                shard=shard,
+                start=position,
+                end=extent.last_end,
+                expected=extent.count + (loss.count or 0),
+                found=extent.count,
+            )
+        log_event(
+            _LOG, "streams_lost", level=logging.WARNING, operator=self.spec.vertex_id,
+            shard=shard, reason=f"the stream {loss.problem}", record_count=loss.count,
+        )  # fmt: skip
+        if loss.next < position:
+            self._next[shard] = loss.next
+            if self._limits is not None and shard in self._limits:
+                self._limits[shard] = loss.next  # It ended with messages that are gone.
+        elif extent is None and self._limits is not None:
+            self._limits.pop(shard, None)
 
     def _status(self, *, is_reachable: bool) -> SourceStatus:
         waiting = {shard for shard, end in self._ends.items() if self._position(shard) < end}
@@ -126,7 +193,12 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
             start = self._position(shard)
             share = (max(1, records // left), max(1, size))
             parts = budget.parallelism
-            cut = self._input.cut(shard, start, self._ends[shard], size=share, parts=parts)
+            try:
+                cut = self._input.cut(shard, start, self._ends[shard], size=share, parts=parts)
+            except AwayError:
+                return  # The next poll reports it.
+            if not cut.ends:  # All of the range was deleted, and nothing will come into it.
+                cut = Cut((self._ends[shard],), (0,))
             for begin, stop, count in zip((start, *cut.ends), cut.ends, cut.counts, strict=False):
                 yield Slice(shard=shard, start=begin, end=stop, details={"count": count})
             records -= sum(cut.counts)
@@ -134,11 +206,19 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on."""
         self._next.update(ends)
+        self._losses.sealed(self._counts)
+        self._counts = {}
         self._turn += 1
 
     def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
-        """Return where the first run began, and where a bounded one ends."""
-        return {"begins": self._begins, "limits": self._limits}
+        """Return where the first run began, where a bounded one ends, and what is known."""
+        self._counts = {}
+        for part in planned:
+            if part.end <= ends.get(part.shard, 0):
+                count = self._counts.get(part.shard, 0) + part.details["count"]
+                self._counts[part.shard] = count
+        known = self._losses.snapshot(self._counts)
+        return {"begins": self._begins, "limits": self._limits, "known": known}
 
     def published(self, offsets: Mapping[str, int]) -> None:
         """Tell others how far was read."""
@@ -198,12 +278,13 @@ class StreamReader:
                 count += len(items)
                 messages = [item for item in items if isinstance(item, Message)]
                 offsets = [message.sequence for message in messages]
-                behind = offsets[-1] + 1 if offsets else position
-                batch = decoded_batch(self._codec, messages, offsets, behind)
-                for item in items:
-                    if not isinstance(item, Message):
-                        raise item
-                position = batch.next_offset
+                bad = [item for item in items if isinstance(item, BadRecord)]
+                position = max([position, *(at + 1 for at in offsets[-1:]),
+                                *(each.offset + 1 for each in bad[-1:])])  # fmt: skip
+                batch = decoded_batch(self._codec, messages, offsets, position)
+                if bad:
+                    failures = [*batch.failures, *bad]
+                    batch.failures = sorted(failures, key=lambda failure: failure.offset)
                 yield batch
         except AwayError as error:
             waited_ms = round((SystemClock().monotonic() - begun) * 1_000)

@@ -18,6 +18,7 @@ from bicycle_runtime.connectors.streams.backends import (
     AwayError,
     ChangedError,
     Cut,
+    Extent,
     RefusedError,
     StreamInput,
     StreamOutput,
@@ -32,6 +33,7 @@ from bicycle_runtime.connectors.streams.options import (
 )
 from bicycle_runtime.connectors.streams.sink import StreamSink
 from bicycle_runtime.connectors.streams.source import StreamSource
+from bicycle_runtime.contract import BadRecord
 from bicycle_runtime.streams.addresses import StreamKey
 from bicycle_runtime.streams.errors import StreamConnectError, StreamError
 from bicycle_runtime.streams.file.creating import create_file
@@ -84,13 +86,13 @@ class FileInput:
     path: Path
     keys: tuple[StreamKey, ...]
 
-    def ends(self) -> Mapping[str, int]:
+    def extents(self) -> Mapping[str, Extent]:
         if not self.path.exists():
             return {}
         view = self._view()
         try:
             return {
-                shard_name(*stream): last.sequence + 1
+                shard_name(*stream): Extent(end=last.sequence + 1, last_end=last.sequence + 1)
                 for stream, last in last_of_streams(view).items()
                 if stream[0] in self.keys
             }
@@ -116,7 +118,7 @@ class FileInput:
             view.close()
         return cut_of(found, parts)
 
-    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | StreamError]]:
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
         stream = stream_in(shard)
         wanted = _wanted_before(stream, start)
         view = self._view()

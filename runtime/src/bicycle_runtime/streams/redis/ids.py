@@ -14,7 +14,7 @@ from bicycle_runtime.streams.addresses import StreamKey
 __all__ = [
     "FIRST",
     "NS_PER_MS",
-    "SEQUENCE_END",
+    "SEQUENCE_MAX",
     "Timestamps",
     "id_at",
     "id_before",
@@ -30,7 +30,7 @@ Timestamps: TypeAlias = Literal["ms", "ns"]  # In what the times of ids are.
 FIRST = b"0-0"  # Before all entries.
 NS_PER_MS = 1_000_000
 _SEQUENCE_BITS = 63
-SEQUENCE_END = 1 << _SEQUENCE_BITS  # Behind all sequences.
+SEQUENCE_MAX = (1 << _SEQUENCE_BITS) - 1  # Behind all entries, also those whose time is too large.
 _COUNTER_BITS = 16
 _COUNTER_MAX = _TIME_MAX = (1 << 64) - 1
 
@@ -72,7 +72,7 @@ def sequence_behind(entry_id: bytes, timestamps: Timestamps = "ms") -> int:
         return sequence_of(entry_id, timestamps)[1] + 1
     except ValueError:
         time = int(entry_id.partition(b"-")[0]) + 1
-        return time if timestamps == "ns" else time << _COUNTER_BITS
+        return min(time if timestamps == "ns" else time << _COUNTER_BITS, SEQUENCE_MAX)
 
 
 def id_of(sequence: int, timestamps: Timestamps = "ms") -> bytes:
