@@ -1,5 +1,6 @@
 """WebSockets and standard input as sources of jobs: what was received counts once."""
 
+import base64
 import json
 import os
 import signal
@@ -26,6 +27,7 @@ from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.streams import Message, StreamKey
 from bicycle_runtime.testing import Harness
 from bicycle_runtime.testing.connectors.running import services_in
+from bicycle_sdk import dead_letter
 from tests.unit.connectors.feed_process import FeedProcess
 from tests.waiting import until
 
@@ -342,6 +344,24 @@ def test_standard_input_is_read_to_its_end_through_restarts(pipe):
 
         until(is_over, "the end")
         assert sorted(harness.results("seen")) == list(range(900))
+
+
+@pytest.mark.parametrize("journal", ["true", "false"])
+def test_lines_that_are_no_messages_meet_on_error_with_their_bytes(pipe, journal):
+    def job(env):
+        lines = env.from_uri(f"stdio:///prices?journal={journal}").uid("in").on_error(dead_letter())
+        lines.collect("seen")
+
+    with Harness(job) as harness:
+        pipe.write(b"[prices] a\n[2026-99-99T00:00:00 | prices] b\n\xff\\ c\n[prices] d\n")
+        run_until(harness, 2)
+        pipe.close()
+        until(lambda: (harness.run(), harness._is_finished)[1], "the end")
+        assert harness.results("seen") == ["a", "d"]
+        letters = harness.dead_letters
+    assert [base64.b64decode(letter["value"]) for letter in letters] == [
+        b"[2026-99-99T00:00:00 | prices] b", b"\xff\\ c",
+    ]  # fmt: skip
 
 
 @pytest.mark.extended

@@ -108,10 +108,14 @@ class LineDecoder:
             head, payload = LineHead(), text
             if self._has_heads:
                 head, payload = parse_line(text, self._address)
-        except UnicodeDecodeError as error:
-            return LINE_NOT_TEXT(address=self._address, reason=str(error))
-        except StreamError as error:
-            return error
+        except (UnicodeDecodeError, StreamError) as error:
+            refused = (
+                error
+                if isinstance(error, StreamError)
+                else LINE_NOT_TEXT(address=self._address, reason=str(error))
+            )
+            refused.received = line
+            return refused
         key = BROADCAST if head.stream_key is None else head.stream_key
         shard_id = head.shard_id or 0
         sequence = self._sequences[key, shard_id] if head.sequence is None else head.sequence

@@ -53,8 +53,8 @@ class Extent:
 
     ``end`` and ``first`` are the sequence behind the last message and that of the first one; both
     are 0 without messages. ``last_end`` is the sequence behind the last message that there ever
-    was. ``count`` messages are there of ``added_count`` in all, and ``deletion`` changes when single
-    ones are deleted.
+    was. ``count`` messages are there of ``added_count`` in all, and ``deletion`` changes when
+    single ones are deleted.
     """
 
     end: int

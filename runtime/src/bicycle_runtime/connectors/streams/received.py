@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
@@ -29,6 +30,7 @@ from bicycle_runtime.connectors.streams.options import (
 )
 from bicycle_runtime.connectors.streams.source import decoded_batch
 from bicycle_runtime.contract import (
+    BadRecord,
     ConnectorSpec,
     Guarantee,
     Slice,
@@ -47,6 +49,7 @@ from bicycle_runtime.streams.errors import (
     StreamEndedError,
     StreamError,
 )
+from bicycle_runtime.streams.lines import BROADCAST
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.peers import PeerStreamer
 
@@ -59,10 +62,31 @@ _WEBSOCKET_WORDS = (
 )  # fmt: skip
 _SOCKET_WORDS = ("heads", "line_bytes_max", "listen")
 _BATCH = 1_000
+_REFUSED = -1  # The shard in the journal of what is no message.
 _LOOK_S = 0.05
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
 _ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
 _PLAIN = {b"n": b"\n", b"\\": b"\\"}
+
+
+def refused_message(error: StreamError, now_ms: int, sequence: int | None) -> Message:
+    """Return what is journaled of something received that is no message.
+
+    Args:
+        error: Why it is none.
+        now_ms: When it came.
+        sequence: The last sequence before it; None when there is none.
+    """
+    received = error.received or b""
+    payload = error.summary.replace("\0", "").encode() + b"\0" + received
+    return Message(BROADCAST, _REFUSED, -1 if sequence is None else sequence, now_ms, payload)
+
+
+def _refused(message: Message, offset: int) -> BadRecord:
+    reason, _, raw = message.payload.partition(b"\0")
+    return BadRecord(
+        offset=offset, raw=raw, reason=reason.decode(), timestamp_ms=message.timestamp_ms
+    )
 
 
 def journal_line(message: Message) -> bytes:
@@ -172,7 +196,10 @@ class Receiver:
             self.last_sequence = batch[-1].sequence
 
     async def _next(self, consumer: Consumer) -> list[Message] | None:
-        """Return messages that came, or none for a while; None when there is to be nothing more."""
+        """Return messages that came, or none for a while; None when there is to be nothing more.
+
+        What is no message is among them, for the ``on_error`` of the source.
+        """
         if self._is_stopping.is_set():
             return None
         try:
@@ -185,8 +212,7 @@ class Receiver:
         except (StreamConnectError, ConnectionLostError):
             raise
         except StreamError as error:  # One message that is none; others go on.
-            self._warn("stream_message_refused", error.summary)
-            return []
+            return [refused_message(error, SystemClock().now_ms(), self.last_sequence)]
 
     async def _wait_for_room(self) -> None:
         """Take nothing while too much waits unread; the other side is held back then."""
@@ -228,10 +254,22 @@ class ReceivedReader:
                 for line in lines:
                     offsets.append(offsets[-1] + len(line) + 1)
                 position = offsets.pop()
-                messages = [message_of(line) for line in lines]
-                yield decoded_batch(self.codec, messages, offsets, position)
+                yield self._batch(list(map(message_of, lines)), offsets, position)
         if position == part.start:
             yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+
+    def _batch(
+        self, messages: Sequence[Message], offsets: Sequence[int], position: int
+    ) -> SourceBatch:
+        placed = list(zip(messages, offsets, strict=True))
+        good = [each for each in placed if each[0].shard_id != _REFUSED]
+        batch = decoded_batch(
+            self.codec, [message for message, _ in good], [at for _, at in good], position
+        )
+        if len(good) < len(placed):
+            bad = [_refused(*each) for each in placed if each[0].shard_id == _REFUSED]
+            batch.failures = sorted([*batch.failures, *bad], key=lambda failure: failure.offset)
+        return batch
 
     def close(self) -> None:
         """Nothing is held open between slices."""
