@@ -37,6 +37,7 @@ STAND_ALONE = frozenset(
         "cli.stream_page",
         "connectors.builtin",
         "connectors.files.zstd",
+        "connectors.streams.losses",
         "connectors.streams.sent",
         "extraction.loading",
         "formats.errors",

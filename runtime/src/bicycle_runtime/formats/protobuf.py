@@ -106,7 +106,7 @@ class ProtobufCodec:
         if not isinstance(found, Mapping):
             raise ValueError(f"a record of named fields is expected, found {type(value).__name__}")
         # A field that is None was not sent.
-        return self._message(**_sent(self._message.DESCRIPTOR, found))
+        return self._message(**_fields_to_send(self._message.DESCRIPTOR, found))
 
 
 def _fields_of(message: Message) -> dict[str, Any]:
@@ -145,16 +145,16 @@ def _duration(value: Any) -> timedelta:
         raise ValueError(f"{value} is out of bounds") from None
 
 
-def _sent(message: Descriptor, found: Mapping[Any, Any]) -> dict[Any, Any]:
+def _fields_to_send(message: Descriptor, found: Mapping[Any, Any]) -> dict[Any, Any]:
     """Return the fields of a message that are not None, with times as the message has them."""
     return {
-        name: _sent_value(message.fields_by_name.get(name), value)
+        name: _value_to_send(message.fields_by_name.get(name), value)
         for name, value in found.items()
         if value is not None
     }
 
 
-def _sent_value(field: FieldDescriptor | None, value: Any) -> Any:
+def _value_to_send(field: FieldDescriptor | None, value: Any) -> Any:
     if field is None:  # The class of the message refuses it by name.
         return value
     inner = field.message_type
@@ -163,14 +163,16 @@ def _sent_value(field: FieldDescriptor | None, value: Any) -> Any:
             return value
         if inner.GetOptions().map_entry:
             item = inner.fields_by_name["value"]
-            return {key: _sent_value(item, each) for key, each in value.items() if each is not None}
-        return _sent(inner, value)
+            return {
+                key: _value_to_send(item, each) for key, each in value.items() if each is not None
+            }
+        return _fields_to_send(inner, value)
     if isinstance(value, (list, tuple)):
-        return [_sent_value(field, each) for each in value]
-    return _sent_time(field, inner, value)
+        return [_value_to_send(field, each) for each in value]
+    return _time_to_send(field, inner, value)
 
 
-def _sent_time(field: FieldDescriptor, inner: Descriptor | None, value: Any) -> Any:
+def _time_to_send(field: FieldDescriptor, inner: Descriptor | None, value: Any) -> Any:
     if inner is not None and inner.full_name in (_TIMESTAMP, _DURATION):
         is_time = inner.full_name == _TIMESTAMP
         span = moment_of(value) - moment_of(0) if is_time else duration_of(value)

@@ -108,14 +108,13 @@ class LineDecoder:
             head, payload = LineHead(), text
             if self._has_heads:
                 head, payload = parse_line(text, self._address)
-        except (UnicodeDecodeError, StreamError) as error:
-            refused = (
-                error
-                if isinstance(error, StreamError)
-                else LINE_NOT_TEXT(address=self._address, reason=str(error))
-            )
-            refused.received = line
-            return refused
+        except UnicodeDecodeError as problem:
+            refusal: StreamError = LINE_NOT_TEXT(address=self._address, reason=str(problem))
+            refusal.received = line
+            return refusal
+        except StreamError as error:
+            error.received = line
+            return error
         key = BROADCAST if head.stream_key is None else head.stream_key
         shard_id = head.shard_id or 0
         sequence = self._sequences[key, shard_id] if head.sequence is None else head.sequence

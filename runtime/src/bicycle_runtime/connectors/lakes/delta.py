@@ -22,6 +22,7 @@ from deltalake import (
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from bicycle_runtime.base.options import option
+from bicycle_runtime.connectors.lakes.row_checks import RowChecks, delta_text, name_bytes_max
 from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
 from bicycle_runtime.connectors.lakes.table import (
     Commit,
@@ -32,9 +33,11 @@ from bicycle_runtime.connectors.lakes.table import (
 )
 from bicycle_runtime.connectors.settings import read_options, typed_path
 from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.expressions.conditions import Conditions
 
 __all__ = ["DeltaSink", "DeltaSinkOptions"]
 
+_CONSTRAINT = "delta.constraints."
 _COMPRESSIONS: Mapping[str, Any] = {
     "snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "none": "UNCOMPRESSED",
 }  # fmt: skip
@@ -88,6 +91,16 @@ class _DeltaTable(LakeTable):
                 return str(field.name)
         return ""
 
+    def folder_problem(self, schema: pyarrow.Schema) -> str:
+        names = self._options.partition_by
+        if names and {*names} >= {*schema.names}:
+            return "all of them are in partition_by, and a file of Delta needs one more"
+        for name in names:
+            # The library reads other bytes from the name of a folder than it wrote there.
+            if pyarrow.types.is_binary(schema.field(name).type):
+                return f"{name!r} is of the type binary, whose values name no folder of Delta"
+        return ""
+
     def is_away(self, error: Exception) -> bool:
         return isinstance(error, CommitFailedError | OSError)
 
@@ -104,6 +117,19 @@ class _DeltaVersion(LakeVersion):
     @property
     def schema(self) -> pyarrow.Schema:
         return pyarrow.schema(self._table.schema().to_arrow())
+
+    def checks(self) -> RowChecks:
+        metadata = self._table.metadata()
+        texts = {
+            name.removeprefix(_CONSTRAINT): text
+            for name, text in metadata.configuration.items()
+            if name.startswith(_CONSTRAINT) and text is not None
+        }
+        return RowChecks(
+            folders=dict.fromkeys(metadata.partition_columns, delta_text),
+            bytes_max=name_bytes_max(self._table.table_uri),
+            conditions=Conditions(texts, self.schema) if texts else None,
+        )
 
     def last_epoch(self, run: str) -> int:
         found: int | None = self._table.transaction_version(_application(run))

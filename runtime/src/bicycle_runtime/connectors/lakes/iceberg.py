@@ -34,12 +34,14 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table, Transaction
+from pyiceberg.transforms import IdentityTransform
 from sqlalchemy import inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from bicycle_runtime.base.options import option
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.lakes.row_checks import RowChecks, iceberg_text, name_bytes_max
 from bicycle_runtime.connectors.lakes.sink import LakeOptions, LakeSink
 from bicycle_runtime.connectors.lakes.table import (
     Commit,
@@ -179,6 +181,18 @@ class _IcebergVersion(LakeVersion):
     def schema(self) -> pyarrow.Schema:
         found = self._table.schema().as_arrow()
         return pyarrow.schema([field.remove_metadata() for field in found])
+
+    def checks(self) -> RowChecks:
+        schema = self._table.schema()
+        names = [
+            schema.find_column_name(each.source_id)
+            for each in self._table.spec().fields
+            if isinstance(each.transform, IdentityTransform)
+        ]
+        return RowChecks(
+            folders={name: iceberg_text for name in names if name is not None},
+            bytes_max=name_bytes_max(self._table.location()),
+        )
 
     def last_epoch(self, run: str) -> int:
         return int(self._table.properties.get(_property(run), -1))

@@ -26,6 +26,7 @@ from bicycle_runtime.connectors.errors import (
     LAKE_UNREACHABLE,
     TABLE_DIFFERS,
 )
+from bicycle_runtime.connectors.lakes.row_checks import RowChecks
 from bicycle_runtime.connectors.lakes.table import (
     Commit,
     LakeTable,
@@ -100,6 +101,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             given_up=self._unreachable,
         )
         self._run = self._place = ""
+        self._checks = RowChecks()
 
     @abstractmethod
     def table_of(self, options: Any) -> LakeTable:
@@ -117,6 +119,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             found = self._table.look()
         if found is not None:
             self._refuse_other_columns(found.schema)
+            self._checks_of(found)
             self._check_history(found, state)
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -135,12 +138,18 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         self._refuse_other_columns(found.schema)
         required = [field.name for field in found.schema if not field.nullable]
         self.columns = self.columns.requiring(required)
+        self._checks = self._checks_of(found)
         is_again = self._check_history(found, state)
         self._run = run_of(state, self._place, is_again=is_again)
 
     def writer(self) -> TableWriterFactory:
         """Return the factory of writers; a commit reads staged files, so they may be long."""
-        return replace(super().writer(), roll_rows=_STAGED_MAX, roll_bytes=_STAGED_MAX)
+        return replace(
+            super().writer(),
+            check=self._checks.check,
+            roll_rows=_STAGED_MAX,
+            roll_bytes=_STAGED_MAX,
+        )
 
     def facts(self) -> dict[str, Any]:
         """Return what a commit needs: run, place and table, and by which keys."""
@@ -229,6 +238,8 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         elif unsupported:
             kind = schema.field(unsupported).type
             problem = f"{unsupported!r} is of the type {kind}, which tables of this kind lack"
+        else:
+            problem = self._table.folder_problem(schema)
         if problem:
             hint = f"columns are {', '.join(names)}; give keys=('id',) with mode=upsert"
             raise COLUMNS_WRONG(vertex=self.spec.vertex_id, problem=problem, hint=hint)
@@ -246,6 +257,14 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             raise TABLE_DIFFERS(
                 vertex=self.spec.vertex_id, table=self._table.name, problem="; ".join(problems)
             )
+
+    def _checks_of(self, found: LakeVersion) -> RowChecks:
+        try:
+            return found.checks()
+        except ValueError as error:
+            raise TABLE_DIFFERS(
+                vertex=self.spec.vertex_id, table=self._table.name, problem=str(error)
+            ) from error
 
     def _check_history(self, found: LakeVersion, state: Mapping[str, Any]) -> bool:
         """Return whether epochs are to be written again, as an older one was restored."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pyarrow
 
+from bicycle_runtime.connectors.lakes.row_checks import RowChecks
+
 __all__ = [
     "Commit",
     "LakeTable",
@@ -57,6 +59,14 @@ class LakeVersion(ABC):
         """The columns, as rows must have them to be written."""
 
     @abstractmethod
+    def checks(self) -> RowChecks:
+        """Return what rows must meet, so that a commit takes them.
+
+        Raises:
+            ValueError: the table has a rule that cannot be checked.
+        """
+
+    @abstractmethod
     def last_epoch(self, run: str) -> int:
         """Return the last epoch that a run has committed, -1 for none."""
 
@@ -85,6 +95,10 @@ class LakeTable(ABC):
     @abstractmethod
     def unsupported(self, schema: pyarrow.Schema) -> str:
         """Return the first column that no table of this kind can have, empty for none."""
+
+    def folder_problem(self, schema: pyarrow.Schema) -> str:
+        """Return why columns cannot put a table into folders as asked for; empty when they can."""
+        return ""
 
     @abstractmethod
     def is_away(self, error: Exception) -> bool:

@@ -82,7 +82,7 @@ def refused_message(error: StreamError, now_ms: int, sequence: int | None) -> Me
     return Message(BROADCAST, _REFUSED, -1 if sequence is None else sequence, now_ms, payload)
 
 
-def _refused(message: Message, offset: int) -> BadRecord:
+def _bad_record(message: Message, offset: int) -> BadRecord:
     reason, _, raw = message.payload.partition(b"\0")
     return BadRecord(
         offset=offset, raw=raw, reason=reason.decode(), timestamp_ms=message.timestamp_ms
@@ -267,7 +267,7 @@ class ReceivedReader:
             self.codec, [message for message, _ in good], [at for _, at in good], position
         )
         if len(good) < len(placed):
-            bad = [_refused(*each) for each in placed if each[0].shard_id == _REFUSED]
+            bad = [_bad_record(*each) for each in placed if each[0].shard_id == _REFUSED]
             batch.failures = sorted([*batch.failures, *bad], key=lambda failure: failure.offset)
         return batch
 

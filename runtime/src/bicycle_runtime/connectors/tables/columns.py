@@ -22,6 +22,7 @@ from uuid import UUID
 
 import msgspec
 import pyarrow
+import pyarrow.compute as pc
 
 from bicycle_runtime.connectors.errors import (
     COLUMN_TYPE_UNKNOWN,
@@ -37,6 +38,8 @@ from bicycle_runtime.operators.columnar.vectors import Vector
 __all__ = ["TIMES", "TableColumns", "columns_of", "declared_columns"]
 
 TIMES = pyarrow.timestamp("ms", "UTC")
+# Times in ms that a column in microseconds has room for, and Python, too.
+_TIME_MS_MIN, _TIME_MS_MAX = -62_135_596_800_000, 253_402_300_799_999
 _PLAIN: Mapping[Any, pyarrow.DataType] = {
     bool: pyarrow.bool_(),
     int: pyarrow.int64(),
@@ -414,6 +417,10 @@ def _time_array(name: str, count: int, times: EventTimes) -> pyarrow.Array:
             f"the record has no event time for the column {name!r}; call assign_timestamps(…) on "
             "the stream"
         )
+    bounds = pc.min_max(found.cast(pyarrow.int64())).as_py()
+    for time_ms in bounds.values():
+        if time_ms is not None and not _TIME_MS_MIN <= time_ms <= _TIME_MS_MAX:
+            raise ValueError(f"the event time {time_ms} is outside the years 1 to 9999")
     return found
 
 

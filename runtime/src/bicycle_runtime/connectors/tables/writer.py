@@ -9,7 +9,7 @@ it can become a part as it is.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -43,13 +43,18 @@ SMALL_GROUP_ROWS = 16_384  # Of rows of many folders, so that few are read for o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableWriterFactory:
-    """Opens writers of one table; picklable. ``roll_rows`` and ``roll_bytes`` end a staged file."""
+    """Opens writers of one table; picklable.
+
+    ``roll_rows`` and ``roll_bytes`` end a staged file. ``check`` raises ValueError where the table
+    would not take a row.
+    """
 
     columns: TableColumns
     partitioning: Partitioning | None
     compression: Compression
     roll_rows: int
     roll_bytes: int
+    check: Callable[[pyarrow.RecordBatch], None] | None = None
 
     def open(self, task: WriterTask) -> TableWriter:
         """Return a writer for one subtask and epoch."""
@@ -121,6 +126,8 @@ class TableWriter:
     def prepare(self, values: Sequence[Any], times: EventTimes) -> pyarrow.RecordBatch:
         """Return records as columns; raise when one of them does not fit."""
         batch = self._table.columns.batch(values, times)
+        if self._table.check is not None:
+            self._table.check(batch)
         if self._table.partitioning is None:
             return batch
         folders = self._table.partitioning.folders(batch, times)
