@@ -15,8 +15,6 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-import msgspec
-
 from bicycle_runtime.base.user_code import decoding_problem, users_error
 from bicycle_runtime.connectors.errors import CSV_HEADER_AMBIGUOUS
 from bicycle_runtime.connectors.files.blocks import ByteCursor, LineRange, line_blocks
@@ -33,6 +31,7 @@ from bicycle_runtime.records.rows import field_types
 __all__ = ["CsvRows", "is_untyped"]
 
 _RAW_BYTES_MAX = 4096
+_BEYOND_BYTES = 64 << 10  # Read at once where a record goes on behind its slice.
 _Row = tuple[int, list[str]]
 
 
@@ -79,7 +78,14 @@ class CsvRows:
             CSV_HEADER_AMBIGUOUS: a field has two columns, of which one would be lost.
         """
         csv.field_size_limit(max(csv.field_size_limit(), lines.line_bytes_max))
-        names, body_offset = self._header(header, lines)
+        try:
+            names, body_offset = self._header(header, lines)
+        except _NoHeaderError as error:
+            bad = BadRecord(offset=lines.start, raw=error.raw, reason=str(error))
+            cursor.skip_to(lines.end if lines.limit is None else min(lines.end, lines.limit))
+            end = max(cursor.position, lines.start + 1)
+            yield SourceBatch(values=[], offsets=(), next_offset=end, failures=[bad]), b""
+            return
         if cursor.position < body_offset:
             cursor.skip_to(body_offset)
             lines = replace(lines, start=body_offset)
@@ -95,13 +101,28 @@ class CsvRows:
                 continue
             feed = _LineFeed(block, blocks, cursor, lines)
             quoted_rows, failures = self._quoted_rows(feed)
-            yield self._batch(names, quoted_rows, failures, feed.record_start), feed.data
+            data = feed.end()
+            yield self._batch(names, quoted_rows, failures, feed.record_start), data
 
     def _header(self, header: ByteCursor, lines: LineRange) -> tuple[list[str], int]:
+        """Return the names in the first line that is not blank, and where the rows begin."""
         first = replace(lines, start=0, end=4, is_aligned=True)
         for block in line_blocks(header, first):
+            if block.long_line_byte_count:
+                raise _NoHeaderError("it is longer than line_bytes_max", block.data)
             feed = _LineFeed(block, iter(()), header, first)
-            names = [name.strip() for name in next(csv.reader(feed), [])]
+            reader = csv.reader(feed)
+            names: list[str] = []
+            try:
+                while not any(names):
+                    feed.begin_record()
+                    names = [name.strip() for name in next(reader)]
+            except StopIteration:
+                return [], feed.position  # There are only blank lines.
+            except (csv.Error, _RecordTooLongError) as error:
+                raise _NoHeaderError(str(error), feed.raw()) from error
+            if not self._is_complete and feed.has_open_line:
+                return [], feed.record_start  # The header is still being written.
             self._require_one_column_each(names, header.path)
             return names, feed.position
         return [], 0
@@ -232,6 +253,16 @@ def is_untyped(record_type: Any) -> bool:
     return record_type in (None, dict, Any) or record_type == dict[str, str]
 
 
+class _NoHeaderError(Exception):
+    """The header of a file cannot be read, and so none of its rows can."""
+
+    def __init__(self, problem: str, raw: bytes) -> None:
+        if b"\r" in raw:
+            problem = "it has a carriage return within the line; end lines by \\n or \\r\\n"
+        super().__init__(f"the header of the file cannot be read, and so no row of it: {problem}")
+        self.raw = raw
+
+
 class _RecordTooLongError(Exception):
     """A quoted field is not closed within the bound of a line."""
 
@@ -240,13 +271,13 @@ class _LineFeed:
     """Gives ``csv.reader`` one line after another and knows where each record starts.
 
     It goes on behind its first block only while a record is open: into the following blocks, then
-    line by line behind the end of the slice.
+    behind the end of the slice, from where ``end`` gives back what is too much.
     """
 
     def __init__(
         self, block: LineBlock, blocks: Iterator[LineBlock], cursor: ByteCursor, lines: LineRange
     ) -> None:
-        self.data = b""
+        self._data = bytearray()
         self.position = block.offset
         self.record_start = block.offset
         self.is_cut = False
@@ -256,6 +287,7 @@ class _LineFeed:
         self._range = lines
         self._pending: list[bytes] = []
         self._is_undecodable = False
+        self._is_beyond = False
         self._add(block)
 
     def __iter__(self) -> _LineFeed:
@@ -279,8 +311,8 @@ class _LineFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all lines were given."""
-        return not self._pending
+        """Whether all lines were given that begin in the slice."""
+        return self._is_beyond or not self._pending
 
     @property
     def problem(self) -> str:
@@ -288,6 +320,11 @@ class _LineFeed:
         if self.is_cut:
             return "the input ends inside a quoted field"
         return "not UTF-8" if self._is_undecodable else ""
+
+    @property
+    def has_open_line(self) -> bool:
+        """Whether the last line that was given has no end."""
+        return not self._pending and not self._data.endswith(b"\n")
 
     def begin_record(self) -> None:
         """The next line given starts a record."""
@@ -298,25 +335,35 @@ class _LineFeed:
         """Return the (beginning of the) record's bytes."""
         start = self.record_start - self._start
         end = min(self.position - self._start, start + _RAW_BYTES_MAX)
-        return self.data[start:end].rstrip(b"\r\n")
+        return bytes(self._data[start:end]).rstrip(b"\r\n")
+
+    def end(self) -> bytes:
+        """Give back what was read behind the last record, and return the bytes up to there."""
+        rest = b"".join(reversed(self._pending))
+        self._pending.clear()
+        self._cursor.unread(rest)
+        del self._data[len(self._data) - len(rest) :]
+        return bytes(self._data)
 
     def _pull(self) -> bool:
         block = next(self._blocks, None)
         if block is None:
+            self._is_beyond = True
             position = self._cursor.position
-            beyond = replace(self._range, start=position, end=position + 1, is_aligned=True)
+            end = position + _BEYOND_BYTES
+            beyond = replace(self._range, start=position, end=end, is_aligned=True)
             block = next(line_blocks(self._cursor, beyond), None)
         if block is None:
             return False
         if block.long_line_byte_count:
             self.position = block.next_offset
-            self.data += b" " * block.long_line_byte_count
+            self._data += b" " * block.long_line_byte_count
             raise _RecordTooLongError("the record is longer than line_bytes_max")
         self._add(block)
         return True
 
     def _add(self, block: LineBlock) -> None:
-        self.data += block.data
+        self._data += block.data
         lines = [line + b"\n" for line in block.data.split(b"\n")]
         lines[-1] = lines[-1][:-1]
         self._pending = [line for line in reversed(lines) if line]
