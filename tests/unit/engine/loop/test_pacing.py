@@ -8,6 +8,8 @@ import pytest
 from bicycle_runtime.engine.loop.intake import Pacer
 from bicycle_runtime.engine.options import EngineOptions
 
+_PROBE_FACTOR = 2
+
 
 def test_epochs_grow_under_backlog_up_to_the_limit_and_not_when_idle():
     pacer = Pacer(EngineOptions(max_records_per_epoch=200_000))
@@ -87,11 +89,135 @@ def test_epochs_that_are_slow_by_themselves_make_progress_whatever_the_noise(see
     assert statistics.median(counts) >= 3_000
 
 
-def test_a_slow_epoch_of_few_records_says_that_few_are_enough():
-    pacer = Pacer(EngineOptions(epoch_target_ms=1_000))
-    pacer.learn(duration_ms=10_000, record_count=50, has_backlog=False)
+def _rate(pacer, fixed_s, chance, *, epoch_count=150, record_ms=0.5):
+    """Return records per second of a job whose epochs cost between two times by themselves."""
+    read = taken_ms = 0.0
+    for _ in range(epoch_count):
+        count = pacer.record_count
+        duration_ms = chance.uniform(*fixed_s) * 1_000 + count * record_ms
+        read, taken_ms = read + count, taken_ms + duration_ms
+        pacer.learn(duration_ms=duration_ms, record_count=count, has_backlog=True)
+    return read / taken_ms * 1_000
 
-    assert pacer.record_count == 5
+
+@pytest.mark.parametrize("fixed_s", [(0.1, 0.2), (0.5, 1), (1, 4), (4, 14)])
+def test_epochs_of_any_fixed_cost_have_the_throughput_of_constant_epochs(fixed_s):
+    rates = [_rate(Pacer(EngineOptions()), fixed_s, random.Random(seed)) for seed in range(30)]
+
+    constant = 10_000 / (sum(fixed_s) / 2 + 5)
+    assert min(rates) >= 0.9 * constant
+    assert statistics.median(rates) >= 0.9 * constant
+
+
+@pytest.mark.parametrize("fixed_ms", [500, 3_000, 20_000])
+def test_at_least_half_of_the_time_goes_to_records_and_not_much_more(fixed_ms):
+    pacer = Pacer(EngineOptions(epoch_target_ms=2_000))
+    for _ in range(30):
+        taken_ms = pacer.record_count * 0.5
+        pacer.learn(
+            duration_ms=fixed_ms + taken_ms, record_count=pacer.record_count, has_backlog=True
+        )
+
+    goal_ms = max(2_000, fixed_ms)
+    assert goal_ms <= taken_ms <= 2 * _PROBE_FACTOR * goal_ms
+    assert pacer.fixed_ms == pytest.approx(fixed_ms, rel=0.1)
+
+
+def test_the_fixed_part_is_not_known_before_epochs_had_two_sizes():
+    pacer = Pacer(EngineOptions())
+    pacer.learn(duration_ms=4_000, record_count=pacer.record_count, has_backlog=True)
+
+    assert pacer.fixed_ms is None
+
+
+def test_a_few_slow_epochs_outside_of_the_job_change_little():
+    chance, pacer = random.Random(7), Pacer(EngineOptions())
+    sizes = []
+    for number in range(200):
+        sizes.append(pacer.record_count)
+        stall_ms = 60_000 if number % 25 == 24 else 0
+        duration_ms = chance.uniform(30, 60) + sizes[-1] * 0.5 + stall_ms
+        pacer.learn(duration_ms=duration_ms, record_count=sizes[-1], has_backlog=True)
+
+    assert 3_000 <= statistics.median(sizes[100:]) <= 8_000
+
+
+@pytest.mark.parametrize("count", [1, 50])
+def test_a_slow_epoch_of_few_records_is_no_reason_to_read_few(count):
+    pacer = Pacer(EngineOptions(epoch_target_ms=1_000))
+    first = pacer.record_count
+    for has_backlog in (False, True):
+        pacer.learn(duration_ms=10_000, record_count=count, has_backlog=has_backlog)
+
+    assert pacer.record_count == first
+
+
+def test_records_that_are_surely_slow_make_small_epochs_also_without_backlog():
+    pacer = Pacer(EngineOptions(epoch_target_ms=1_000))
+    for count in (10, 40, 20, 60, 30, 50):
+        pacer.learn(duration_ms=20 + 200 * count, record_count=count, has_backlog=False)
+
+    assert 5 <= pacer.record_count <= 10
+
+
+def test_no_epoch_is_smaller_than_a_wave_of_calls_in_flight():
+    pacer = Pacer(EngineOptions(), wave=1_000)
+    sizes = []
+    for _ in range(20):
+        sizes.append(pacer.record_count)
+        waves = -(-sizes[-1] // 1_000)
+        pacer.learn(duration_ms=60 + 3_000 * waves, record_count=sizes[-1], has_backlog=True)
+
+    ideal_s = sum(sizes) / 1_000 * 3
+    taken_s = sum(0.06 + 3 * -(-size // 1_000) for size in sizes)
+    assert min(sizes) == 1_000
+    assert all(size % 1_000 == 0 for size in sizes)
+    assert ideal_s >= 0.9 * taken_s
+
+
+def test_bytes_are_enough_for_a_wave():
+    pacer = Pacer(EngineOptions(), wave=1_000)
+    first = pacer.byte_count
+    pacer.learn(duration_ms=12_000, record_count=400, has_backlog=True)
+
+    assert pacer.byte_count >= 2.5 * first
+
+
+def test_a_wave_holds_to_the_limit_of_an_epoch_and_to_a_limited_rate():
+    options = EngineOptions(max_records_per_epoch=300, epoch_target_ms=2_000)
+
+    assert Pacer(options, wave=1_000).record_count == 300
+    assert Pacer(EngineOptions(), wave=1_000, per_second=5).record_count == 10
+
+
+def test_a_wave_changes_with_parallelism():
+    pacer = Pacer(EngineOptions(), wave=100)
+    pacer.change_wave(30_000)
+
+    assert pacer.record_count == 30_000
+
+
+@pytest.mark.parametrize("record_ms", [0.001, 0.002, 0.05])
+def test_the_second_epoch_has_the_full_size_when_the_first_left_input(record_ms):
+    pacer = Pacer(EngineOptions(max_records_per_epoch=5_000_000))
+    sizes = []
+    for own_ms in (20, 30, 30, 30, 30):
+        sizes.append(pacer.record_count)
+        duration_ms = own_ms + record_ms * sizes[-1]
+        pacer.learn(duration_ms=duration_ms, record_count=sizes[-1], has_backlog=True)
+
+    assert sizes[1] >= 0.5 * sizes[-1]
+    assert sizes[2] >= 0.9 * sizes[-1]
+
+
+def test_epochs_that_are_bounded_by_bytes_grow_in_bytes():
+    pacer, sizes = Pacer(EngineOptions()), []
+    for _ in range(8):
+        sizes.append(min(pacer.byte_count // 10_000, pacer.record_count))
+        pacer.learn(duration_ms=20 + sizes[-1] * 0.5, record_count=sizes[-1], has_backlog=True)
+
+    assert sizes[0] == 104
+    assert 3_000 <= sizes[-1] <= 8_000
 
 
 @pytest.mark.parametrize(("limit", "is_about"), [(50_000, False), (1_000_000, True)])

@@ -64,6 +64,8 @@ class ByteCursor:
         """
         if self._returned:
             data, self._returned = self._returned[:size], self._returned[size:]
+            if len(data) < size:  # Few bytes taken back are no batch of their own.
+                data += self._guard(lambda: self._stream.read(size - len(data)))
         else:
             data = self._guard(lambda: self._stream.read(size))
         self.position += len(data)

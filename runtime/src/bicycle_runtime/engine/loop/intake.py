@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from bicycle_runtime.contract import Budget, ReadOn, ReadsOn, Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
+from bicycle_runtime.engine.loop.pacing import Pacer
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.operators.spec import DEAD_LETTERS, REPLAYED_LETTERS, Link, StateScope
@@ -40,7 +41,8 @@ class Intake:
     def __init__(self, setup: JobSetup, timeline: Timeline, options: EngineOptions) -> None:
         self._setup = setup
         self.timeline = timeline
-        self.pacer = Pacer(options, per_second=_per_second(setup.graph))
+        graph = setup.graph
+        self.pacer = Pacer(options, per_second=_per_second(graph), wave=_wave(graph))
         self._options = options
         self.order = timeline.order({})
         self.slots = 0
@@ -50,6 +52,7 @@ class Intake:
     def change_topology(self, setup: JobSetup, timeline: Timeline) -> None:
         """Go on with other parallelism."""
         self._setup, self.timeline = setup, timeline
+        self.pacer.change_wave(_wave(setup.graph))
 
     def poll(self) -> dict[str, SourceStatus]:
         """Ask the sources what they have; one that is to wait for slower ones shows no input."""
@@ -191,98 +194,12 @@ def _per_second(graph: JobGraph) -> float:
     return min(rates, default=math.inf)
 
 
-# Nobody knows how slow functions are before they ran.
-_FIRST_BYTES = 1 << 20
-_FIRST_RECORDS = 10_000
-_LOW_BYTES = 1 << 16
-_HIGH_LIMIT = 1_000_000  # To count so many lines would take a tenth of the time to read them.
-_GROWTH_MAX = 16.0
-_CAREFUL_GROWTH_MAX = 2.0
-_DIFFERENCE_MIN = 0.2
-_BATCH_MS = 60_000  # of records that pass at a limited rate: an epoch must not seem to hang
-_FORGETTING = 1.2  # What was true of the machine an hour ago need not be.
-
-
-class Pacer:
-    """Adapts the budget of epochs so that a full one takes about ``epoch_target_ms``.
-
-    In batch mode nobody waits for an epoch: each may take all that the limits allow.
-
-    An epoch that took too long tells how many records are enough. One that was quick tells that
-    there may be more, when input was left; a small one says nothing about a large one.
-
-    What an epoch takes by itself, such as a slow storage, is told from epochs of different sizes.
-    Where that alone is long, records get as much time again: fewer of them would gain nothing.
-
-    Args:
-        options: Target and limits.
-        per_second: How many records the job lets through.
-    """
-
-    def __init__(self, options: EngineOptions, *, per_second: float = math.inf) -> None:
-        self._options = options
-        if options.is_batch:
-            self.byte_count = options.max_bytes_per_epoch
-            self.record_count = _pace(options.max_records_per_epoch, per_second, _BATCH_MS)
-            return
-        self.byte_count = min(_FIRST_BYTES, options.max_bytes_per_epoch)
-        most = min(_FIRST_RECORDS, options.max_records_per_epoch)
-        self.record_count = _pace(most, per_second, options.epoch_target_ms)
-        self._known: tuple[int, float] | None = None
-        self._overhead_ms = 0.0
-        self._shortest_ms = math.inf
-
-    @property
-    def is_approximate(self) -> bool:
-        """Whether a few more records do no harm: their number is a guess, or a high limit."""
-        limit = self._options.max_records_per_epoch
-        return self.record_count < limit or limit >= _HIGH_LIMIT
-
-    def learn(self, *, duration_ms: float, record_count: int, has_backlog: bool) -> None:
-        """Take note of an epoch that has just run.
-
-        Args:
-            duration_ms: How long it took.
-            record_count: What it read, of the source that gave most.
-            has_backlog: Whether input was left when it was planned.
-        """
-        if self._options.is_batch or not record_count:
-            return
-        self._tell_overhead(record_count, duration_ms)
-        overhead_ms = min(self._overhead_ms, self._shortest_ms)
-        goal_ms = max(self._options.epoch_target_ms, 2 * overhead_ms)
-        factor = (goal_ms - overhead_ms) / max(duration_ms - overhead_ms, 1.0)
-        if factor >= 1 and not has_backlog:
-            return
-        if factor < 1:
-            self.record_count = min(self.record_count, record_count)
-        # What epochs take by themselves is a guess: it alone makes none much larger.
-        plain = self._options.epoch_target_ms / max(duration_ms, 1.0)
-        factor = min(factor, max(plain, _CAREFUL_GROWTH_MAX), _GROWTH_MAX)
-        self.record_count = _within(
-            self.record_count * factor, 1, self._options.max_records_per_epoch
-        )
-        self.byte_count = _within(
-            self.byte_count * factor, _LOW_BYTES, self._options.max_bytes_per_epoch
-        )
-
-    def _tell_overhead(self, record_count: int, duration_ms: float) -> None:
-        """Tell what an epoch takes by itself, where the last one was of another size."""
-        self._shortest_ms = min(self._shortest_ms * _FORGETTING, duration_ms)
-        if self._known is not None:
-            count, known_ms = self._known
-            more, longer_ms = record_count - count, duration_ms - known_ms
-            if abs(more) < _DIFFERENCE_MIN * max(record_count, count):
-                return
-            if longer_ms / more >= 0:  # Else something else made one of them slow.
-                self._overhead_ms = max(duration_ms - longer_ms / more * record_count, 0.0)
-        self._known = record_count, duration_ms
-
-
-def _pace(count: int, per_second: float, duration_ms: int) -> int:
-    """Return how many records pass in a time, ``count`` at most and one at least."""
-    return max(int(min(count, per_second * duration_ms / 1_000)), 1)
-
-
-def _within(value: float, low: int, high: int) -> int:
-    return int(min(max(value, min(low, high)), high))
+def _wave(graph: JobGraph) -> int:
+    """Return the most records that any operator has in flight at one time, in all subtasks."""
+    waves = [1]
+    for vertex in graph.vertices:
+        settings = {**vertex.config, **vertex.details}
+        in_flight = settings.get("capacity", 1) * settings.get("batch_size", 1)
+        if in_flight > 1:
+            waves.append(in_flight * vertex.parallelism)
+    return max(waves)
