@@ -64,7 +64,7 @@ def test_every_label_that_is_selected_or_grouped_by_is_one_of_its_metric(express
 def test_the_rules_are_all_read():
     text = (FOLDER / "alerts.yml").read_text("utf-8")
 
-    assert len(rules()) == text.count("- alert:") + text.count("- record:") == 12
+    assert len(rules()) == text.count("- alert:") + text.count("- record:") == 15
     assert all(("alert" in rule) != ("record" in rule) and rule["expr"] for rule in rules())
 
 
@@ -89,7 +89,7 @@ def test_panels_do_not_overlap_and_say_which_unit_they_have():
     assert all(panel["fieldConfig"]["defaults"]["unit"] for panel in panels())
 
 
-@pytest.mark.parametrize("subject", ["lag", "state_growth", "restarts", "disk"])
+@pytest.mark.parametrize("subject", ["lag", "state_growth", "restarts", "disk", "stalled"])
 def test_there_is_a_rule_for_what_must_wake_somebody(subject):
     alerts = [rule for rule in rules() if "alert" in rule and subject in rule["expr"]]
 

@@ -17,6 +17,7 @@ from bicycle_runtime.jobs.status import (
     EndedWorker,
     JobState,
     OperatorStatus,
+    Publication,
     ShardLag,
     WaitingOutput,
 )
@@ -160,6 +161,20 @@ def test_a_lag_that_was_never_known_is_unknown(shell):
 
     text = shell.run("status", "job").stdout
     assert "lag        unknown: in has had no answer for 1.0 s\n" in text
+
+
+def test_a_target_that_does_not_answer_and_the_fixed_part_of_epochs_are_shown(shell):
+    pid, now_ms = os.getpid(), SystemClock().now_ms()
+    shell.put_job(
+        "job", state=JobState.RUNNING, pid=pid, pid_started=start_ticks(pid), updated_ms=now_ms,
+        publication=Publication(epoch=7, sink="out", since_ms=now_ms - 90_000),
+        fixed_ms=9_000.0, epoch_p50_ms=20_000.0,
+    )  # fmt: skip
+
+    text = shell.run("status", "job").stdout
+    assert "now        publishing epoch 7 for 1 min 30 s, sink out has not finished" in text
+    assert "epochs     an epoch takes 9.0 s of 20.0 s by itself, whatever it reads" in text
+    assert shell.answer("status", "job")["publication"]["sink"] == "out"
 
 
 @pytest.mark.parametrize(("age_ms", "is_shown"), [(125_000, True), (1_000, False)])

@@ -16,6 +16,7 @@ from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import (
     JobState,
     OperatorStatus,
+    Publication,
     RestartNote,
     ShardLag,
     write_status,
@@ -433,6 +434,8 @@ def test_metrics_are_what_prometheus_reads_with_the_names_of_the_table():
     job = known(
         'a"b\\c\nd', operators={"op": operator}, lags={"op": {"0": ShardLag(records=3)}},
         lag_records=3, watermark_ms=2_000, updated_ms=500, silent_sources={"op": 400},
+        epoch_began_ms=1_000, fixed_ms=2_500,
+        publication=Publication(epoch=3, sink="op", since_ms=600),
     )  # fmt: skip
     fleet.publish((job, known("gone", state=State.FAILED)), ["a"], [], as_of_ms=1)
     metrics = MetricsText(fleet)
@@ -446,6 +449,10 @@ def test_metrics_are_what_prometheus_reads_with_the_names_of_the_table():
     assert value["bicycle_operator_records_in_total"] == 10**12 + 1
     assert value["pulse_watermark_lag_ms"] == 0
     assert value["bicycle_source_silent_seconds"] == 1.1
+    assert value["bicycle_job_epoch_age_seconds"] == 0.5
+    assert value["bicycle_sink_publishing_seconds"] == 0.9
+    assert value["bicycle_job_stalled_seconds"] == 0.9
+    assert value["bicycle_job_epoch_fixed_seconds"] == 2.5
     assert metrics.text(now_ms=1_500) == text
 
 

@@ -32,6 +32,7 @@ from bicycle_runtime.cli.rendering import (
     watermark_text,
 )
 from bicycle_runtime.cli.savepoint import savepoint_line, savepoint_options
+from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_runtime.jobs.status import JobState, JobStatus, OperatorStatus, RestartNote
 
 __all__ = [
@@ -291,6 +292,8 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
         ("started", _time(status.started_ms)),
         ("ran", duration_text(_ran_ms(status))),
         ("epoch", f"{status.epoch} ({status.epoch_count} in this run)"),
+        ("now", activity_text(status, SystemClock().now_ms())),
+        ("epochs", fixed_text(status)),
         ("records", _records(status)),
         ("lag", _lag(status)),
         ("state size", byte_text(status.state_bytes)),

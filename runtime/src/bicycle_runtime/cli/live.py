@@ -55,6 +55,9 @@ def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
     if status.silent_storage_ms is not None:
         silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
         parts.append(f"waiting for storage for {duration_text(silent_ms)}")
+    if status.publication is not None and _is_long(status.publication.since_ms, now_ms):
+        text = f"publishing epoch {status.publication.epoch}"
+        parts.append(_with_time(text, status.publication.since_ms, now_ms))
     if status.phase is not None:
         parts.append(_with_time(phase_text(status.phase), status.phase.started_ms, now_ms))
     elif status.epoch_began_ms is not None and _is_long(status.epoch_began_ms, now_ms):

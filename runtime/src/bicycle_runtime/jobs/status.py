@@ -24,6 +24,7 @@ __all__ = [
     "JobStatus",
     "OperatorStatus",
     "PhaseStatus",
+    "Publication",
     "RestartNote",
     "RestartPlan",
     "ShardLag",
@@ -159,6 +160,14 @@ class WaitingOutput(msgspec.Struct, kw_only=True):
     visible_ms: int | None = None
 
 
+class Publication(msgspec.Struct, kw_only=True):
+    """A sink that publishes an epoch, and since when (ms since 1970)."""
+
+    epoch: int
+    sink: str
+    since_ms: int
+
+
 class RestartPlan(msgspec.Struct, kw_only=True):
     """The restart strategy of a job; ``kind`` is a word of ``RestartKind``."""
 
@@ -213,7 +222,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
     directory, and is the same but when two checkpoint directories hold jobs of one name at once.
 
     ``epoch_began_ms`` is when the epoch began that runs now, None between two, and
-    ``reading_count`` what it has read so far, as far as that was told.
+    ``reading_count`` what it has read so far, as far as that was told; ``reading_ms`` is when that
+    last grew.
 
     ``silent_sources`` tells since when (ms since 1970) a source gets no answer from the system that
     it reads. While there is one the lag of the job is not known: ``lag_records``, ``lag_bytes`` and
@@ -230,7 +240,9 @@ class JobStatus(msgspec.Struct, kw_only=True):
     over the last minute.
 
     ``silent_storage_ms`` tells since when (ms since 1970) the checkpoint storage does not answer;
-    None while it does.
+    None while it does. ``publication`` is the sink that publishes an epoch now, None while none
+    does. ``fixed_ms`` is what an epoch costs by itself, however few records it reads; None while
+    that is not known, and without backlog.
 
     ``ended_worker_count`` counts the workers of this run that ended unasked, and ``ended_workers``
     has the latest of them.
@@ -270,12 +282,15 @@ class JobStatus(msgspec.Struct, kw_only=True):
     late_dropped_count: int = 0
     epoch_began_ms: int | None = None
     reading_count: int = 0
+    reading_ms: int | None = None
     operators: dict[str, OperatorStatus] = {}
     shards: dict[str, dict[str, ShardStatus]] = {}
     lags: dict[str, dict[str, ShardLag]] = {}
     silent_sources: dict[str, int] = {}
     waiting: dict[str, WaitingOutput] = {}
     silent_storage_ms: int | None = None
+    publication: Publication | None = None
+    fixed_ms: float | None = None
     guarantee: GuaranteeStatus | None = None
     phases_ms: dict[str, float] = {}
     epoch_p50_ms: float | None = None

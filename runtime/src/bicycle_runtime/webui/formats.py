@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_sdk.quantities import duration_text
 
 __all__ = [
@@ -167,6 +168,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "duration": lambda ms: NOTHING if ms is None else duration_text(ms),
     "json_text": lambda value: json.dumps(value, ensure_ascii=False),
     "lag_time": seconds_of_lag,
+    "activity": activity_text,
+    "fixed_part": fixed_text,
     "rate": rate,
     "share": share,
     "size": size,

@@ -13,6 +13,7 @@ __all__ = ["limit_text", "why_text"]
 _FULL_LOAD = 0.8
 _UNEVEN = 1.5
 _ATTENTION_TEXTS = {
+    "stalled": "neither records nor a sink make progress",
     "failed": "",  # The state says it, and the reason says more.
     "failing": "",
     "restarting": "restarts after a failure",

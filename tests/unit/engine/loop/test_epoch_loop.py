@@ -76,6 +76,7 @@ def test_a_backlog_is_read_in_epochs_of_bounded_size(tmp_path):
 
     assert [stats.record_count for stats in driver.stats] == [10, 10, 5, 0]
     assert [stats.event_count for stats in driver.stats] == [10, 20, 25, 25]
+    assert [stats.unread.lag.record_count for stats in driver.stats[:3]] == [15, 5, 0]
     assert [set(stats.full_sources) for stats in driver.stats[:2]] == [{"words"}] * 2
     assert set(driver.stats[3].full_sources) == set()
     assert len(driver.collected["out"]) == 25

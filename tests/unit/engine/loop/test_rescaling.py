@@ -109,6 +109,27 @@ class Book:
         """It is held."""
 
 
+class Published:
+    def publish(self, epoch, state):
+        """It is visible."""
+
+
+class Marks(Book):
+    def mark_published(self, epoch):
+        """It is noted."""
+
+
+def test_the_sink_that_publishes_is_told_and_the_end_of_all(tmp_path):
+    told = []
+    sinks = {"a": Published(), "b": Published()}
+    publisher = Publisher(sinks, Marks(), rest=lambda: None, told=lambda *each: told.append(each))
+    publisher.start(topology(tmp_path, socket_job).last, lambda: None)
+    publisher.finish()
+    publisher.close()
+
+    assert told == [(0, "a"), (0, "b"), (0, None)]
+
+
 def test_a_publication_that_failed_is_told_to_everybody_who_asks(tmp_path):
     """Else a request that waits for it, between two epochs, would keep it from the job."""
     publisher = Publisher({"out": Refusing()}, Book(), rest=lambda: None)

@@ -163,6 +163,30 @@ def test_lag_is_what_the_sources_say_and_unknown_stays_unknown(progress):
 BEHIND, NOTHING = Lag(record_count=7, age_ms=900), Lag(record_count=0, age_ms=0)
 
 
+def test_a_publication_is_shown_until_it_ends_or_the_job_restarts(progress, clock, folder):
+    progress.enter(JobState.RUNNING)
+    progress.take_publishing(3, "out")
+    clock.advance(5_000)
+    progress.look()
+
+    shown = read_status(folder.status_path).publication
+    assert (shown.epoch, shown.sink, shown.since_ms) == (3, "out", 1_000)
+    progress.take_publishing(3, None)
+    assert progress.status.publication is None
+    progress.take_publishing(4, "out")
+    progress.enter(JobState.RESTARTING)
+    assert read_status(folder.status_path).publication is None
+
+
+def test_the_time_of_the_last_record_of_an_epoch_is_known(progress, clock):
+    with progress.epoch():
+        assert progress.status.reading_ms is None
+        progress.take_reading(10)
+        clock.advance(1_000)
+        progress.take_reading(10)
+        assert progress.status.reading_ms == 1_000
+
+
 def unread_of(**lags):
     return Unread(lag=total_lag(lags.values()), shard_lags={"in": lags})
 

@@ -52,8 +52,8 @@ class EpochStats:
     """One epoch, as seen by the driver.
 
     ``record_count`` were read from sources in this epoch, ``event_count`` since the job began.
-    ``phases_ms`` are plan, run, publish_wait, seal. ``unread`` is what the sources had left when
-    the epoch was planned, None when they were not asked. ``time`` is how far event time has come,
+    ``phases_ms`` are plan, run, publish_wait, seal. ``unread`` is what the sources have left after
+    the epoch, None when they were not asked. ``time`` is how far event time has come,
     ``watermark_ms`` the least watermark of any operator (None while none is known);
     ``idle_shards`` do not hold it back, and ``slowest_inputs`` says for each operator which shard
     does. ``late_dropped_count`` late records went nowhere: no ``late_to`` takes them, or nobody
@@ -62,7 +62,8 @@ class EpochStats:
     of each subtask. ``waiting`` is what sinks have sealed that is not visible yet.
     ``operator_bytes`` is the size of the state of each operator, ``operator_keys`` how many keys
     have some. ``sources`` were asked for input; ``full_sources`` gave as much as they may, so that
-    they probably have more.
+    they probably have more. ``fixed_ms`` is what an epoch costs by itself, None while it is not
+    known.
     """
 
     epoch: int
@@ -86,6 +87,7 @@ class EpochStats:
     operator_keys: Mapping[str, int] = field(default_factory=dict)
     sources: Collection[str] = ()
     full_sources: Collection[str] = ()
+    fixed_ms: float | None = None
 
 
 class Stopwatch:
@@ -210,7 +212,7 @@ def stats_of(
     Args:
         manifest: As it was sealed.
         reports: Of its tasks.
-        statuses: What the sources had when it was planned.
+        statuses: What the sources have left.
         watch: Measured its phases.
         graph: Of the job.
         timeline: Where event time stands behind it.

@@ -105,15 +105,15 @@ class EpochLoop:
             retained_age_ms=options.retained_age_ms, fence=services.fence,
             sink_paths=partial(referenced_paths, setup.sinks), followed=services.followed,
         )  # fmt: skip
-        self._publisher = Publisher(setup.sinks, self._ledger, rest=executor.rest)
+        told = services.on_publishing
+        self._publisher = Publisher(setup.sinks, self._ledger, rest=executor.rest, told=told)
         self._begun = BegunEpoch(setup.storage, job=setup.job_id)
         self._loads = LoadWatch(setup.storage, run_id, services.on_loaded)
         plan = plan_record(setup, now_ms=self._clock.now_ms(), is_finished=False)
         self._last = Manifest(epoch=0, plan=plan)
         self._folded_at = self._clock.monotonic()
         self._started_at = -math.inf
-        self._has_read = False
-        self._is_warm = False  # whether workers had tasks in this run
+        self._has_read = self._is_warm = False  # warm: workers had tasks in this run
         timeline = Timeline(setup.plan, services.clock, is_batch=options.is_batch)
         self._intake = Intake(setup, timeline, options)
         self.sealed_at: float | None = None  # of the last epoch; None once there was nothing to do
@@ -182,8 +182,7 @@ class EpochLoop:
         self._publisher.finish()
         self._executor.rest()
         self.sealed_at = None
-        wait_ms = self._intake.wait_ms(statuses, now_ms=now_ms)
-        return _idle(statuses, wait_ms=wait_ms)
+        return _idle(statuses, wait_ms=self._intake.wait_ms(statuses, now_ms=now_ms))
 
     def finish(self, *, is_finished: bool) -> None:
         """Run a last epoch without input: sinks close what is open, and everything is published.
@@ -387,13 +386,14 @@ class EpochLoop:
         # Before the first tasks of a run, workers come up: that says nothing about the next.
         paced_ms = duration_ms if self._is_warm else min(duration_ms, tasks_ms(reports))
         self._is_warm |= bool(reports)
-        self._intake.learn(paced_ms, counts, statuses)
+        left = self._intake.learn(paced_ms, counts, statuses)
         stats = stats_of(
-            manifest, reports, statuses, watch,
+            manifest, reports, left, watch,
             graph=self._setup.graph, timeline=self._timeline, duration_ms=duration_ms,
             dropped_count=self.dropped_count(),
         )  # fmt: skip
-        self._services.on_epoch(replace(stats, waiting=self.waiting(), full_sources=full_sources))
+        stats = replace(stats, waiting=self.waiting(), full_sources=full_sources)
+        self._services.on_epoch(replace(stats, fixed_ms=self._intake.pacer.fixed_ms))
         return bool(full_sources)
 
     def waiting(self) -> dict[str, Waiting]:

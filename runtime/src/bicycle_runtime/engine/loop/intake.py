@@ -90,20 +90,25 @@ class Intake:
 
     def learn(
         self, duration_ms: float, counts: Mapping[str, int], statuses: Mapping[str, SourceStatus]
-    ) -> None:
-        """Take note of an epoch that has just run; one that read on lasted as long as it was to.
+    ) -> Mapping[str, SourceStatus]:
+        """Learn from an epoch that was sealed, and return what its sources have left.
+
+        An epoch that read on lasted as long as it was to, and teaches nothing.
 
         Args:
             duration_ms: How long it took.
             counts: What it read of each source.
-            statuses: Those that it was planned with.
+            statuses: What the sources had when it was planned.
         """
+        had_input = _has_input(statuses)
+        left = {uid: self._setup.sources[uid].poll() for uid in statuses} if had_input else statuses
         if self.read_on is None:
             self.pacer.learn(
                 duration_ms=duration_ms,
                 record_count=max(counts.values(), default=0),
-                has_backlog=self._has_more(statuses),
+                has_backlog=had_input and _has_input(left),
             )
+        return left
 
     def begin(
         self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
@@ -152,12 +157,6 @@ class Intake:
             byte_count=max(options.max_bytes_per_epoch // (2 * width), 1),
         )
 
-    def _has_more(self, statuses: Mapping[str, SourceStatus]) -> bool:
-        """Tell whether input is left after an epoch that was planned with these statuses."""
-        return any(status.has_input for status in statuses.values()) and any(
-            source.poll().has_input for source in self._setup.sources.values()
-        )
-
     def _views(
         self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
     ) -> dict[str, SourceView]:
@@ -192,6 +191,10 @@ def _per_second(graph: JobGraph) -> float:
     """Return the least rate that the job sets anywhere by ``rate_limit``."""
     rates = (vertex.details.get("per_second", math.inf) for vertex in graph.vertices)
     return min(rates, default=math.inf)
+
+
+def _has_input(statuses: Mapping[str, SourceStatus]) -> bool:
+    return any(status.has_input for status in statuses.values())
 
 
 def _wave(graph: JobGraph) -> int:

@@ -36,14 +36,18 @@ class Publisher:
         sinks: All sinks, by uid.
         ledger: Knows which epochs are published.
         rest: Called again and again while ``finish`` waits: keeps what workers hold.
+        told: Gets the epoch and the sink that begins to publish it, and None for the sink once all
+            have. From any thread.
     """
 
     def __init__(
-        self, sinks: Mapping[str, Sink], ledger: EpochLedger, *, rest: Callable[[], None]
-    ) -> None:
+        self, sinks: Mapping[str, Sink], ledger: EpochLedger, *, rest: Callable[[], None],
+        told: Callable[[int, str | None], None] = lambda *_: None,
+    ) -> None:  # fmt: skip
         self._sinks = sinks
         self._ledger = ledger
         self._rest = rest
+        self._told = told
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="publish")
         self._running: Future[None] | None = None
 
@@ -79,8 +83,10 @@ class Publisher:
         fault_point("before_publish")
         for uid, sink in self._sinks.items():
             self._ledger.require_lease()
+            self._told(manifest.epoch, uid)
             sink.publish(manifest.epoch, manifest.sinks.get(uid, {}))
             fault_point("half_published")
         fault_point("after_publish")
+        self._told(manifest.epoch, None)
         self._ledger.mark_published(manifest.epoch)
         then()

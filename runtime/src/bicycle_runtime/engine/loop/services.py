@@ -19,6 +19,8 @@ class LoopServices:
     """What the loop is lent: clock, output for people, a listener, collect sinks, the lease.
 
     ``on_loaded`` gets bytes done and in all while state is verified or loaded, from any thread.
+    ``on_publishing`` gets the epoch and the sink that begins to publish it, None for the sink when
+    all are published, from any thread.
     ``followed`` tells which epoch a shadow of the job has come to, None while there is none.
     """
 
@@ -28,6 +30,7 @@ class LoopServices:
     collected: dict[str, list[Any]] = field(default_factory=dict)
     fence: Fence = field(default_factory=Unfenced)
     on_loaded: Callable[[int, int], None] = untold
+    on_publishing: Callable[[int, str | None], None] = lambda *_: None
     followed: Callable[[], int | None] = lambda: None
 
 

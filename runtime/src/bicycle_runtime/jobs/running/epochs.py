@@ -121,6 +121,7 @@ class Epochs:
                 on_epoch=run.progress.take_epoch,
                 fence=run.lease,
                 followed=partial(followed_epoch, run.place.folder),
+                on_publishing=run.progress.take_publishing,
                 on_loaded=lambda done, total: run.phases.take_loaded(
                     done, total, is_running=run.loop is not None
                 ),
@@ -281,10 +282,13 @@ class ReadingWatch:
 
     def look(self) -> None:
         """Show what the tasks have told, when the epoch has run for a while."""
-        began_ms = self._progress.status.epoch_began_ms
-        if began_ms is not None and self._clock.now_ms() - began_ms >= _SHOWN_MIN_MS:
+        status, now_ms = self._progress.status, self._clock.now_ms()
+        began_ms, publication = status.epoch_began_ms, status.publication
+        if publication is not None and now_ms - publication.since_ms >= _SHOWN_MIN_MS:
+            self._progress.look()
+        if began_ms is not None and now_ms - began_ms >= _SHOWN_MIN_MS:
             with contextlib.suppress(StorageError):
-                epoch = self._progress.status.epoch + 1
+                epoch = status.epoch + 1
                 count, waited_ms = read_so_far(self._storage, epoch)
                 self._progress.take_reading(count)
                 self._take_waits(epoch, waited_ms)

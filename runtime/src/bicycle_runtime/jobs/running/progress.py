@@ -28,6 +28,7 @@ from bicycle_runtime.jobs.status import (
     JobStatus,
     OperatorStatus,
     PhaseStatus,
+    Publication,
     ShardLag,
     ShardStatus,
     WaitingOutput,
@@ -102,6 +103,8 @@ class Progress:
             self._catch_up()
         if state.is_final:
             self.status.ended_ms = now_ms
+        if state.is_final or state is JobState.RESTARTING:
+            self.status.publication = None
         self._show_at_once()
         if self._listeners is not None:
             found = self.status.error if state is JobState.FAILED else None
@@ -230,6 +233,7 @@ class Progress:
     def epoch(self) -> Iterator[None]:
         """Be in an epoch, or look whether there is one to run."""
         self.status.epoch_began_ms, self.status.reading_count = self._clock.now_ms(), 0
+        self.status.reading_ms = None
         try:
             yield
         finally:
@@ -237,7 +241,23 @@ class Progress:
 
     def take_reading(self, record_count: int) -> None:
         """Show how many records the epoch that runs has read. From any thread."""
+        if record_count != self.status.reading_count:
+            self.status.reading_ms = self._clock.now_ms()
         self.status.reading_count = record_count
+        self._refresh()
+
+    def take_publishing(self, epoch: int, sink: str | None) -> None:
+        """Take note of the sink that begins to publish an epoch, None when all have. Cheap.
+
+        It is shown with the next epoch, or by ``look`` when the sink takes long. From any thread.
+        """
+        self.status.publication = (
+            None if sink is None
+            else Publication(epoch=epoch, sink=sink, since_ms=self._clock.now_ms())
+        )  # fmt: skip
+
+    def look(self) -> None:
+        """Show that the job is alive, and at what, while an epoch or its publication takes long."""
         self._refresh()
 
     def enter_stopping(self) -> None:
@@ -257,6 +277,7 @@ class Progress:
         self._take_unread(stats.unread)
         status.state_bytes = stats.state_bytes
         status.watermark_ms = stats.watermark_ms
+        status.fixed_ms = stats.fixed_ms
         status.dropped_count = stats.dropped_count
         status.late_dropped_count += stats.late_dropped_count
         for uid, counts in stats.counts.items():

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from bicycle_runtime.jobs.epoch_ages import epoch_age_ms, stalled_ms
 from bicycle_runtime.jobs.status import JobStatus, OperatorStatus, PhaseStatus
 from bicycle_runtime.operators.metrics import BOUNDS_US, Durations
 from bicycle_runtime.service.metrics.names import METRICS
@@ -289,6 +290,15 @@ def _ageing_samples(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
     if status.silent_storage_ms is not None:
         silent_ms = max(0, now_ms - status.silent_storage_ms)
         yield "bicycle_job_storage_silent_seconds", job, silent_ms / 1_000
+    if (age_ms := epoch_age_ms(status, now_ms)) is not None:
+        yield "bicycle_job_epoch_age_seconds", job, age_ms / 1_000
+    yield "bicycle_job_stalled_seconds", job, stalled_ms(status, now_ms) / 1_000
+    if status.fixed_ms is not None:
+        yield "bicycle_job_epoch_fixed_seconds", job, status.fixed_ms / 1_000
+    if status.publication is not None:
+        labels = {**job, "operator": status.publication.sink}
+        since_ms = status.publication.since_ms
+        yield "bicycle_sink_publishing_seconds", labels, max(0, now_ms - since_ms) / 1_000
     for uid, since_ms in status.silent_sources.items():
         labels = {**job, "operator": uid}
         yield "bicycle_source_silent_seconds", labels, max(0, now_ms - since_ms) / 1_000

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from bicycle_runtime.jobs.epoch_ages import activity_text, is_stalled
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.service.watching.paces import Paces
 from bicycle_runtime.service.watching.states import State
@@ -25,8 +26,8 @@ __all__ = [
 DISMISSIBLE = frozenset({"failed", "errors", "late"})
 # What needs attention, the worst first; the place is the rank.
 Attention = (
-    "failed", "failing", "restarting", "frozen", "silent_source", "silent_storage", "lag_growing",
-    "errors", "late",
+    "stalled", "failed", "failing", "restarting", "frozen", "silent_source", "silent_storage",
+    "lag_growing", "errors", "late",
 )  # fmt: skip
 NOTHING_RANK = len(Attention)
 _BEGINNING = (State.CREATED, State.RESTARTING)
@@ -184,6 +185,7 @@ def one_line(message: str) -> str:
 def _attention(status: JobStatus, state: State, *, is_lag_growing: bool) -> tuple[str, ...]:
     is_over = state.is_final
     found = {
+        "stalled": is_stalled(status, status.updated_ms),
         "failed": state is State.FAILED,
         "failing": state is State.FAILING,
         "restarting": state is State.RESTARTING,
@@ -212,6 +214,8 @@ def _trouble(status: JobStatus, state: State) -> str:
         return f"{last.code} {last.message}"
     if state in _BEGINNING and status.phase is not None:
         return " ".join(filter(None, (status.phase.name, status.phase.target)))
+    if is_stalled(status, status.updated_ms):
+        return activity_text(status, status.updated_ms)
     if status.silent_sources:
         return f"no answer for {', '.join(sorted(status.silent_sources))}"
     return ""

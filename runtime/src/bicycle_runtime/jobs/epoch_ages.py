@@ -1,0 +1,79 @@
+"""Ages of the epoch that runs and of its publication, and the part that an epoch costs by itself.
+
+All doors show them, so that a job whose target does not answer is not taken for a busy one.
+"""
+
+from __future__ import annotations
+
+from bicycle_runtime.jobs.status import JobStatus
+from bicycle_sdk.quantities import duration_text
+
+__all__ = [
+    "STALLED_MS",
+    "activity_text",
+    "epoch_age_ms",
+    "fixed_text",
+    "is_stalled",
+    "publication_age_ms",
+    "stalled_ms",
+]
+
+STALLED_MS = 45_000  # An epoch without a record, or a target without an answer, for so long.
+_SHOWN_MIN_MS = 2_000
+_FIXED_MIN_MS = 500.0
+_FIXED_SHARE_MIN = 1 / 3
+
+
+def epoch_age_ms(status: JobStatus, now_ms: int) -> int | None:
+    """Return for how long the epoch that runs has been running; None between two."""
+    if status.epoch_began_ms is None or status.state.is_final:
+        return None
+    return max(now_ms - status.epoch_began_ms, 0)
+
+
+def publication_age_ms(status: JobStatus, now_ms: int) -> int | None:
+    """Return for how long a sink has been publishing an epoch; None while none does."""
+    if status.publication is None or status.state.is_final:
+        return None
+    return max(now_ms - status.publication.since_ms, 0)
+
+
+def stalled_ms(status: JobStatus, now_ms: int) -> int:
+    """Return for how long neither a record was read nor a sink has answered; 0 for a quiet job."""
+    age_ms = epoch_age_ms(status, now_ms)
+    if age_ms is not None and status.reading_ms is not None:
+        age_ms = min(age_ms, max(now_ms - status.reading_ms, 0))
+    return max(age_ms or 0, publication_age_ms(status, now_ms) or 0)
+
+
+def is_stalled(status: JobStatus, now_ms: int) -> bool:
+    """Tell whether a job needs attention since its epoch, or a publication, makes no progress."""
+    return stalled_ms(status, now_ms) >= STALLED_MS
+
+
+def activity_text(status: JobStatus, now_ms: int) -> str:
+    """Return what a job has been doing for two seconds and more; empty for nothing."""
+    texts = []
+    age_ms = publication_age_ms(status, now_ms)
+    if status.publication is not None and age_ms is not None and age_ms >= _SHOWN_MIN_MS:
+        epoch, sink, age = status.publication.epoch, status.publication.sink, _age(age_ms)
+        texts.append(f"publishing epoch {epoch} for {age}, sink {sink} has not finished")
+    age_ms = epoch_age_ms(status, now_ms)
+    if age_ms is not None and age_ms >= _SHOWN_MIN_MS:
+        texts.append(f"in epoch {status.epoch + 1} for {_age(age_ms)}")
+    return "; ".join(texts)
+
+
+def fixed_text(status: JobStatus) -> str:
+    """Return how much of an epoch passes whatever it reads, where that is a third; else nothing."""
+    fixed_ms, whole_ms = status.fixed_ms, status.epoch_p50_ms
+    if fixed_ms is None or whole_ms is None or fixed_ms < _FIXED_MIN_MS:
+        return ""
+    if status.state.is_final or fixed_ms < _FIXED_SHARE_MIN * whole_ms:
+        return ""
+    whole = f"{duration_text(round(fixed_ms))} of {duration_text(round(whole_ms))}"
+    return f"an epoch takes {whole} by itself, whatever it reads"
+
+
+def _age(age_ms: int) -> str:
+    return duration_text(age_ms // 1_000 * 1_000)
