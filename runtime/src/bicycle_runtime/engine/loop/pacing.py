@@ -58,11 +58,11 @@ class EpochCosts:
 
     def estimate(self) -> Cost:
         """Return the cost of epochs; there was at least one."""
-        cost = self._fitted() or self._held()
+        cost = self._fit() or self._scale_last()
         self._last = cost
         return cost
 
-    def _held(self) -> Cost:
+    def _scale_last(self) -> Cost:
         """Return the last estimate, brought to the level of the last epochs of one size.
 
         The guess before any estimate: an epoch costs little by itself, but no more than half.
@@ -77,7 +77,7 @@ class EpochCosts:
         scale = sum(duration_ms for _, duration_ms in newest) / max(expected_ms, 1e-9)
         return Cost(fixed_ms=fixed_ms * scale, record_ms=record_ms * scale)
 
-    def _fitted(self) -> Cost | None:
+    def _fit(self) -> Cost | None:
         """Return the line through the samples; None when they have one size."""
         base = [_DECAY**age for age in range(len(self._samples))][::-1]
         line = _Line(self._samples, base)
