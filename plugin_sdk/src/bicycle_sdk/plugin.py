@@ -143,9 +143,6 @@ def build(
         StreamDefinitionError: a call inside the function is not possible.
         GraphError: the graph breaks a rule.
     """
-    # Slow on the start path: parameters loads pathlib, and marking a function needs neither.
-    from bicycle_sdk.parameters import fill
-
     info = plugin_info(plugin_function)
     if info is None:
         raise _refusal(plugin_function, "it is not marked with @bicycle_plugin")
@@ -154,17 +151,35 @@ def build(
     environment = StreamEnvironment()
     if parallelism is not None:
         environment.set_parallelism(parallelism)
-    parameters = _parameters_of(plugin_function)
-    if parameters is None:
-        fill(_NoParameters, params or {}, plugin=info.name)
-        plugin_function(environment)
-    else:
-        plugin_function(environment, fill(parameters, params or {}, plugin=info.name))
+    plugin_function(environment, *fill_parameters(plugin_function, params or {}))
     if parallelism is not None:
         environment.set_parallelism(parallelism)
     graph = environment.build_graph(job_name or environment.job_name or info.name)
     graph.validate()
     return BuiltJob(graph=graph, payloads=environment.payloads, info=info)
+
+
+def fill_parameters(plugin_function: Callable[..., Any], params: Mapping[str, Any]) -> list[Any]:
+    """Return the arguments of a job function beside its environment: its parameters, or none.
+
+    Args:
+        plugin_function: A function marked with ``@bicycle_plugin``.
+        params: Its parameters as texts or plain values.
+
+    Raises:
+        ParameterError: a parameter is unknown, missing, or has the wrong type.
+        PluginDefinitionError: its parameters cannot be read from texts.
+    """
+    # Slow on the start path: parameters loads pathlib, and marking a function needs neither.
+    from bicycle_sdk.parameters import fill
+
+    info = plugin_info(plugin_function)
+    name = plugin_function.__name__ if info is None else info.name
+    parameters = _parameters_of(plugin_function)
+    if parameters is None:
+        fill(_NoParameters, params, plugin=name)
+        return []
+    return [fill(parameters, params, plugin=name)]
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,10 @@ def main(arguments: list[str]) -> NoReturn:
         memory_bytes=memory_bytes,
         lift_limit=lift_limit,
     )
-    answer = loading.check() if request["is_check"] else loading.extract(request["build"])
+    if request["is_check"]:
+        answer = loading.check(request["params"])
+    else:
+        answer = loading.extract(request["build"])
     lift_limit()
     frame = _frame(answer, loading.target, int(request["result_bytes"]))
     if os.getpid() != own_id:  # User code that forked comes here twice.

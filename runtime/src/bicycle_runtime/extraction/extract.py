@@ -85,8 +85,16 @@ def extract(
     )
 
 
-def check_plugin(ref: PluginRef, limits: ExtractionLimits | None = None) -> list[dict[str, Any]]:
+def check_plugin(
+    ref: PluginRef, limits: ExtractionLimits | None = None,
+    *, params: Mapping[str, str] | None = None,
+) -> list[dict[str, Any]]:  # fmt: skip
     """Load a plugin in a fresh child process, without building its graph.
+
+    Args:
+        ref: The plugin, from ``discover``.
+        limits: Bounds of the child; the defaults when None.
+        params: Parameters that are checked, too, by name; None checks none.
 
     Returns:
         Its parameters: ``name``, ``expected``, ``required``, ``default`` (as text) and ``doc``.
@@ -94,8 +102,10 @@ def check_plugin(ref: PluginRef, limits: ExtractionLimits | None = None) -> list
     Raises:
         ExtractionError: it cannot be loaded; a subclass says why.
         PluginDefinitionError: what is marked cannot be a plugin.
+        ParameterError: a parameter is unknown, missing or ill-typed.
     """
-    header, _ = _Run.of(ref, limits).ask({"is_check": True})
+    given = None if params is None else dict(params)
+    header, _ = _Run.of(ref, limits).ask({"is_check": True, "params": given})
     return list(header.get("parameters", []))
 
 

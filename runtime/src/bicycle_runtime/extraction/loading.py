@@ -38,7 +38,7 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import FunctionObject
 from bicycle_sdk.graph import JobGraph
 from bicycle_sdk.installed import ENTRY_POINT_GROUP
-from bicycle_sdk.plugin import build, parameter_schema
+from bicycle_sdk.plugin import build, fill_parameters, parameter_schema
 
 __all__ = ["Answer", "Loading", "Target"]
 
@@ -111,9 +111,13 @@ class Loading:
         """
         return self._guard(lambda: self._extract(wish))
 
-    def check(self) -> Answer:
-        """Load the plugin and read its parameters; failures are in the answer."""
-        return self._guard(self._check)
+    def check(self, params: Mapping[str, str] | None) -> Answer:
+        """Load the plugin and read its parameters; failures are in the answer.
+
+        Args:
+            params: Parameters to be checked, too, by name; None checks none.
+        """
+        return self._guard(lambda: self._check(params))
 
     def _guard(self, work: Callable[[], Answer]) -> Answer:
         try:
@@ -148,9 +152,11 @@ class Loading:
             blobs={name: payload.data for name, payload in written.items()},
         )
 
-    def _check(self) -> Answer:
+    def _check(self, params: Mapping[str, str] | None) -> Answer:
         self._load()
         self._enter("while reading the parameters of")
+        if params is not None and isinstance(self._plugin, FunctionType):
+            fill_parameters(self._plugin, params)
         schema = parameter_schema(self._plugin) if isinstance(self._plugin, FunctionType) else []
         parameters = [
             {

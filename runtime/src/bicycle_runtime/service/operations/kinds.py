@@ -43,6 +43,7 @@ from bicycle_runtime.jobs.upgrading.upgrade import (
 )
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 from bicycle_runtime.service.operations.operation_kind import Kind, NoFacts, Result, Surroundings
+from bicycle_runtime.service.operations.parameter_check import require_parameters
 from bicycle_runtime.service.operations.pipeline_files import PipelineFile, keep_pipeline
 from bicycle_runtime.service.operations.savepoints import (
     SAVEPOINT_KINDS,
@@ -308,6 +309,10 @@ def slots_wanted(facts: SubmitFacts | ResumeFacts) -> tuple[str | None, int]:
     return facts.options.get("master"), facts.slots or width
 
 
+def _verify_submit(where: Surroundings, facts: SubmitFacts) -> None:
+    require_parameters(_request(facts, where.home), where.home)
+
+
 def _submit(where: Surroundings, _job: str, facts: SubmitFacts) -> Result:
     status = submit(_request(facts, where.home), where.home, python=sys.executable)
     return {"job_id": status.id, "state": status.state.value}
@@ -466,7 +471,10 @@ KINDS: Mapping[str, Kind] = {
         facts=RescaleFacts, settle=_check_rescale, meet=_rescale, find=_found_rescale,
         needs_running=True,
     ),
-    "submit": Kind(facts=SubmitFacts, settle=_place_submit, meet=_submit, find=_found_start),
+    "submit": Kind(
+        facts=SubmitFacts, settle=_place_submit, verify=_verify_submit, meet=_submit,
+        find=_found_start,
+    ),
     "dismiss": Kind(facts=NoFacts, settle=_as_given, meet=_dismiss, is_repeated=True),
     "resume": Kind(facts=ResumeFacts, settle=_check_resume, meet=_resume, find=_found_start),
     "plan_upgrade": Kind(

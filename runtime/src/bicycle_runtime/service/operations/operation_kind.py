@@ -34,7 +34,8 @@ class Kind:
     """One kind of operation.
 
     ``settle`` checks the facts and fills in what is chosen now, so that it can be found again;
-    ``meet`` does it. ``find`` is asked after an end of the service: it returns the result of one
+    ``verify`` looks at what takes seconds, last before the operation is kept; ``meet`` does it.
+    ``find`` is asked after an end of the service: it returns the result of one
     that was done, else None. ``is_repeated``: it does no harm to do it again instead.
     """
 
@@ -42,5 +43,6 @@ class Kind:
     settle: Callable[[Surroundings, str, Any, int], Any]
     meet: Callable[[Surroundings, str, Any], Result]
     find: Callable[[Surroundings, str, Any, int], Result | None] | None = None
+    verify: Callable[[Surroundings, Any], None] | None = None
     is_repeated: bool = False
     needs_running: bool = False

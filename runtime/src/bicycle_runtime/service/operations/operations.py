@@ -186,6 +186,10 @@ class Operations:
         owner = identity.owner if job is None else self._owners.of(job)
         if kind in STARTING:
             self._require_quota(owner)
+        if kind in _MAKING_JOBS:
+            self._control.read(lambda each: self._owners.require_free(each, target, identity))
+        if (verify := KINDS[kind].verify) is not None:
+            verify(self._where, settled)
         who = {"actor": identity.name, "address": address, "owner": owner}
         row, is_new = self._control.write(
             self._inserting(
