@@ -25,6 +25,7 @@ from typing import Any, NoReturn
 
 from bicycle_runtime.extraction.errors import RESULT_TOO_LARGE
 from bicycle_runtime.extraction.loading import Answer, Loading, Target
+from bicycle_runtime.extraction.undeclared import guard_imports
 from bicycle_runtime.extraction.wire import (
     GREETING,
     PHASE_PREFIX,
@@ -91,6 +92,7 @@ def _enter(request: dict[str, Any], work_folder: Path) -> None:
     location = str(Path(request["target"]["location"]).absolute())
     if location not in sys.path:
         sys.path.insert(0, location)
+    guard_imports(Path(location))
     os.chdir(work_folder)
     # Should the parent be killed, nobody else would end an endless loop.
     signal.alarm(int(request["wall_time_ms"] / 1_000) + _ORPHAN_GRACE_S)

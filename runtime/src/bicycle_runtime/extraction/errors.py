@@ -100,6 +100,13 @@ MISSING_DEPENDENCY = ExtractionError.row(
     cause="The plugin imports a module that is not installed.",
     fix="install it here and add it to the dependencies of {dist}",
 )
+UNDECLARED_LIBRARY = ExtractionError.row(
+    "BIC-1619",
+    "{location}: plugin {plugin!r} of {dist} uses the module {module!r} without declaring it; only "
+    "the runtime has it",
+    cause="The plugin has an environment of its own, and imports a library that is not in it.",
+    fix="add the library of {module!r} to the dependencies of {dist}, and install it beside it",
+)
 SDK_MISMATCH = ExtractionError.row(
     "BIC-1614",
     "plugin {plugin!r} of {dist} requires {requirement!r}, installed is bicycle-sdk {found}",

@@ -27,12 +27,14 @@ from bicycle_runtime.extraction.errors import (
     PLUGIN_OUT_OF_MEMORY,
     PLUGIN_RAISED,
     SDK_MISMATCH,
+    UNDECLARED_LIBRARY,
     ExtractionError,
 )
 from bicycle_runtime.extraction.imports import ImportSearch
 from bicycle_runtime.extraction.pickling import PayloadWriter, WrittenPayload
 from bicycle_runtime.extraction.requirement import is_satisfied
 from bicycle_runtime.extraction.tracebacks import error_lines, error_locations, user_location
+from bicycle_runtime.extraction.undeclared import UndeclaredLibraryError
 from bicycle_runtime.extraction.unpicklable import find_unpicklable
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.functions import FunctionObject
@@ -260,6 +262,8 @@ class Loading:
                 return PLUGIN_EXITED(**facts, **_exit_facts(error), how="sys.exit")
             case MemoryError():
                 return PLUGIN_OUT_OF_MEMORY(**facts, limit_bytes=self._memory_bytes)
+            case UndeclaredLibraryError():
+                return UNDECLARED_LIBRARY(**facts, module=error.name)
             case ModuleNotFoundError() if error.name:
                 return MISSING_DEPENDENCY(**facts, module=error.name)
             case _:

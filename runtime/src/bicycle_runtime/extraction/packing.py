@@ -27,6 +27,7 @@ from packaging.utils import canonicalize_name
 
 from bicycle_runtime.extraction.discovery import PluginRef
 from bicycle_runtime.extraction.errors import ENVIRONMENT_CONFLICT, ENVIRONMENT_FILES_UNKNOWN
+from bicycle_runtime.extraction.undeclared import ISOLATED
 
 __all__ = [
     "HELD_BY_RUNTIME",
@@ -180,6 +181,7 @@ def pack_environment(
     runtime_path: Iterable[str],
     cache_dir: Path,
     others: Sequence[str] = (),
+    is_isolated: bool = False,
 ) -> PackedEnvironment:
     """Pack what a plugin needs beside the runtime.
 
@@ -189,6 +191,7 @@ def pack_environment(
         runtime_path: Import path of the runtime.
         cache_dir: Archives are kept there, by digest; one that is there is not written again.
         others: Further distributions that it uses, though it does not require them.
+        is_isolated: Whether its code may import nothing else: see ``undeclared``.
 
     Raises:
         ENVIRONMENT_CONFLICT: the plugin and the runtime cannot live in one process.
@@ -200,10 +203,12 @@ def pack_environment(
     files: dict[str, Path] = {}
     for name in sorted(members):
         files.update(_files_of(members[name], name))
-    digest = _digest(files)
+    notes = {ISOLATED: b""} if is_isolated else {}
+    digest = _digest(files, notes)
     archive = cache_dir / "environments" / f"{digest}.zip"
     if not archive.is_file():
-        write_archive(archive, {place: files[place].read_bytes() for place in files})
+        contents = {place: file.read_bytes() for place, file in files.items()}
+        write_archive(archive, {**contents, **notes})
     return PackedEnvironment(
         digest=digest,
         path=archive,
@@ -271,12 +276,12 @@ def _named_folders(dist: Any, site: Path) -> Iterator[Path]:
         yield Path(address["url"].removeprefix("file://"))
 
 
-def _digest(files: Mapping[str, Path]) -> str:
+def _digest(files: Mapping[str, Path], notes: Mapping[str, bytes]) -> str:
     digest = hashlib.sha256()
-    for place in sorted(files):
-        content = hashlib.sha256(files[place].read_bytes()).digest()
+    for place in sorted([*files, *notes]):
+        data = notes[place] if place in notes else files[place].read_bytes()
         name = place.encode()
-        digest.update(len(name).to_bytes(8, "little") + name + content)
+        digest.update(len(name).to_bytes(8, "little") + name + hashlib.sha256(data).digest())
     return digest.hexdigest()
 
 

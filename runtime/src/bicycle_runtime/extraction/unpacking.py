@@ -18,6 +18,7 @@ import zipfile
 from pathlib import Path
 
 from bicycle_runtime.extraction.errors import ENVIRONMENT_FOLDER_UNUSABLE
+from bicycle_runtime.extraction.undeclared import guard_imports
 
 __all__ = ["KEPT_COUNT", "cache_folder", "enter_environment", "unpack"]
 
@@ -42,6 +43,7 @@ def enter_environment(archive: Path, digest: str) -> Path:
     folder = unpack(archive, digest)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+    guard_imports(folder)
     return folder
 
 

@@ -156,7 +156,9 @@ def isolate(ref: PluginRef, plugin_env: str, home: Home) -> JobEnvironment:
     """
     own, other = own_environment(), read_environment(_folder(plugin_env))
     _require_same_python(own, other, title=f"--plugin-env {plugin_env}")
-    packed = pack_environment(ref, other.path, runtime_path=own.path, cache_dir=home.cache_dir)
+    packed = pack_environment(
+        ref, other.path, runtime_path=own.path, cache_dir=home.cache_dir, is_isolated=True
+    )
     folder = unpack(packed.path, packed.digest)
     return JobEnvironment(
         ref=dataclasses.replace(ref, location=str(folder)),
