@@ -31,8 +31,11 @@ SERVICE_GONE = BicycleError.row(
 DATABASE_UNUSABLE = BicycleError.row(
     "BIC-2303",
     "the database {path} cannot be used: {reason}",
-    cause="The database of the service was written by a newer version, or is none of ours.",
-    fix="use the version of bicycle-runtime that wrote it, or move the file away: jobs stay",
+    cause="The database of the service was written by a newer version, is damaged, or is no "
+    "database of ours.",
+    fix="use the version of bicycle-runtime that wrote it. Where the file is damaged, end the "
+    "service and restore the file from a copy, or try `sqlite3 {path} .recover`, or move it away: "
+    "`bicycle up` makes a new one. Jobs and checkpoints stay; {lost} are lost with the file",
 )
 
 

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from bicycle_runtime.service.store.schema import known_version, prepare
+from bicycle_runtime.service.store.schema import known_version, prepare, unusable
 
 __all__ = ["Database", "Work"]
 
@@ -29,6 +29,7 @@ _BUSY_MS = 5_000
 _WAL_BYTES_MAX = 16 << 20
 _QUEUE_MAX = 10_000
 _BATCH_MAX = 500
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 class Database:
@@ -54,13 +55,21 @@ class Database:
         self._writer: sqlite3.Connection | None = None
 
     def __enter__(self) -> Database:
+        """Open the file, and bring it to the newest version.
+
+        Raises:
+            DATABASE_UNUSABLE: it is of a newer version, damaged, or no database of ours.
+        """
         # Made here, so that it is never readable by others, not even for a moment.
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         with contextlib.ExitStack() as opened:
             self._writer = opened.enter_context(contextlib.closing(self._connect()))
             known_version(self._writer, self._path, self._versions)  # Before anything is changed.
-            _settle(self._writer, self._synchronous)
-            prepare(self._writer, self._path, self._versions)
+            try:
+                _settle(self._writer, self._synchronous)
+                prepare(self._writer, self._path, self._versions)
+            except sqlite3.DatabaseError as error:
+                raise self._as_ours(error) from error
             self._thread.start()
             opened.pop_all()
         return self
@@ -89,14 +98,28 @@ class Database:
         self.write(lambda _connection: None).exception()
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what ``work`` reads, in this thread."""
+        """Return what ``work`` reads, in this thread.
+
+        Raises:
+            DATABASE_UNUSABLE: the file is damaged.
+        """
         connection = getattr(self._local, "connection", None)
         if connection is None:
             connection = self._connect()
             connection.execute("PRAGMA query_only = 1")
             self._local.connection = connection
             self._readers.append(connection)
-        return work(connection)
+        try:
+            return work(connection)
+        except sqlite3.DatabaseError as error:
+            raise self._as_ours(error) from error
+
+    def _as_ours(self, error: BaseException) -> BaseException:
+        """Return the error for a damaged file with advice, and any other as it is."""
+        code = getattr(error, "sqlite_errorcode", None)  # Its lowest byte is the kind.
+        if code is None or code & 0xFF not in _DAMAGED:
+            return error
+        return unusable(self._path, str(error))
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False)
@@ -142,7 +165,7 @@ class Database:
             if failure is None:
                 done.set_result(result)
             else:
-                done.set_exception(failure)
+                done.set_exception(self._as_ours(failure))
 
 
 def _settle(connection: sqlite3.Connection, synchronous: str) -> None:

@@ -10,9 +10,14 @@ import sqlite3
 from pathlib import Path
 
 from bicycle_runtime.service.errors import DATABASE_UNUSABLE
+from bicycle_sdk.errors import BicycleError
 
-__all__ = ["CONTROL", "HISTORY", "TIERS", "known_version", "prepare"]
+__all__ = ["CONTROL", "HISTORY", "TIERS", "known_version", "prepare", "unusable"]
 
+_LOST = {
+    "control.db": "tokens, owners of jobs, quotas, events, operations and the audit log",
+    "history.db": "the samples of seven days",
+}
 # Name of a tier -> its number in the table, seconds between two samples, samples kept.
 TIERS: dict[str, tuple[int, int, int]] = {"5s": (0, 5, 720), "5m": (1, 300, 2_016)}
 
@@ -115,8 +120,14 @@ def known_version(connection: sqlite3.Connection, path: Path, versions: tuple[st
     try:
         [(found,)] = connection.execute("PRAGMA user_version").fetchall()
     except sqlite3.DatabaseError as error:
-        raise DATABASE_UNUSABLE(path=str(path), reason=str(error)) from error
+        raise unusable(path, str(error)) from error
     if found > len(versions):
         reason = f"it has format version {found}, this runtime reads {len(versions)}"
-        raise DATABASE_UNUSABLE(path=str(path), reason=reason)
+        raise unusable(path, reason)
     return int(found)
+
+
+def unusable(path: Path, reason: str) -> BicycleError:
+    """Return the error for a database that cannot be used; it names what only the file has."""
+    lost = _LOST.get(path.name, "its rows")
+    return DATABASE_UNUSABLE(path=str(path), reason=reason, lost=lost)
