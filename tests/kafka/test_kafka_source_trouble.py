@@ -298,6 +298,35 @@ def test_a_hanging_broker_is_an_outage_and_polls_stay_short(new_kafka_broker, re
     assert values(run.drain(FEW, count=15, wait_s=30)) == numbers(5, 20)
 
 
+def test_partitions_without_a_fresh_answer_are_not_idle(new_kafka_broker, reading):
+    broker = new_kafka_broker()
+    create_topic(AdminClient(broker.client_settings()), "t", partitions=2)
+    feed(broker, "t", numbers(5))
+    run = begun(reading(broker, topics=["t"]))
+    both = {"t/0", "t/1"}
+    eventually(lambda: not run.source.poll().unknown_shards)
+
+    def is_unanswered():
+        run.source.sealed({})  # An epoch of another source.
+        status = run.source.poll()
+        return status.is_reachable and status.unknown_shards == both
+
+    broker.pause()
+    try:
+        eventually(is_unanswered)  # It may go on for some milliseconds.
+        run.source.sealed({})
+    finally:
+        broker.resume()
+    feed(broker, "t", ["waits"], partition=1)
+
+    # The answer to the question of before that epoch comes first: nothing waits, it says.
+    status = run.source.poll()
+    while status.unknown_shards:
+        assert status.unknown_shards == both
+        status = run.source.poll()
+    assert status.waiting_shards == {"t/1"}
+
+
 class DeafClient:
     """A client that has forgotten all brokers; that a real one does depends on milliseconds."""
 

@@ -100,6 +100,23 @@ def test_a_row_that_is_committed_behind_one_with_a_larger_number_is_not_lost(ser
     assert next_ids(run) == [4]
 
 
+def test_a_row_that_waits_for_a_transaction_holds_event_time_back(server, table, source):
+    server.query(f"create table {table} (id serial primary key)")
+    run = source(follow=True)
+    with psycopg.connect(server.url) as late:
+        late.execute(f"insert into {table} default values")
+        status = run.source.poll()
+        assert (status.has_input, status.waiting_shards) == (False, set())
+        server.query(f"insert into {table} default values")
+
+        status = run.source.poll()
+        assert (status.has_input, status.waiting_shards) == (False, {"rows"})
+    assert next_ids(run) == []  # What was seen first is before them.
+    assert next_ids(run) == [1, 2]
+
+    assert run.source.poll().waiting_shards == set()
+
+
 def test_an_ending_source_ends_with_the_rows_of_its_start(server, table, source):
     server.query(f"create table {table} (id int primary key)")
     run = source()

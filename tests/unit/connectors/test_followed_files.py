@@ -59,6 +59,22 @@ def test_new_files_are_found_in_time_when_the_wall_clock_is_set(folder, follow, 
     assert read(run) == ["one"]
 
 
+def test_files_that_were_not_listed_since_the_last_epoch_are_not_idle(folder, follow):
+    for name in ("a.log", "b.log"):
+        (folder / name).write_text("one\n")
+    run = follow(folder)
+    epoch = run.read(Budget(record_count=1, byte_count=1 << 20, parallelism=1))
+    run.seal(epoch)
+    read_shard = epoch.slices[0].shard
+
+    status = run.source.poll()
+    assert status.waiting_shards | status.unknown_shards == set(run.source._table.files)
+    assert status.unknown_shards == {read_shard}
+
+    run.services.clock.advance(1_000)
+    assert run.source.poll().unknown_shards == set()
+
+
 def test_half_a_line_waits_for_its_newline_without_keeping_the_engine_busy(folder, follow):
     (folder / "a.log").write_text("one\ntw")
     run = follow(folder / "a.log")

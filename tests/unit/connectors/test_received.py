@@ -215,6 +215,16 @@ def epoch(source, budget=PLENTY):
     return values, ends, state
 
 
+def test_a_server_that_was_not_reached_yet_makes_nothing_idle(feed, tmp_path):
+    source = source_of(feed)
+    source.start(services_in(tmp_path, clock=SystemClock()), {}, {})
+    try:
+        assert not source.poll().is_reachable
+        until(lambda: source.poll().is_reachable, "the connection")
+    finally:
+        source.stop()
+
+
 def test_the_journal_is_trimmed_behind_what_is_published(feed, tmp_path):
     source = source_of(feed, segment_bytes=1_024, journal_epochs_min=2)
     source.start(services_in(tmp_path, clock=SystemClock()), {}, {})

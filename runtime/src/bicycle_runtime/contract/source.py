@@ -100,10 +100,12 @@ class SourceStatus:
     """What ``poll`` found: is there input, will there ever be more, and when to look again.
 
     What follows is for watermarks. ``waiting_shards`` are those with unread input: they hold event
-    time back until they are read (None: the source has one shard, or cannot tell). A shard of a
-    source that ``is_bounded`` gets no more input once it has none; only such sources can be read in
-    batch mode. While a source is not ``is_reachable``, silence does not make its shards idle, and
-    lags are those it last knew. ``shard_lags`` tells the lag shard by shard, where the source can.
+    time back until they are read (None: the source has one shard, or cannot tell).
+    ``unknown_shards`` may have unread input, because the source has not looked at them since the
+    last epoch: they are not idle. A shard of a source that ``is_bounded`` gets no more input once
+    it has none; only such sources can be read in batch mode. While a source is not
+    ``is_reachable``, silence does not make its shards idle, and lags are the last known ones.
+    ``shard_lags`` contains the lag of each shard, where the source knows it.
     """
 
     has_input: bool
@@ -111,6 +113,7 @@ class SourceStatus:
     lag: Lag = Lag()
     next_poll_ms: int = 100
     waiting_shards: frozenset[str] | None = None
+    unknown_shards: frozenset[str] = frozenset()
     is_bounded: bool = False
     is_reachable: bool = True
     shard_lags: Mapping[str, Lag] = field(default_factory=dict)

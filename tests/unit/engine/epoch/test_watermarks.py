@@ -117,6 +117,12 @@ def behind_an_exchange(env):
     timed.process_fn(Reader()).uid("reader").print()
 
 
+def two_sources(env):
+    sources = [env.add_source(script_source()).uid(uid) for uid in ("near", "far")]
+    timed = sources[0].union(sources[1]).assign_timestamps(lambda value: value).uid("times")
+    timed.process_fn(Reader()).uid("reader").print()
+
+
 class Driver:
     """Runs epochs of a timeline by hand, and forgets all but what is sealed when it crashes."""
 
@@ -215,6 +221,80 @@ def test_while_a_source_cannot_be_reached_its_silence_is_not_idleness():
     driver.clock.advance(IDLE)
     driver.epoch({})
     assert driver.marks[-1] == 500 + IDLE
+
+
+def test_a_shard_without_a_fresh_answer_is_not_idle():
+    driver = Driver(plan_of(one_source))
+    driver.epoch({"1": 500, "2": 400})
+    driver.clock.advance(60_000)
+    driver.epoch({"1": 90_000}, waiting=frozenset("1"), unknown=frozenset("12"))
+    assert driver.marks == [400, 400]
+
+    # An answer without input ends the doubt: the shard was idle all the time.
+    driver.epoch({"1": 90_000}, waiting=frozenset("1"))
+    assert driver.marks[-1] == 90_000
+    assert set(driver.timeline.record.shards["source"]) == {"1", "2"}
+
+
+def test_event_time_does_not_go_on_with_the_clock_while_nobody_knows_what_waits():
+    driver = Driver(plan_of(one_source))
+    driver.epoch({"1": 500, "2": 400})
+    driver.clock.advance(60_000)
+    driver.epoch({}, unknown=frozenset("2"))
+    assert driver.marks == [400, 400]
+
+    driver.epoch({})
+    assert driver.marks[-1] == 400 + 60_000
+
+
+def test_a_shard_that_has_shown_nothing_holds_back_only_while_it_is_unknown():
+    driver = Driver(plan_of(one_source))
+    driver.epoch({"1": 500}, unknown=frozenset("12"), waiting=frozenset("1"))
+    assert driver.marks == [WATERMARK_MIN]
+
+    driver.epoch({"1": 600}, waiting=frozenset("1"))
+    assert driver.marks[-1] == 600
+
+
+def test_the_wait_for_a_first_record_goes_on_while_shards_are_unknown():
+    driver = Driver(plan_of(one_source))
+    driver.epoch({})
+    driver.clock.advance(IDLE)
+    driver.epoch({}, unknown=frozenset("1"))
+
+    assert driver.timeline.record.shards["source"] == {"": ShardTime(active_ms=0)}
+
+
+def test_a_source_that_was_not_reached_yet_holds_back_what_it_shares_with_another():
+    timeline = Timeline(plan_of(two_sources), ManualClock())
+
+    def mark_of(**far):
+        views = {
+            "near": SourceView(is_finished=False, planned=frozenset("1")),
+            "far": SourceView(is_finished=False, **far),
+        }
+        order = timeline.order(views)
+        times = {"times": {source_shard("near", "1"): at(500, order.clock_ms)}}
+        report = TaskReport(level=0, subtask=0, attempt="", times=times)
+        return timeline.sealed_after(order, [report]).watermarks["reader"]
+
+    assert mark_of(is_reachable=False) == WATERMARK_MIN
+    assert mark_of() == 500
+
+
+@pytest.mark.parametrize("view", [{"unknown": frozenset("1")}, {"is_reachable": False}])
+def test_behind_an_exchange_nothing_is_idle_while_its_source_is_in_doubt(view):
+    plan, clock = plan_of(behind_an_exchange), ManualClock()
+    timeline = Timeline(plan, clock)
+    times = {"times": {subtask_shard(n): at(500) for n in range(2)}}
+    first = timeline.order({"source": SourceView(is_finished=False)})
+    reports = [TaskReport(level=1, subtask=0, attempt="", times=times)]
+    timeline.take(timeline.sealed_after(first, reports))
+    clock.advance(3_600_000)
+
+    order = timeline.order({"source": SourceView(is_finished=False, **view)})
+
+    assert timeline.sealed_after(order, []).watermarks["reader"] == 500
 
 
 def test_a_source_without_a_record_holds_back_until_it_is_idle():
@@ -346,10 +426,14 @@ def test_very_many_idle_shards_are_forgotten_but_for_the_last():
 
 
 def test_a_status_gives_the_view_of_its_source():
-    status = SourceStatus(has_input=True, is_finished=False, waiting_shards=frozenset("ab"))
+    status = SourceStatus(
+        has_input=True, is_finished=False,
+        waiting_shards=frozenset("ab"), unknown_shards=frozenset("c"),
+    )  # fmt: skip
     view = SourceView.of(status, [Slice(shard="a", start=0, end=1)])
 
     assert (view.waiting, view.planned, view.has_input) == (frozenset("ab"), {"a"}, True)
+    assert view.unknown == {"c"}
     assert SourceView.of(SourceStatus(has_input=False, is_finished=False), is_held=True).has_input
 
 

@@ -280,6 +280,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         self.gives_fields = isinstance(reader, FieldReader) and reader.give_fields()
         self._planned: dict[str, Slice] = {}
         self._refreshed_at = 0.0
+        self._is_listed = False  # Whether files were listed since the last epoch.
         self._listing_ms = 0.0
         self._turn = 0
 
@@ -303,6 +304,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             self._refuse_missing()
         self._table.refresh(listing)
         self._refreshed_at = self._clock.monotonic()
+        self._is_listed = True
         log_event(
             _logger, "input_files_listed", vertex=self.spec.vertex_id, file_count=len(listing)
         )
@@ -315,12 +317,15 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         has_input = any(file.has_input for file in files)
         unread = [0 if f.is_compressed else f.readable_end - f.offset for f in files if f.has_input]
         is_known = not any(file.is_compressed and file.has_input for file in files)
+        waiting = frozenset(file.shard for file in files if file.has_input)
+        is_current = self._is_listed or not self._options.follow
         return SourceStatus(
             has_input=has_input,
             is_finished=not has_input and not self._options.follow,
             lag=Lag(byte_count=sum(unread) if is_known else None),
             next_poll_ms=LISTING_INTERVAL_MS,
-            waiting_shards=frozenset(file.shard for file in files if file.has_input),
+            waiting_shards=waiting,
+            unknown_shards=frozenset() if is_current else frozenset(self._table.files) - waiting,
             is_bounded=not self._options.follow,
         )
 
@@ -337,8 +342,9 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         return planned
 
     def sealed(self, ends: Mapping[str, int]) -> None:
-        """Move on in the files that were read."""
+        """Move on in the files that were read; meanwhile any of them may have grown."""
         self._turn += 1
+        self._is_listed = False
         for shard, end in ends.items():
             file = self._table.files.get(shard)
             if file is None:
@@ -388,6 +394,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             return
         self._table.refresh(self._input.files())
         self._refreshed_at = started
+        self._is_listed = True
         self._listing_ms = (self._clock.monotonic() - started) * 1_000
 
     def _is_done(self, file: TrackedFile, end: int) -> bool:

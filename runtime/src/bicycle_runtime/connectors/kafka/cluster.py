@@ -81,6 +81,16 @@ class OffsetQuery:
     def __init__(self, future: Future[list[TopicPartition]], cluster: Cluster) -> None:
         self._future = future
         self._cluster = cluster
+        self._asked_s = self._done_s = cluster.now_s()
+        future.add_done_callback(self._note_done)
+
+    def _note_done(self, _future: Future[list[TopicPartition]]) -> None:
+        self._done_s = self._cluster.now_s()
+
+    @property
+    def duration_s(self) -> float:
+        """How long the answer took."""
+        return self._done_s - self._asked_s
 
     def is_done(self, wait_s: float) -> bool:
         """Wait a little, and tell whether the answer is there."""
@@ -170,6 +180,10 @@ class Cluster:
         leaving = Thread(target=close, name="kafka-close", daemon=True)
         leaving.start()
         return leaving
+
+    def now_s(self) -> float:
+        """Return the time on the clock by which waits for brokers are measured."""
+        return self._clock.monotonic()
 
     def serve(self, wait_s: float = 0) -> None:
         """Let the client tell what it has to tell; without its group no report can be made."""

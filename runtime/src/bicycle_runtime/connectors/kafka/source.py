@@ -70,7 +70,8 @@ _SEEN_COUNT_MAX = 512
 _logger = logging.getLogger(__name__)
 NEXT_POLL_MS = 10
 _OUTAGE_POLL_MS = 200
-_ANSWER_WAIT_S = 0.05  # Longest stop of the epoch loop; an answer takes 0.5 to 3 ms.
+_ANSWER_WAIT_S = 0.05  # An answer takes 0.5 to 3 ms.
+_ANSWER_WAIT_MAX_S = 0.5  # The epoch loop stops no longer, however slow answers usually are.
 _SILENCE_S = 2.0
 _ANY_BYTES = 1 << 62
 _RESERVED: Final = {
@@ -227,6 +228,9 @@ class KafkaSource(
         self._cluster: Cluster | None = None
         self._query: OffsetQuery | None = None
         self._asked_s = 0.0
+        self._is_query_fresh = False  # Whether no epoch was sealed since it was asked.
+        self._answered: set[str] = set()  # Partitions with a fresh answer.
+        self._usual_s = 0.0  # How long the last answer took.
         self._silent_since_s: float | None = None
         self._unreachable: set[str] = set()
 
@@ -292,6 +296,7 @@ class KafkaSource(
             lag=total_lag(lags.values() or [nothing]),
             next_poll_ms=_OUTAGE_POLL_MS if is_silent else NEXT_POLL_MS,
             waiting_shards=waiting,
+            unknown_shards=self._unknown_shards(),
             is_bounded=self._options.bounded,
             is_reachable=not is_silent and not self._unreachable,
             shard_lags=lags,
@@ -304,8 +309,10 @@ class KafkaSource(
         return plan_slices(self._progress.backlogs(self._unreachable), budget)
 
     def sealed(self, ends: Mapping[str, int]) -> None:
-        """Move on."""
+        """Move on; meanwhile messages may have come anywhere."""
         self._progress.sealed(ends)
+        self._answered.clear()
+        self._is_query_fresh = False
 
     def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
         """Return the identity of topics, positions that are not offsets yet, and where to stop."""
@@ -350,32 +357,60 @@ class KafkaSource(
         topic, partition = place_of(shard)
         return f"topic {topic} partition {partition} offset {offset}"
 
+    def _unknown_shards(self) -> frozenset[str]:
+        """Return the partitions without an answer that is newer than the last epoch."""
+        progress = self._progress
+        unknown = progress.positions.keys() - self._answered
+        return frozenset(shard for shard in unknown if not progress.is_finished_at(shard))
+
     def _take_ends(self, cluster: Cluster) -> bool:
-        """Take the answer to the question for ends; return whether there was one.
+        """Take answers to the question for ends; return whether there was one.
+
+        The answer to a question of before the last epoch is taken, and the question is asked again.
 
         Raises:
             ClusterSilentError: no answer for too long.
         """
-        if self._query is None:
-            self._query = cluster.ask_ends(self._progress.positions)
-            self._asked_s = self._clock.monotonic()
-        if not self._query.is_done(_ANSWER_WAIT_S):
-            if self._clock.monotonic() - self._asked_s > _SILENCE_S:
-                raise ClusterSilentError("no answer for two seconds")
-            return False
-        query, self._query = self._query, None
-        ends = query.result()
+        deadline_s = cluster.now_s() + self._answer_wait_s()
+        is_answered = False
+        while not is_answered or self._unknown_shards():
+            if self._query is None:
+                self._query = cluster.ask_ends(self._progress.positions)
+                self._asked_s = self._clock.monotonic()
+                self._is_query_fresh = True
+            if not self._query.is_done(max(deadline_s - cluster.now_s(), 0)):
+                if self._clock.monotonic() - self._asked_s > _SILENCE_S:
+                    raise ClusterSilentError("no answer for two seconds")
+                break
+            query, self._query = self._query, None
+            self._note_ends(query.result(), is_fresh=self._is_query_fresh)
+            self._usual_s = query.duration_s
+            is_answered = True
+            if self._is_query_fresh:
+                break  # Partitions that are not in it have no leader now.
+        return is_answered
+
+    def _answer_wait_s(self) -> float:
+        """Return how long to wait for an answer: longer than usual where something hangs on it."""
+        is_needed = self._silent_since_s is None and any(
+            backlog.start >= backlog.end for backlog in self._progress.backlogs(())
+        )
+        usual_s = min(2 * self._usual_s, _ANSWER_WAIT_MAX_S) if is_needed else 0
+        return max(usual_s, _ANSWER_WAIT_S)
+
+    def _note_ends(self, ends: Mapping[str, int], *, is_fresh: bool) -> None:
         positions = self._progress.positions
         self._unreachable = positions.keys() - ends.keys()
         for shard in ends.keys() & positions.keys():
             self._progress.ends[shard] = ends[shard]
             self._waiting.see(shard, ends[shard])
+            if is_fresh:
+                self._answered.add(shard)
         self._discovery.doubt(ends)
         if positions and not ends:
             self._note_silence("no partition has a leader, or all are gone")
         else:
             self._note_answer()
-        return True
 
     def _note_silence(self, reason: str) -> None:
         if self._silent_since_s is None:

@@ -149,6 +149,7 @@ class PostgresSource(Source):
         self._safe_end: int | None = None  # All before it is committed; None: not known yet.
         self._seen_end = options.start_at  # All before it was seen, while ``_running`` ran.
         self._running: frozenset[str] | None = None
+        self._newest_end = options.start_at  # Behind the last row that is committed.
 
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
@@ -175,10 +176,12 @@ class PostgresSource(Source):
             is_reachable = False
         has_input = self._safe_end is not None and self._next < self._safe_end
         is_waiting = self._running is not None
+        has_unread = has_input or self._next < self._newest_end
         return SourceStatus(
             has_input=has_input,
             is_finished=not (self._options.follow or has_input or self._safe_end is None),
             next_poll_ms=_WAITING_MS if is_waiting else self._options.poll_ms,
+            waiting_shards=frozenset({_SHARD} if has_unread else ()),
             is_bounded=not self._options.follow,
             is_reachable=is_reachable,
         )
@@ -222,16 +225,17 @@ class PostgresSource(Source):
     def _look(self) -> None:
         """Find new rows, and wait for those that may still come before them.
 
-        1. The largest number that is committed is seen.
+        1. The largest number that is committed is seen: its row waits, and holds event time back.
         2. Then the transactions that run are noted: only they can have smaller numbers.
         3. When none of them runs any more, all up to that number can be read.
         """
         connection = self._server.connection()
+        # 1. The largest number that is committed is seen: its row waits, and holds event time back.
+        statement = sql.SQL("select max({column}) from {table}").format(**self._names())
+        [[number]] = connection.execute(statement).fetchall()
+        self._newest_end = max(self._next, -1 if number is None else number + 1)
         if self._running is None:
-            # 1. The largest number that is committed is seen.
-            statement = sql.SQL("select max({column}) from {table}").format(**self._names())
-            [[number]] = connection.execute(statement).fetchall()
-            self._seen_end = max(self._next, -1 if number is None else number + 1)
+            self._seen_end = self._newest_end
             # 2. Then the transactions that run are noted: only they can have smaller numbers.
             self._running = self._running_now(connection)
         else:

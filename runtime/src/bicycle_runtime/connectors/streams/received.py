@@ -126,7 +126,7 @@ class Receiver:
     ) -> None:
         self.read_position = 0
         self.has_ended = False
-        self.is_reachable = True
+        self.is_reachable = False  # Nobody knows before the first connection.
         self.last_sequence: int | None = None
         self._vertex_id = vertex_id
         self._url = url
@@ -160,17 +160,17 @@ class Receiver:
             self._error = error
 
     async def _receive_always(self) -> None:
-        pause_s = _PAUSE_S
+        pause_s, is_waiting = _PAUSE_S, False
         while not self._is_stopping.is_set():
             try:
                 await self._receive()
             except (StreamConnectError, ConnectionLostError) as error:
                 if error.code == STREAMER_IN_USE.code:
                     raise
-                if self.is_reachable:
+                if self.is_reachable or not is_waiting:
                     self._warn("streams_waiting", error.summary)
                     pause_s = _PAUSE_S
-                self.is_reachable = False
+                self.is_reachable, is_waiting = False, True
             else:
                 self.has_ended = not self._is_stopping.is_set()
                 return

@@ -10,7 +10,7 @@ Source: ADR-0013 (watermarks by epoch).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,6 +34,7 @@ from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
 __all__ = ["SourceView", "Timeline"]
 
 _UNREAD = "(unread)"  # stands for the input that is left in batch mode
+_UNKNOWN = "(unknown)"  # stands for the shards that may have input nobody has seen
 _NOBODY = ""  # stands for the shards of a generator that has shown none yet
 _IDLE_SHARDS_MAX = 256
 
@@ -43,7 +44,7 @@ class SourceView:
     """What the driver knows of one source when an epoch is planned.
 
     ``planned`` are the shards that the epoch reads; ``waiting`` those with unread input (None: the
-    source does not tell its shards).
+    source does not tell its shards); ``unknown`` those that may have some.
     """
 
     is_finished: bool
@@ -51,6 +52,7 @@ class SourceView:
     is_reachable: bool = True
     has_input: bool = False
     waiting: frozenset[str] | None = None
+    unknown: frozenset[str] = frozenset()
     planned: frozenset[str] = frozenset()
 
     @classmethod
@@ -64,6 +66,7 @@ class SourceView:
             is_reachable=status.is_reachable,
             has_input=status.has_input or is_held,
             waiting=status.waiting_shards,
+            unknown=status.unknown_shards,
             planned=frozenset(part.shard for part in slices),
         )
 
@@ -172,8 +175,11 @@ class Timeline:
         watermarks = self._watermarks(order, shards)
         for uid in watermarks.keys() & (reached or {}).keys():
             watermarks[uid] = max(self._before(uid), (reached or {})[uid])
-        for seen in shards.values():
+        for uid, seen in shards.items():
             seen.pop(_UNREAD, None)
+            seen.pop(_UNKNOWN, None)
+            if not seen and _NOBODY in order.times.get(uid, {}):
+                seen[_NOBODY] = order.times[uid][_NOBODY]
         return TimeRecord(
             clock_ms=order.clock_ms,
             shards={
@@ -300,12 +306,11 @@ class Timeline:
         1. Shards that were read to their end count no more.
         2. A shard with unread input that is not read in this epoch is not idle, it waits.
         3. What has shown no shard yet holds the watermark back until it counts as idle.
+        4. A shard that may have unread input holds the watermark back for this epoch alone.
         """
         times = dict(self._sealed.shards.get(spec.uid, {}))
         if not spec.is_by_shard:
-            for subtask in range(self._parallelisms[spec.uid]):
-                times.setdefault(subtask_shard(subtask), ShardTime(active_ms=clock_ms))
-            return times
+            return self._opening_by_subtask(spec, views, clock_ms)
         for source in spec.sources:
             view = views.get(source)
             if view is None:
@@ -332,6 +337,26 @@ class Timeline:
         # 3. What has shown no shard yet holds the watermark back until it counts as idle.
         if not times:
             times[_NOBODY] = ShardTime(active_ms=clock_ms)
+        # 4. A shard that may have unread input holds the watermark back for this epoch alone.
+        unknown = [
+            times.get(shard, times.get(_NOBODY)) for shard in _unknown_shards(spec, views, times)
+        ]
+        if unknown:
+            times[_UNKNOWN] = _holder(unknown, clock_ms)
+        return times
+
+    def _opening_by_subtask(
+        self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int
+    ) -> dict[str, ShardTime]:
+        """Return the shards of a generator after an exchange: any subtask may get any record."""
+        times = dict(self._sealed.shards.get(spec.uid, {}))
+        for subtask in range(self._parallelisms[spec.uid]):
+            times.setdefault(subtask_shard(subtask), ShardTime(active_ms=clock_ms))
+        found = [views[source] for source in spec.sources if source in views]
+        if any(not view.is_reachable for view in found):
+            return {shard: _active(time, clock_ms) for shard, time in times.items()}
+        if any(view.unknown - (view.waiting or frozenset()) for view in found):
+            times[_UNKNOWN] = _holder(list(times.values()), clock_ms)
         return times
 
     def _carry_over(
@@ -406,6 +431,29 @@ def _active(time: ShardTime | None, clock_ms: int) -> ShardTime:
     if time is None:
         return ShardTime(active_ms=clock_ms)
     return ShardTime(watermark_ms=time.watermark_ms, event_ms=time.event_ms, active_ms=clock_ms)
+
+
+def _unknown_shards(
+    spec: WatermarkSpec, views: Mapping[str, SourceView], times: Mapping[str, ShardTime]
+) -> Iterator[str]:
+    """Yield the shards that may have input nobody has seen.
+
+    A source that cannot be reached and has shown no shard yet counts as one.
+    """
+    for source in spec.sources:
+        view = views.get(source)
+        if view is None:
+            continue
+        yield from map(_shard_namer(spec, source), view.unknown - (view.waiting or frozenset()))
+        has_shown = any(shard != _NOBODY and _is_of(spec, source, shard) for shard in times)
+        if not view.is_reachable and not has_shown:
+            yield source_shard(source, _UNKNOWN)
+
+
+def _holder(times: Iterable[ShardTime | None], clock_ms: int) -> ShardTime:
+    """Return a time that is not idle, at the least watermark; None has shown nothing yet."""
+    marks = [WATERMARK_MIN if time is None else time.watermark_ms for time in times]
+    return ShardTime(watermark_ms=min(marks), active_ms=clock_ms)
 
 
 def _without_old(
