@@ -349,7 +349,7 @@ def test_key_headers_and_time_stand_beside_each_value(kafka_broker, topic, readi
     batches = [batch for epoch in epochs for batch in epoch.all_batches]
     assert [t for batch in batches for t in batch.timestamps] == [5_000, 6_000]
     assert [k for batch in batches for k in batch.keys] == [b"k", None]
-    assert [h for batch in batches for h in batch.headers] == [(("h", b"1"), ("h", b"")), ()]
+    assert [h for batch in batches for h in batch.headers] == [(("h", b"1"), ("h", None)), ()]
 
 
 def test_json_is_decoded_as_the_declared_type_and_bad_messages_are_named(

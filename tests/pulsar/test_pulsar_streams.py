@@ -238,6 +238,7 @@ def test_a_key_or_header_that_is_no_text_is_refused_and_others_arrive(new_key, p
         producer = await streamer.create_producer(key)
         for head in (
             {"key": b"\xff"}, {"headers": {"a": b"\xff"}}, {"headers": [("a", "1"), ("a", "2")]},
+            {"headers": {"a": None}},
         ):  # fmt: skip
             with raises(NOT_TEXT):
                 producer.send("x", **head)

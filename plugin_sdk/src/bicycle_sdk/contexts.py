@@ -69,15 +69,16 @@ class SourceMessage:
     """A record as its source has it, besides the value.
 
     ``source`` is the id of the source's vertex, ``shard`` a part of it (a file, a topic partition),
-    ``offset`` the position there. ``key`` is decoded, ``headers`` are pairs of name and bytes; both
-    are empty where a source has no such things. ``timestamp_ms`` is event time since 1970.
+    ``offset`` the position there. ``key`` is decoded, ``headers`` are pairs of name and bytes
+    (None: a header without a value); both are empty where a source has no such
+    things. ``timestamp_ms`` is event time since 1970.
     """
 
     source: str
     shard: str
     offset: int
     key: Any = None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
     timestamp_ms: int | None = None
 
 

@@ -131,5 +131,7 @@ def test_a_line_of_ndjson_shows_key_and_headers_where_there_are_any():
     assert json.loads(message_text(keyed, "ndjson", header_only=True)).keys() == {
         "header", "message_key", "headers",
     }  # fmt: skip
+    valueless = Message(StreamKey("a"), 2, 7, 1_000, b"1", None, (("a", None), ("b", b"")))
+    assert message_json(valueless)["headers"] == [{"name": "a"}, {"name": "b", "value": ""}]
     binary = Message(StreamKey("a"), 2, 7, 1_000, b"1", b"\xff")
     assert message_json(binary)["message_key_base64"] == "/w=="

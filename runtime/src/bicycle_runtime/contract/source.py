@@ -37,7 +37,7 @@ __all__ = [
     "total_lag",
 ]
 
-Headers = tuple[tuple[str, bytes], ...]
+Headers = tuple[tuple[str, bytes | None], ...]  # None: a header without a value.
 Raw = tuple[bytes | None, bytes | None]  # Key and value of a message, as they came.
 
 

@@ -113,8 +113,9 @@ class At:
 SeqPos = _Edge | At
 
 
-# Names and values in the order in which they were sent; a name may come again.
-Headers: TypeAlias = tuple[tuple[str, bytes], ...]
+# Names and values in the order in which they were sent; a name may come again. A header may have no
+# value (None), which differs from an empty one.
+Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class MessageHeader(msgspec.Struct, frozen=True, gc=False):

@@ -29,7 +29,9 @@ __all__ = ["Producer", "Sender", "Sent"]
 
 Sent: TypeAlias = Awaitable[Receipt]
 Payload: TypeAlias = bytes | bytearray | memoryview | str
-GivenHeaders: TypeAlias = Mapping[str, bytes | str] | Iterable[tuple[str, bytes | str]]
+GivenHeaders: TypeAlias = (
+    Mapping[str, bytes | str | None] | Iterable[tuple[str, bytes | str | None]]
+)
 
 _TIME, _SHARD = attrgetter("timestamp_ms"), attrgetter("shard_id")
 

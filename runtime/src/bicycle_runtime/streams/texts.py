@@ -53,7 +53,8 @@ def message_json(message: Message) -> dict[str, Any]:
 
     The payload is the object, list or number that it means as JSON, else its text; so is JSON with
     half of a letter or a number beyond all floats, which not everybody can read. A message with
-    a key has ``message_key``, one with headers ``headers``: objects with ``name`` and ``value``.
+    a key has ``message_key``, one with headers ``headers``: objects with ``name`` and, unless the
+    header has no value, ``value``.
     Both end in ``_base64`` as well where they are no text.
     """
     shown = _head_json(message)
@@ -77,7 +78,8 @@ def _head_json(message: Message) -> dict[str, Any]:
         shown |= _bytes_json("message_key", message.key)
     if message.headers:
         shown["headers"] = [
-            {"name": name} | _bytes_json("value", value) for name, value in message.headers
+            {"name": name} | ({} if value is None else _bytes_json("value", value))
+            for name, value in message.headers
         ]
     return shown
 

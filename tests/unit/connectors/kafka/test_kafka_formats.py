@@ -98,7 +98,7 @@ def test_a_schema_of_the_job_decodes_and_what_it_raises_makes_a_bad_record():
 def test_one_bad_message_costs_no_other(record_type, bad):
     good = b'{"id":1}'
 
-    batch = decoded(record_type, [good, bad, good], key=b"k", headers=[("h", b"1")])
+    batch = decoded(record_type, [good, bad, good], key=b"k", headers=[("h", b"1"), ("i", None)])
 
     assert len(batch.values) == 2
     assert list(batch.offsets) == [10, 12]
@@ -106,7 +106,7 @@ def test_one_bad_message_costs_no_other(record_type, bad):
     assert [len(column) for column in (batch.keys, batch.headers)] == [2, 2]
     [failure] = batch.failures
     assert (failure.offset, failure.raw, failure.key) == (11, bad, b"k")
-    assert (failure.headers, failure.timestamp_ms) == ((("h", b"1"),), 1_001)
+    assert (failure.headers, failure.timestamp_ms) == ((("h", b"1"), ("i", None)), 1_001)
 
 
 @pytest.mark.parametrize("record_type", [str, bytes, Order])

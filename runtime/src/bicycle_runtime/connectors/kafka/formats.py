@@ -302,8 +302,8 @@ def _bad_record(message: Message, reason: str) -> BadRecord:
 
 
 def _headers(message: Message) -> Headers:
-    found: Any = message.headers()  # None when there are none; a header's value may be None, too.
-    return tuple((name, value or b"") for name, value in found) if found else _NO_HEADERS
+    found: Any = message.headers()  # None when there are none.
+    return tuple(found) if found else _NO_HEADERS
 
 
 def _without_none(record_type: Any) -> tuple[Any, bool]:

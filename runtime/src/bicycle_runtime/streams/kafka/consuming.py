@@ -25,7 +25,7 @@ from bicycle_runtime.streams.consuming import Subscription
 from bicycle_runtime.streams.errors import StreamEndedError, StreamError
 from bicycle_runtime.streams.kafka.cluster import Cluster
 from bicycle_runtime.streams.kafka.errors import READ_FAILED
-from bicycle_runtime.streams.messages import BEGINNING, At, Headers, Message, SeqPos
+from bicycle_runtime.streams.messages import BEGINNING, At, Message, SeqPos
 from bicycle_runtime.streams.thread_consuming import ThreadConsumer
 
 __all__ = ["KafkaConsumer"]
@@ -158,7 +158,7 @@ class KafkaConsumer(ThreadConsumer):
                 _, time_ms = found.timestamp()
                 key, payload = keys[found.topic()], found.value() or b""
                 partition, offset, message_key = found.partition(), found.offset(), found.key()
-                headers = _headers_of(given) if (given := found.headers()) else ()
+                headers = tuple(given) if (given := found.headers()) else ()
                 append(Message(key, partition, offset, time_ms, payload, message_key, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at_end.add((keys[found.topic()], found.partition()))
@@ -339,11 +339,6 @@ class KafkaConsumer(ThreadConsumer):
 
 def _places(positions: Mapping[Stream, int]) -> list[TopicPartition]:
     return [TopicPartition(*stream, position) for stream, position in positions.items()]
-
-
-def _headers_of(found: list[tuple[str, bytes | None]]) -> Headers:
-    """Return headers as a message has them; one without a value has an empty one."""
-    return tuple((name, value or b"") for name, value in found)
 
 
 def _stream(partition: Any) -> Stream:

@@ -53,7 +53,7 @@ NOT_TEXT = StreamUnsupportedError.row(
     "BIC-2678",
     "{backend} cannot take key and headers of a message for {key!r}: {reason}",
     cause="Pulsar's keys and properties are texts, and a property has one value.",
-    fix="send UTF-8, or base64 for what is binary, and each name once; nothing was sent",
+    fix="send UTF-8, or base64 for binary data, each name once and with a value; nothing was sent",
 )
 ADMIN_UNREACHABLE = StreamConnectError.row(
     "BIC-2679",

@@ -66,13 +66,18 @@ class PulsarSender(QueuedSender):
     def _head_of(self, message: OutgoingMessage) -> dict[str, Any]:
         """Return key and headers as the client takes them, which are texts."""
         try:
-            texts = {name: value.decode() for name, value in message.headers}
+            texts = {name: self._text_of(message, name, value) for name, value in message.headers}
             partition_key = None if message.key is None else message.key.decode()
         except UnicodeDecodeError as error:
             raise self._not_text(message, str(error)) from None
         if len(texts) < len(message.headers):
             raise self._not_text(message, "a name comes more than once")
         return {"partition_key": partition_key, "properties": texts or None}
+
+    def _text_of(self, message: OutgoingMessage, name: str, value: bytes | None) -> str:
+        if value is None:
+            raise self._not_text(message, f"header {name!r} has no value")
+        return value.decode()
 
     def _not_text(self, message: OutgoingMessage, reason: str) -> StreamError:
         return NOT_TEXT(backend=self.address, key=message.stream_key, reason=reason)

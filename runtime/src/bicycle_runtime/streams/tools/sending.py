@@ -92,9 +92,7 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
         header = record.get("header") or {}
         payload = _payload_of(record)
         message_key = _data_of(record, "message_key")
-        headers = [
-            (_name_of(each), _data_of(each, "value") or b"") for each in record.get("headers", ())
-        ]
+        headers = [(_name_of(each), _data_of(each, "value")) for each in record.get("headers", ())]
         key = record.get("key", header.get("stream_key"))
         moment = header.get("timestamp")
         shard_id = header.get("shard_id")
