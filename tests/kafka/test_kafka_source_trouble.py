@@ -59,6 +59,11 @@ def begun(run):
     return run
 
 
+def see_messages(run):
+    """Poll until the source knows of messages: at first it may only have a start to seal."""
+    eventually(lambda: bool(run.source.poll().waiting_shards))
+
+
 def numbers(*bounds):
     return [str(number) for number in range(*bounds)]
 
@@ -89,7 +94,7 @@ def test_a_task_whose_messages_vanish_before_it_reads_fails_likewise(
     name = topic()
     feed(kafka_broker, name, numbers(20))
     run = reading(topics=[name])
-    run.poll_for_input()
+    see_messages(run)
     lose(name, 12)
 
     with pytest.raises(KafkaOffsetsLostError) as caught:
@@ -128,7 +133,7 @@ def test_a_task_whose_messages_vanish_reads_what_is_left_by_either_policy(
     name = topic()
     feed(kafka_broker, name, numbers(20))
     run = reading(topics=[name], on_data_loss=policy)
-    run.poll_for_input()
+    see_messages(run)
     lose(name, 12)
 
     epoch = run.read(ONE)
@@ -204,6 +209,60 @@ def test_a_topic_that_was_made_anew_is_read_from_its_start_when_loss_is_accepted
     assert run.offsets == {f"{name}/0": 3}
 
 
+@pytest.mark.parametrize("count", [3, 30])
+def test_a_topic_that_is_created_again_while_the_job_runs_is_read_from_its_start(
+    kafka_broker, kafka_admin, topic, reading, caplog, count
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name], on_data_loss="earliest"))
+    assert values(run.drain(count=15)) == numbers(5, 20)
+
+    with caplog.at_level(logging.WARNING):
+        made_anew(kafka_admin, name, count, kafka_broker)
+        run.services.clock.advance(1_000)
+        found = values(run.drain(count=count))
+
+    assert found == [f"new {number}" for number in range(count)]
+    [record] = [r for r in caplog.records if r.message == "kafka_offsets_lost"]
+    assert record.bicycle_fields["problem"] == "the topic was deleted and created again"
+    assert record.bicycle_fields["record_count"] is None
+
+
+@pytest.mark.parametrize("policy", ["earliest", "latest"])
+def test_a_task_that_meets_a_topic_created_again_leaves_the_decision_to_the_driver(
+    kafka_broker, kafka_admin, topic, reading, policy
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name], on_data_loss=policy))
+    see_messages(run)
+    run.reader.close()  # It has fetched ahead.
+    made_anew(kafka_admin, name, 3, kafka_broker)
+
+    epoch = run.read(ONE)
+    assert (epoch.values, epoch.ends) == ([], {f"{name}/0": 5})
+    run.seal(epoch)
+    feed(kafka_broker, name, [f"new {number}" for number in range(3, 30)])
+    found = values(run.drain(count=30 if policy == "earliest" else 0))
+
+    assert found == ([f"new {number}" for number in range(30)] if policy == "earliest" else [])
+
+
+def test_a_topic_that_is_created_again_while_the_job_runs_is_an_error_by_default(
+    kafka_broker, kafka_admin, topic, reading
+):
+    name = topic()
+    feed(kafka_broker, name, numbers(20))
+    run = begun(reading(topics=[name]))
+    made_anew(kafka_admin, name, 30, kafka_broker)
+    run.services.clock.advance(1_000)
+
+    with pytest.raises(KafkaOffsetsLostError) as caught:
+        run.drain(count=1)
+    assert (caught.value.facts["next"], caught.value.facts["high"]) == (5, 30)
+
+
 def test_a_deleted_topic_is_a_loss_only_after_a_while(kafka_broker, kafka_admin, topic, reading):
     name = topic()
     feed(kafka_broker, name, numbers(20))
@@ -268,7 +327,7 @@ def test_a_task_waits_for_a_broker_that_is_killed_and_started_again(new_kafka_br
     create_topic(AdminClient(broker.client_settings()), "t")
     feed(broker, "t", numbers(20))
     run = reading(broker, topics=["t"])
-    run.poll_for_input()
+    see_messages(run)
     slices = run.source.plan(ONE)
     broker.kill()
     found = []

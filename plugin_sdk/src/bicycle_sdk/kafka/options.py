@@ -65,6 +65,14 @@ class KafkaSourceOptions:
         doc="A job that never ran fails when no broker answers in this time; one that ran waits.",
         call="connect_timeout",
     )
+    transaction_wait_ms: int = option(
+        900_000,
+        low=0,
+        high=86_400_000,
+        doc="How long bounded reading waits for a transaction that was open at the first start. "
+        "After that the log reports what is left unread.",
+        call="transaction_wait",
+    )
     properties: object = option(
         None,
         doc="Properties of the client (librdkafka) by name; secrets as references only.",

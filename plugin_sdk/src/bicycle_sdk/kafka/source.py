@@ -96,6 +96,14 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         self._settings["bounded"] = True
         return self
 
+    def transaction_wait(self, limit: timedelta) -> Self:
+        """Set how long bounded reading waits for open transactions; 15 minutes otherwise.
+
+        Brokers end a transaction at its timeout, which is at most 15 minutes by default. After the
+        limit the source stops before the transaction, and the log reports what is left unread.
+        """
+        return self._set_duration("transaction_wait", limit)
+
     def discovery_interval(self, interval: timedelta) -> Self:
         """Set how often new partitions and topics are looked for; every 10 s otherwise."""
         return self._set_duration("discovery_interval", interval)

@@ -40,6 +40,7 @@ def full_source():
         .deserializer(csv(fields=["line"]))
         .key_deserializer(csv(fields=["key"]))
         .bounded()
+        .transaction_wait(MINUTE)
         .discovery_interval(MINUTE)
         .on_data_loss("latest")
         .connect_timeout(MINUTE)

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Thread
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import (
     Consumer,
@@ -38,7 +38,7 @@ from bicycle_runtime.connectors.kafka.settings import (
 )
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Cluster", "ClusterSilentError", "OffsetQuery"]
+__all__ = ["Cluster", "ClusterSilentError", "IdentityQuery", "OffsetQuery"]
 
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 3.0
@@ -126,6 +126,30 @@ class OffsetQuery:
         return offsets
 
 
+class IdentityQuery:
+    """A question for the ids of topics that is under way.
+
+    Args:
+        futures: By topic.
+    """
+
+    def __init__(self, futures: Mapping[str, Future[Any]]) -> None:
+        self._futures = futures
+
+    def is_done(self, wait_s: float) -> bool:
+        """Wait up to some seconds; return whether all answers are there."""
+        return not wait(self._futures.values(), timeout=wait_s).not_done
+
+    def result(self) -> dict[str, str]:
+        """Return the ids that are known; a topic without an answer is absent."""
+        found = {}
+        for name, future in self._futures.items():
+            if future.done():
+                with contextlib.suppress(KafkaException):
+                    found[name] = str(future.result().topic_id)
+        return found
+
+
 class Cluster:
     """The brokers, as the driver of a source sees them. Connects when it is made.
 
@@ -149,6 +173,7 @@ class Cluster:
         self._on_reported = on_reported
         self._clock = SystemClock()  # Real time passes in real requests.
         self._silent_since_s: float | None = None
+        self._admin: AdminClient | None = None
         self._connect()
 
     def _connect(self) -> None:
@@ -225,25 +250,35 @@ class Cluster:
                 raise self.silence(topic.error, action, Rights(topic=name))
         return counts
 
-    def identities(self, names: Sequence[str], timeout_s: float) -> dict[str, str]:
-        """Return what tells a topic from one made again under its name, as far as it is known.
+    def ask_identities(self, names: Sequence[str]) -> IdentityQuery:
+        """Ask for the ids of topics, which tell a topic from one created again under its name.
 
-        Called right after the brokers answered something else, and once in a run only: see above.
+        Does not wait. Called right after the brokers answered something else: see above.
         """
-        if not names:
-            return {}
-        extra = {"bootstrap.servers": self._fixed["bootstrap.servers"]}
-        admin = open_client(AdminClient, self._properties, extra)
-        futures = admin.describe_topics(TopicCollection(list(names)), request_timeout=timeout_s)
-        found = {}
-        for name, future in futures.items():
-            with contextlib.suppress(KafkaException):
-                found[name] = str(future.result().topic_id)
-        return found
+        if self._admin is None:
+            extra = {"bootstrap.servers": self._fixed["bootstrap.servers"]}
+            self._admin = open_client(AdminClient, self._properties, extra)
+        topics = TopicCollection(list(names))
+        asked = self._admin.describe_topics(topics, request_timeout=_REQUEST_S) if names else {}
+        return IdentityQuery(asked)
 
     def ask_ends(self, shards: Iterable[str]) -> OffsetQuery:
         """Ask for the offsets before which messages may be read. Does not wait."""
         return self._ask(shards, _LATEST)
+
+    def high_ends(self, shards: Sequence[str]) -> dict[str, int]:
+        """Return the ends of partitions with open transactions; as ``OffsetQuery.result``."""
+        extra = {**self._fixed, **_FIXED, "isolation.level": "read_uncommitted"}
+        client = open_client(Consumer, self._properties, extra)
+        places = [TopicPartition(*place_of(shard), _LATEST) for shard in shards]
+        asked: Future[list[TopicPartition]] = Future()
+        try:
+            asked.set_result(client.offsets_for_times(places, timeout=_REQUEST_S))
+        except KafkaException as error:
+            asked.set_exception(error)
+        finally:
+            client.close()
+        return OffsetQuery(asked, self).result()
 
     def ends(self, shards: Iterable[str]) -> dict[str, int]:
         """Return the offsets before which messages may be read; as ``OffsetQuery.result``."""
@@ -302,6 +337,7 @@ class Cluster:
         elif now_s - self._silent_since_s >= _RENEW_S:
             self._silent_since_s = now_s
             self._leave_client()
+            self._admin = None
             self._connect()
             log_event(_logger, "kafka_client_renewed", vertex=self._properties.vertex)
 

@@ -4,9 +4,11 @@ Policy for where a partition begins: a job that never ran, and a topic that a la
 job adds by name, begin at ``starting_offsets``; whatever appears by itself later (partitions,
 topics of the pattern) begins at its earliest offset, so that nothing of it is left out.
 
-What retention removed is certain at once, and so is a topic that was deleted and made again (with
-another id). An end before our position, or a partition that nobody knows, may be a broker that just
-starts: only after a while it is taken for a loss.
+What retention removed is certain at once, and so is a topic that was deleted and created again
+(with another id). Ids are compared at each look, once a second while there is input, and at once
+when an end moves back, a partition is missing, or a task cannot read its slice. An end before our
+position, or a partition that nobody knows, may be a broker that just starts: only after a while it
+is taken for a loss.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Mapping
 
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError
+from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, IdentityQuery
 from bicycle_runtime.connectors.kafka.errors import (
     KAFKA_TOPIC_MISSING,
     KAFKA_UNREACHABLE,
@@ -38,7 +40,10 @@ __all__ = ["Discovery"]
 _logger = logging.getLogger(__name__)
 _REQUEST_S = 1.0
 _AGAIN_S = 2.0
+_IDENTITY_INTERVAL_S = 1.0
+_IDENTITY_WAIT_S = 0.05
 DOUBT_S = 10.0
+_CREATED_AGAIN = "the topic was deleted and created again"
 
 
 class Discovery:
@@ -76,6 +81,9 @@ class Discovery:
         self._is_first = True
         self._looked_s = self._next_look_s = 0.0
         self._doubts_s: dict[str, float] = {}
+        self._identities: IdentityQuery | None = None
+        self._next_identities_s = 0.0
+        self._is_suspicious = False
 
     def start(self) -> None:
         """Begin with the partitions that are known, then look.
@@ -150,7 +158,7 @@ class Discovery:
         # 3. Positions: each must lie between the first offset that is left and the end.
         self._check_positions(shards, lows, ends, renewed=self._renew(counts))
         if self._options.bounded and self._progress.stops is None:
-            self._progress.stop_at(ends)
+            self._progress.stop_at({**ends, **self._cluster.high_ends(shards)})
         if not silent:
             self._is_first = False
             self._next_look_s = self._looked_s + self._options.discovery_ms / 1_000
@@ -160,7 +168,32 @@ class Discovery:
         for shard, position in self._progress.positions.items():
             is_doubtful = ends.get(shard, -1) < position
             is_wanted = not self._progress.is_finished_at(shard)
+            if is_doubtful and is_wanted and shard not in self._doubts_s:
+                self.suspect()
             self._is_certain(shard, is_doubtful=is_doubtful and is_wanted)
+
+    def suspect(self) -> None:
+        """Compare the ids of topics at the next poll: one may have been created again."""
+        self._is_suspicious = True
+
+    def compare_identities(self, *, has_input: bool) -> None:
+        """Ask for the ids of topics when that is due; let the next look be now where one changed.
+
+        Called at each poll: before an epoch the answer must not be older than a second. Waits 50 ms
+        at most.
+        """
+        now_s = self._clock.monotonic()
+        if self._identities is None:
+            is_due = has_input and now_s >= self._next_identities_s
+            if not is_due and not self._is_suspicious:
+                return
+            self._is_suspicious = False
+            self._next_identities_s = now_s + _IDENTITY_INTERVAL_S
+            self._identities = self._cluster.ask_identities(sorted(self._progress.topics()))
+        if self._identities.is_done(_IDENTITY_WAIT_S):
+            query, self._identities = self._identities, None
+            if self._changed(query.result()):
+                self._next_look_s = now_s
 
     def _check_positions(
         self,
@@ -182,7 +215,7 @@ class Discovery:
             if low is None or end is None:
                 continue
             if place_of(shard)[0] in renewed:
-                self._lose(shard, low, end, "the topic was deleted and made again")
+                self._lose(shard, low, end, _CREATED_AGAIN)
             elif position < low:
                 self._lose(shard, low, end, "retention removed it")
             elif self._is_certain(shard, is_doubtful=position > end):
@@ -228,15 +261,19 @@ class Discovery:
         return [shard for shard in found if shard in stops]
 
     def _renew(self, counts: Mapping[str, int]) -> set[str]:
-        """Return the topics that are others than those we read; looked up once in a run."""
-        if not self._is_first:
-            return set()
-        renewed = set()
-        for name, identity in self._cluster.identities(sorted(counts), _REQUEST_S).items():
-            if self._progress.topic_ids.get(name, identity) != identity:
-                renewed.add(name)
+        """Return the topics that are others than those we read, and take note of their ids."""
+        query = self._cluster.ask_identities(sorted(counts))
+        query.is_done(_REQUEST_S)
+        self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S
+        found = query.result()
+        renewed = self._changed(found)
+        for name, identity in found.items():
             self._progress.identify(name, identity)
         return renewed
+
+    def _changed(self, identities: Mapping[str, str]) -> set[str]:
+        known = self._progress.topic_ids
+        return {name for name, found in identities.items() if known.get(name, found) != found}
 
     def _begin(self, shards: list[str], lows: Mapping[str, int], ends: Mapping[str, int]) -> None:
         begun = {place_of(shard)[0] for shard in self._progress.known()}
@@ -286,6 +323,8 @@ class Discovery:
                 problem=problem,
             )
         go_on = low if policy == "earliest" else high
+        # Offsets of one topic say nothing about another; nor do they where a partition shrank.
+        is_known = go_on > position and problem != _CREATED_AGAIN
         log_event(
             _logger,
             "kafka_offsets_lost",
@@ -297,10 +336,13 @@ class Discovery:
             high=high,
             policy=policy,
             problem=problem,
-            record_count=go_on - position if go_on > position else None,  # None: not known.
+            record_count=go_on - position if is_known else None,  # None: not known.
         )
         self._doubts_s.pop(shard, None)
         if high < 0:
             self._progress.drop(shard)
-        else:
-            self._progress.decide(shard, go_on)
+            return
+        self._progress.decide(shard, go_on)
+        stop = (self._progress.stops or {}).get(shard)
+        if stop is not None and (high < stop or problem == _CREATED_AGAIN):
+            self._progress.stop_before(shard, high)

@@ -62,7 +62,7 @@ KAFKA_TOPIC_MISSING = BicycleError.row(
 
 
 class KafkaOffsetsLostError(BicycleError):
-    """What was to be read next is not in the topic any more (retention, or a topic made again)."""
+    """The next offset is no longer in the topic: retention, or a topic created again."""
 
     code = "BIC-1755"
     message = (

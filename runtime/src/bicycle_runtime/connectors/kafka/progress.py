@@ -42,6 +42,10 @@ class Progress:
         """Return every partition that was ever begun, with its next offset."""
         return dict(self._known)
 
+    def topics(self) -> set[str]:
+        """Return the topics that are read."""
+        return {shard.rpartition("/")[0] for shard in self.positions}
+
     def has_topic(self, topic: str) -> bool:
         """Tell whether a partition of a topic was ever begun."""
         return any(shard.rpartition("/")[0] == topic for shard in self._known)
@@ -69,6 +73,11 @@ class Progress:
     def stop_at(self, ends: Mapping[str, int]) -> None:
         """Set where bounded reading ends."""
         self.stops = dict(ends)
+        self.is_sealed = False
+
+    def stop_before(self, shard: str, end: int) -> None:
+        """Lower where bounded reading of a partition ends."""
+        self.stops = {**(self.stops or {}), shard: end}
         self.is_sealed = False
 
     def sealed(self, ends: Mapping[str, int]) -> None:

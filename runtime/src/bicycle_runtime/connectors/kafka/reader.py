@@ -76,7 +76,11 @@ class KafkaReader:
                     yield self._decoder.batch(messages, next_offset)
                 return
             except PartitionGoneError as error:
-                position = self._settle_loss(part, position, error)
+                left = self._settle_loss(part, position, error)
+                if left is None:  # The driver compares the ids of topics before the next epoch.
+                    yield SourceBatch(values=[], offsets=(), next_offset=position)
+                    return
+                position = left
         yield SourceBatch(values=[], offsets=(), next_offset=part.end)
 
     def read_on(
@@ -99,8 +103,12 @@ class KafkaReader:
         """Close the connection."""
         self._consumer.close()
 
-    def _settle_loss(self, part: Slice, start: int, error: PartitionGoneError) -> int:
-        """Return where to go on: behind what is gone; or raise."""
+    def _settle_loss(self, part: Slice, start: int, error: PartitionGoneError) -> int | None:
+        """Return where to go on after messages that retention removed, or raise.
+
+        None: the partition is gone, or ends before its slice. Then its topic may have been created
+        again, which only the driver can decide.
+        """
         found = self._consumer.watermarks(*place_of(part.shard))
         low, high = found if found is not None else (-1, -1)
         if self._on_data_loss == "fail":
@@ -112,7 +120,9 @@ class KafkaReader:
                 high=high,
                 problem=error.reason,
             ) from None
-        is_left = start < low < part.end
+        if low <= start:
+            return None
+        go_on = min(low, part.end)
         log_event(
             _logger,
             "kafka_offsets_lost",
@@ -123,9 +133,9 @@ class KafkaReader:
             low=low,
             high=high,
             policy=self._on_data_loss,
-            record_count=(low if is_left else part.end) - start,
+            record_count=go_on - start,
         )
-        return low if is_left else part.end
+        return go_on
 
 
 def place_of(shard: str) -> tuple[str, int]:

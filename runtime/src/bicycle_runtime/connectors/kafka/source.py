@@ -29,6 +29,7 @@ from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
+from bicycle_runtime.connectors.kafka.open_transactions import OpenTransactions
 from bicycle_runtime.connectors.kafka.options import (
     LossPolicy,
     check_topics,
@@ -231,6 +232,7 @@ class KafkaSource(
         self._is_query_fresh = False  # Whether no epoch was sealed since it was asked.
         self._answered: set[str] = set()  # Partitions with a fresh answer.
         self._usual_s = 0.0  # How long the last answer took.
+        self._planned: dict[str, int] = {}  # Where the slices of the epoch begin.
         self._silent_since_s: float | None = None
         self._unreachable: set[str] = set()
 
@@ -254,6 +256,12 @@ class KafkaSource(
         self._clock = services.clock
         self._progress = Progress(offsets, state)
         self._waiting = WaitingTimes(services.clock)
+        self._open_transactions = OpenTransactions(
+            self._progress,
+            services.clock,
+            limit_ms=self._options.transaction_wait_ms,
+            vertex=self.spec.vertex_id,
+        )
         self._cluster = Cluster(
             self._properties, self._fixed, on_reported=self._reporter.note_result
         )
@@ -276,8 +284,8 @@ class KafkaSource(
         assert self._cluster is not None, "start comes first"
         self._reporter.send_due(self._cluster)
         try:
-            if self._take_ends(self._cluster) and self._discovery.is_due():
-                self._discovery.look()
+            if self._take_ends(self._cluster):
+                self._compare_topics()
         except ClusterSilentError as error:
             self._note_silence(error.reason)
         is_silent = self._silent_since_s is not None
@@ -306,10 +314,15 @@ class KafkaSource(
         """Take a fair share of each partition whose end is known."""
         if self._silent_since_s is not None:
             return []
-        return plan_slices(self._progress.backlogs(self._unreachable), budget)
+        planned = plan_slices(self._progress.backlogs(self._unreachable), budget)
+        self._planned = {part.shard: part.start for part in planned if part.end > part.start}
+        return planned
 
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on; meanwhile messages may have come anywhere."""
+        if any(ends.get(shard, -1) == start for shard, start in self._planned.items()):
+            self._discovery.suspect()  # A task has found that offsets of its slice are gone.
+        self._planned = {}
         self._progress.sealed(ends)
         self._answered.clear()
         self._is_query_fresh = False
@@ -389,6 +402,15 @@ class KafkaSource(
             if self._is_query_fresh:
                 break  # Partitions that are not in it have no leader now.
         return is_answered
+
+    def _compare_topics(self) -> None:
+        """Let nothing be read of a topic that was created again, and look for partitions."""
+        backlogs = self._progress.backlogs(())
+        has_input = any(backlog.start < backlog.end for backlog in backlogs)
+        self._discovery.compare_identities(has_input=has_input)
+        if self._discovery.is_due():
+            self._discovery.look()
+        self._open_transactions.look()
 
     def _answer_wait_s(self) -> float:
         """Return how long to wait for an answer: longer than usual where something hangs on it."""
