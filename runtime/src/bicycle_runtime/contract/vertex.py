@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -96,6 +96,8 @@ class DriverServices:
     writes one line for people, or several with newlines between them. ``job`` is the job's name,
     for connectors that leave a name in another system; ``epoch_interval_ms`` is the least time
     between two epochs. ``letters`` takes records that a server refuses when they are published.
+    ``wake`` ends the pause before the next poll, from any thread; where it is None, a source cannot
+    end pauses and has to choose short ones.
     """
 
     storage: Storage
@@ -106,6 +108,7 @@ class DriverServices:
     job: str = "job"
     epoch_interval_ms: int = 0
     letters: LetterFolder | None = None
+    wake: Callable[[], None] | None = None
 
 
 class Connector:

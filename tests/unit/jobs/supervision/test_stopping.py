@@ -47,6 +47,21 @@ def test_the_first_signal_asks_to_stop_and_the_second_ends_at_once(number, ends)
     assert ends.codes == [128 + number]
 
 
+def test_a_pause_ends_when_it_is_woken_or_a_stop_is_requested():
+    stop = StopRequest()
+    stop.wake()  # Before the pause: it counts for the next one.
+    stop.pause(PATIENCE_S * 1_000)
+    stop.pause(0)
+
+    threading.Timer(0.05, stop.wake).start()
+    stop.pause(PATIENCE_S * 1_000)
+    assert not stop.is_set
+
+    threading.Timer(0.05, stop.set).start()
+    stop.pause(PATIENCE_S * 1_000)
+    assert stop.is_set
+
+
 def test_an_epoch_that_takes_too_long_is_aborted_and_then_the_process_is_ended(ends):
     aborted = threading.Event()
     with StopRequest(end=ends).on_signals() as stop:

@@ -6,6 +6,8 @@ little later, costs no round trip; any other range assigns the partition again. 
 (compaction, transactions), so a range ends with a message, or with the end of the partition, at or
 behind its end. Nothing is remembered beyond what the broker can send again.
 
+A consumer that was not read from for a second fetches nothing more until it is.
+
 A client can stop fetching for good when its broker was away and leaders changed (we saw it, with
 the broker back and answering others). So one that is silent is replaced, ever less often.
 """
@@ -24,6 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_of_group
+from bicycle_runtime.connectors.kafka.idling import IdleRest
 from bicycle_runtime.connectors.kafka.partitions import is_known
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,
@@ -63,6 +66,7 @@ MESSAGES_PER_CALL = 2_500
 _WAIT_S = 0.1  # The longest time in which no signal is seen.
 _SILENCE_S, _SILENCE_S_MAX = 10.0, 60.0
 _CLOSE_S = 2.0
+_REST_S = 1.0  # Two hundred fetches a second, which find nothing, cost a broker a tenth of a core.
 _QUERY_S = 1.0
 _SKIP_MAX = 20_000  # Messages that are rather taken and dropped than fetched again.
 _ALONE_MIN = 20_000  # A longer range has the consumer to itself.
@@ -154,6 +158,7 @@ class RangeConsumer:
         self._lanes: dict[tuple[str, int], Lane] = {}
         self._client: Consumer | None = None
         self._last_reason = ""
+        self._in_use = IdleRest(self._stop_fetching, after_s=_REST_S, clock=clock)
 
     def read(
         self, topic: str, partition: int, *, start: int, end: int, byte_count: int
@@ -169,7 +174,12 @@ class RangeConsumer:
             KafkaAccessError: the broker refuses this client.
             KAFKA_CLIENT_FAILED: a message is damaged, or the client gave up.
         """
-        place = (topic, partition)
+        with self._in_use:
+            yield from self._read((topic, partition), start, end, byte_count)
+
+    def _read(
+        self, place: tuple[str, int], start: int, end: int, byte_count: int
+    ) -> Iterator[tuple[list[Message], int]]:
         lane = self._lane(place, start, end)
         left = byte_count
         heard, patience_s = self._clock.monotonic(), _SILENCE_S
@@ -213,6 +223,12 @@ class RangeConsumer:
             KafkaAccessError: the broker refuses this client.
             KAFKA_CLIENT_FAILED: a message is damaged, or the client gave up.
         """
+        with self._in_use:
+            yield from self._read_on(starts, limits)
+
+    def _read_on(
+        self, starts: Mapping[tuple[str, int], int], limits: ReadOn
+    ) -> Iterator[list[tuple[tuple[str, int], list[Message], int]]]:
         deadline = self._clock.monotonic() + limits.duration_ms / 1_000
         count, size = limits.record_count, limits.byte_count
         lanes = {place: self._lane(place, start, start) for place, start in starts.items()}
@@ -270,10 +286,18 @@ class RangeConsumer:
         if self._lanes.pop((topic, partition), None) is not None and self._client is not None:
             self._client.incremental_unassign([TopicPartition(topic, partition)])
 
+    def _stop_fetching(self) -> None:
+        """Fetch nothing while nobody reads; the connection stays open."""
+        client = self._client
+        self._lanes.clear()
+        if client is not None:
+            client.unassign()
+
     def close(self) -> None:
         """Close the connection; reading again opens it again."""
-        client, self._client = self._client, None
-        self._lanes.clear()
+        with self._in_use:
+            client, self._client = self._client, None
+            self._lanes.clear()
         if client is not None:
             closing = Thread(target=client.close, name="kafka-close", daemon=True)
             closing.start()

@@ -29,6 +29,7 @@ from bicycle_runtime.connectors.kafka.access import Rights, is_refusal
 from bicycle_runtime.connectors.kafka.cluster import Cluster, ClusterSilentError, OffsetQuery
 from bicycle_runtime.connectors.kafka.discovery import Discovery
 from bicycle_runtime.connectors.kafka.formats import MessageDecoder, key_format, value_format
+from bicycle_runtime.connectors.kafka.listening import Listener
 from bicycle_runtime.connectors.kafka.open_transactions import OpenTransactions
 from bicycle_runtime.connectors.kafka.options import (
     LossPolicy,
@@ -70,6 +71,8 @@ _SEEN_COUNT_MAX = 512
 
 _logger = logging.getLogger(__name__)
 NEXT_POLL_MS = 10
+_IDLE_AFTER_S = 0.5
+_IDLE_POLL_MS = 500  # The listener ends the pause before that.
 _OUTAGE_POLL_MS = 200
 _ANSWER_WAIT_S = 0.05  # An answer takes 0.5 to 3 ms.
 _ANSWER_WAIT_MAX_S = 0.5  # The epoch loop stops no longer, however slow answers usually are.
@@ -227,6 +230,7 @@ class KafkaSource(
             user=self._properties.plain.get("sasl.username"),
         )
         self._cluster: Cluster | None = None
+        self._listener: Listener | None = None
         self._query: OffsetQuery | None = None
         self._asked_s = 0.0
         self._is_query_fresh = False  # Whether no epoch was sealed since it was asked.
@@ -265,6 +269,9 @@ class KafkaSource(
         self._cluster = Cluster(
             self._properties, self._fixed, on_reported=self._reporter.note_result
         )
+        if services.wake is not None and not self._options.bounded:
+            self._listener = Listener(self._properties, self._fixed, services.wake)
+        self._busy_s = self._clock.monotonic()
         self._discovery = Discovery(
             self._cluster,
             self._progress,
@@ -283,11 +290,12 @@ class KafkaSource(
         """Ask for the ends of all partitions, and now and then for new ones."""
         assert self._cluster is not None, "start comes first"
         self._reporter.send_due(self._cluster)
-        try:
-            if self._take_ends(self._cluster):
-                self._compare_topics()
-        except ClusterSilentError as error:
-            self._note_silence(error.reason)
+        if not self._is_resting():
+            try:
+                if self._take_ends(self._cluster):
+                    self._compare_topics()
+            except ClusterSilentError as error:
+                self._note_silence(error.reason)
         is_silent = self._silent_since_s is not None
         backlogs = self._progress.backlogs(self._unreachable)
         waiting = frozenset(backlog.shard for backlog in backlogs if backlog.start < backlog.end)
@@ -296,13 +304,16 @@ class KafkaSource(
             for backlog in self._progress.backlogs(())
             if backlog.shard in self._progress.ends
         }
+        has_input = bool(waiting and not is_silent) or not self._progress.is_sealed
+        if has_input or is_silent:
+            self._busy_s = self._clock.monotonic()
         nothing = Lag() if self._progress.positions else _NO_LAG  # Not asked yet; no topic yet.
         return SourceStatus(
             # An epoch without slices seals what was decided, before anything is read.
-            has_input=bool(waiting and not is_silent) or not self._progress.is_sealed,
+            has_input=has_input,
             is_finished=self._progress.is_finished() and self._progress.is_sealed,
             lag=total_lag(lags.values() or [nothing]),
-            next_poll_ms=_OUTAGE_POLL_MS if is_silent else NEXT_POLL_MS,
+            next_poll_ms=_OUTAGE_POLL_MS if is_silent else self._idle_poll_ms(),
             waiting_shards=waiting,
             unknown_shards=self._unknown_shards(),
             is_bounded=self._options.bounded,
@@ -354,6 +365,8 @@ class KafkaSource(
 
     def stop(self) -> None:
         """Report the last published offsets."""
+        if self._listener is not None:
+            self._listener.close()
         cluster, self._cluster = self._cluster, None
         if cluster is not None:
             if self._silent_since_s is None:
@@ -369,6 +382,25 @@ class KafkaSource(
         """Return topic, partition and offset in words."""
         topic, partition = place_of(shard)
         return f"topic {topic} partition {partition} offset {offset}"
+
+    def _is_resting(self) -> bool:
+        """Tell whether the listener would have heard what an answer could say now."""
+        if self._listener is None or self._silent_since_s is not None:
+            return False
+        is_known = self._query is None and not self._unknown_shards()
+        age_ms = (self._clock.monotonic() - self._asked_s) * 1_000
+        is_heard = self._listener.is_waiting_in(self._progress.positions)
+        return is_known and is_heard and age_ms < _IDLE_POLL_MS
+
+    def _idle_poll_ms(self) -> int:
+        """Return when to poll again; a source that is idle for a while lets itself be woken."""
+        if self._listener is None or self._unknown_shards():
+            return NEXT_POLL_MS
+        if not self._listener.is_waiting_in(self._progress.positions):
+            if self._clock.monotonic() - self._busy_s < _IDLE_AFTER_S:
+                return NEXT_POLL_MS
+            self._listener.listen(self._progress.positions)
+        return _IDLE_POLL_MS
 
     def _unknown_shards(self) -> frozenset[str]:
         """Return the partitions without an answer that is newer than the last epoch."""
@@ -437,6 +469,8 @@ class KafkaSource(
     def _note_silence(self, reason: str) -> None:
         if self._silent_since_s is None:
             self._silent_since_s = self._clock.monotonic()
+            if self._listener is not None:
+                self._listener.leave()
             log_event(
                 _logger,
                 "kafka_unreachable",

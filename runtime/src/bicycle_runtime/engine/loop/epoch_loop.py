@@ -477,6 +477,7 @@ class EpochLoop:
             collected=services.collected,
             console=services.console,
             epoch_interval_ms=self._options.epoch_interval_ms,
+            wake=services.wake,
         )
 
     def _interval_left_ms(self) -> int:

@@ -22,6 +22,7 @@ class LoopServices:
     ``on_publishing`` gets the epoch and the sink that begins to publish it, None for the sink when
     all are published, from any thread.
     ``followed`` tells which epoch a shadow of the job has come to, None while there is none.
+    ``wake`` ends the pause after an idle step, from any thread; None: nobody can.
     """
 
     clock: Clock
@@ -32,6 +33,7 @@ class LoopServices:
     on_loaded: Callable[[int, int], None] = untold
     on_publishing: Callable[[int, str | None], None] = lambda *_: None
     followed: Callable[[], int | None] = lambda: None
+    wake: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,7 +109,7 @@ class JobSetup:
 
     def services(
         self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
-        epoch_interval_ms: int,
+        epoch_interval_ms: int, wake: Callable[[], None] | None = None,
     ) -> DriverServices:  # fmt: skip
         """Return what the driver lends the connector of a vertex."""
         letters = LetterFolder(
@@ -119,6 +119,7 @@ class JobSetup:
         return DriverServices(
             storage=self.storage, prefix=f"connectors/{uid}", clock=clock, collected=collected,
             console=console, job=self.job_id, epoch_interval_ms=epoch_interval_ms, letters=letters,
+            wake=wake,
         )  # fmt: skip
 
 

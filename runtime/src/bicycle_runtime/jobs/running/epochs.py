@@ -122,6 +122,7 @@ class Epochs:
                 fence=run.lease,
                 followed=partial(followed_epoch, run.place.folder),
                 on_publishing=run.progress.take_publishing,
+                wake=services.stop.wake,
                 on_loaded=lambda done, total: run.phases.take_loaded(
                     done, total, is_running=run.loop is not None
                 ),
@@ -178,7 +179,7 @@ class Epochs:
 
     def _wait(self, wait_ms: int) -> None:
         with self._run.phases.waiting():
-            self._run.services.stop.wait(min(wait_ms, _WAIT_MS_MAX))
+            self._run.services.stop.pause(min(wait_ms, _WAIT_MS_MAX))
 
     def _rescale(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         run = self._run

@@ -44,6 +44,7 @@ class StopRequest:
         self._end = end or end_now
         self._clock = clock or SystemClock()
         self._event = threading.Event()
+        self._woken = threading.Event()
         self._on_request: Callable[[], None] = _nothing
         self._abort: Callable[[], None] = _nothing
         self._timeout_s = 30.0
@@ -71,6 +72,16 @@ class StopRequest:
     def set(self) -> None:
         """Ask for the stop. Asking again changes nothing."""
         self._event.set()
+        self._woken.set()
+
+    def wake(self) -> None:
+        """End the pause that is under way, or the next one. From any thread."""
+        self._woken.set()
+
+    def pause(self, timeout_ms: int) -> None:
+        """Wait until a stop is requested or ``wake`` is called, at most so long."""
+        self._woken.wait(timeout_ms / 1_000)
+        self._woken.clear()
 
     def wait(self, timeout_ms: int) -> bool:
         """Wait until somebody asks, at most so long; return whether somebody did."""
