@@ -421,3 +421,41 @@ def test_a_client_that_has_forgotten_all_brokers_is_replaced(kafka_broker, monke
     found = run(kafka_broker, scenario, create="if-missing", session_timeout_ms=6_000)
 
     assert found == [b"a", b"b", b"c", b"d", b"e", b"f"]
+
+
+def test_what_a_member_acknowledged_does_not_come_again_when_another_joins(kafka_broker):
+    topic = f"joined-{next(_numbers)}"
+    group = {"mode": "load-balanced", "group": topic, "start": "earliest"}
+
+    async def scenario(streamer):
+        producer = await streamer.create_producer(topic, shard_count=2)
+        for number in range(40):
+            producer.send(str(number))
+        await producer.flush()
+        members = [await streamer.create_consumer(topic, **group)]
+        done = set()
+        for _ in range(10):
+            message = await members[0].next()
+            members[0].ack(message)  # And no call of commit.
+            done.add(int(message.payload))
+        members.append(await streamer.create_consumer(topic, **group))
+        found = [set(), set()]
+        tasks = [
+            asyncio.create_task(collect(member, into))
+            for member, into in zip(members, found, strict=True)
+        ]
+        while not (found[1] and found[0] | found[1] | done >= set(range(40))):
+            await asyncio.sleep(0.01)
+            producer.send("40")  # Until the second member has its share.
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return done & (found[0] | found[1])
+
+    assert run(kafka_broker, scenario, create="if-missing") == set()
+
+
+async def collect(member, into):
+    async for message in member:
+        into.add(int(message.payload))
+        member.ack(message)

@@ -8,6 +8,7 @@ broker for long is left, and another goes on where it was.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -59,6 +60,7 @@ class KafkaConsumer(ThreadConsumer):
         self._revoked: deque[set[Stream]] = deque()  # Added to on the thread.
         self._revoked_count = 0  # How often; changed on the thread alone.
         self._is_torn = False  # What was given and not committed may go to others.
+        self._is_transactional = False  # Whether positions are committed with what came of them.
 
     @classmethod
     async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
@@ -107,7 +109,7 @@ class KafkaConsumer(ThreadConsumer):
             self._assign(begins)
 
     def _subscribe(self) -> None:
-        self._client.subscribe(list(self.subscription.keys), on_revoke=self._note_revoked)
+        self._client.subscribe(list(self.subscription.keys), on_revoke=self._leave_partitions)
 
     def _partitions(self) -> list[Any]:
         return [
@@ -180,7 +182,7 @@ class KafkaConsumer(ThreadConsumer):
         old, self._client = self._client, self._make_client()
         held = old.assignment()
         if self._shares:
-            self._note_revoked(self._client, held)
+            self._note_revoked(held)
             self._subscribe()
         else:
             places = {_stream(each): each.offset for each in old.position(held) if each.offset >= 0}
@@ -236,13 +238,25 @@ class KafkaConsumer(ThreadConsumer):
             each.clear()
         self._is_torn = False
 
-    def _note_revoked(self, client: Any, partitions: list[Any]) -> None:
-        """Note that others may read these partitions now; on the thread.
+    def _leave_partitions(self, client: Any, partitions: list[Any]) -> None:
+        """Commit what was acknowledged before others read these partitions; on the thread.
 
-        What a client loses that was left was noted when it was left.
+        What a client loses that was left was noted when it was left. Where the group has gone on
+        without this member, acknowledged messages come again.
         """
         if client is not self._client:
             return
+        revoked = {_stream(each) for each in partitions}
+        found = self._find_uncommitted()
+        positions = {stream: found[stream] for stream in revoked & found.keys()}
+        if positions and not self._is_transactional:
+            with contextlib.suppress(KafkaException):
+                client.commit(offsets=_places(positions), asynchronous=False)
+                self._committed |= positions
+        self._note_revoked(partitions)
+
+    def _note_revoked(self, partitions: list[Any]) -> None:
+        """Note that others may read these partitions now; on the thread."""
         self._revoked.append({_stream(each) for each in partitions})
         self._revoked_count += 1
 
@@ -288,9 +302,10 @@ class KafkaConsumer(ThreadConsumer):
             if self._committed.get(stream) != position
         }
 
-    def refuse_without_positions(self) -> None:
-        """Raise where no position is kept that could be committed."""
+    def leave_commits_to_transactions(self) -> None:
+        """Commit acknowledged positions in transactions only; raise where none are kept."""
         self._refuse_real_time("commit")
+        self._is_transactional = True
 
     @asynccontextmanager
     async def positions_to_commit(self) -> AsyncIterator[tuple[list[TopicPartition], Any] | None]:

@@ -211,7 +211,7 @@ class TransactionalSender(KafkaSender):
                 reason="they are kept elsewhere",
                 hint="give a consumer of the same address, or commit its positions afterwards",
             )
-        consumer.refuse_without_positions()
+        consumer.leave_commits_to_transactions()
         return consumer
 
     def _outside(self) -> StreamError:
