@@ -260,7 +260,8 @@ class SourceBatch:
     are undecodable records between them; the runtime applies the source's ``on_error`` to them.
     The other columns are None where the source has no such thing: ``timestamps`` event time in ms
     since 1970, ``keys`` the decoded keys of messages, ``headers`` their headers, ``raws`` the
-    bytes that key and value were decoded from, looked at when a record fails only.
+    bytes that key and value were decoded from, looked at when a record fails only. Headers are
+    looked at one by one; those of a message that has unreadable ones raise a ValueError.
     """
 
     values: Sequence[Any]

@@ -12,6 +12,7 @@ import types
 import typing
 from collections.abc import Callable, Sequence
 from functools import cache, cached_property, partial
+from operator import methodcaller
 from typing import Any, Protocol, TypeVar, overload
 
 import msgspec
@@ -31,6 +32,8 @@ __all__ = ["Format", "MessageDecoder", "Schema", "key_format", "value_format"]
 
 _T = TypeVar("_T")
 _NO_HEADERS: Headers = ()
+# Called so, the interpreter notices the error that the client leaves behind beside its result.
+_headers_of = methodcaller("headers")
 _DECODED_HERE = frozenset({"bytes", "string", "json", "msgpack"})
 
 
@@ -254,6 +257,38 @@ class _Column(Sequence[_T]):
         return item
 
 
+class _HeaderColumn(Sequence[Headers]):
+    """The headers of all messages, each decoded when it is looked at.
+
+    A name that is not UTF-8 is an error of its message alone, where somebody reads its headers.
+    """
+
+    def __init__(self, messages: list[Message], unreadable: dict[int, str] | None = None) -> None:
+        self._messages = messages
+        # Asked again, the client returns headers without names, and reading those crashes.
+        self._unreadable: dict[int, str] = {} if unreadable is None else unreadable
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> Headers: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Headers]: ...
+    def __getitem__(self, index: int | slice) -> Headers | Sequence[Headers]:
+        if isinstance(index, slice):
+            return _HeaderColumn(self._messages[index], self._unreadable)
+        message = self._messages[index]
+        known = self._unreadable.get(id(message))
+        if known is not None:
+            raise ValueError(known)
+        try:
+            return _headers(message)
+        except ValueError as error:
+            self._unreadable[id(message)] = str(error)
+            raise
+
+
 def _batch_of(
     messages: list[Message], values: Sequence[Any], keys: Sequence[Any], next_offset: int
 ) -> SourceBatch:
@@ -263,7 +298,7 @@ def _batch_of(
         next_offset=next_offset,
         timestamps=_Column(messages, _all_timestamps),
         keys=keys,
-        headers=_Column(messages, _all_headers),
+        headers=_HeaderColumn(messages),
         raws=_Column(messages, _all_raws),
     )
 
@@ -284,25 +319,29 @@ def _all_raws(messages: list[Message]) -> list[Raw]:
     return [(message.key(), message.value()) for message in messages]
 
 
-def _all_headers(messages: list[Message]) -> list[Any]:
-    return list(map(_headers, messages))
-
-
 def _bad_record(message: Message, reason: str) -> BadRecord:
     offset = message.offset()
     assert offset is not None
+    headers = _NO_HEADERS
+    try:
+        headers = _headers(message)
+    except ValueError as error:
+        reason = f"{reason}; {error}"
     return BadRecord(
         offset=offset,
         raw=message.value() or b"",
         reason=reason,
         key=message.key(),
-        headers=_headers(message),
+        headers=headers,
         timestamp_ms=message.timestamp()[1],
     )
 
 
 def _headers(message: Message) -> Headers:
-    found: Any = message.headers()  # None when there are none.
+    try:
+        found: Any = _headers_of(message)  # None when there are none.
+    except (UnicodeDecodeError, SystemError):
+        raise ValueError("the name of a header is not UTF-8") from None
     return tuple(found) if found else _NO_HEADERS
 
 

@@ -337,8 +337,11 @@ def _as_bytes(value: Any) -> tuple[bytes, str]:
         return show(value)[:_REPR_LENGTH_MAX].encode(), "repr"
 
 
-def _source_message(raw: Raw, headers: Headers, timestamp_ms: int | None) -> dict[str, Any]:
-    """Return the message of a source as it came: key, value, headers and time."""
+def _source_message(raw: Raw, headers: Headers | None, timestamp_ms: int | None) -> dict[str, Any]:
+    """Return the message of a source as it came: key, value, headers and time.
+
+    Headers are None where they cannot be read.
+    """
 
     def as_text(data: bytes | None) -> str | None:
         return None if data is None else base64.b64encode(data).decode("ascii")
@@ -347,7 +350,7 @@ def _source_message(raw: Raw, headers: Headers, timestamp_ms: int | None) -> dic
     return {
         "key": as_text(key),
         "value": as_text(value),
-        "headers": [[name, as_text(data)] for name, data in headers],
+        "headers": None if headers is None else [[name, as_text(data)] for name, data in headers],
         "timestamp_ms": timestamp_ms,
     }
 
@@ -362,9 +365,16 @@ def _message_of(found: tuple[SourceLineage, Sequence[int]] | None, index: int) -
         return None
     return _source_message(
         (None, None) if lineage.raws is None else lineage.raws[at],
-        () if lineage.headers is None else lineage.headers[at],
+        _headers_of(lineage, at),
         None if lineage.timestamps is None else lineage.timestamps[at],
     )
+
+
+def _headers_of(lineage: SourceLineage, at: int) -> Headers | None:
+    try:
+        return () if lineage.headers is None else lineage.headers[at]
+    except ValueError:
+        return None
 
 
 @contextlib.contextmanager

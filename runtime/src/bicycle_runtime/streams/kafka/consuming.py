@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from operator import methodcaller
 from threading import Thread
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -32,6 +33,8 @@ from bicycle_runtime.streams.thread_consuming import ThreadConsumer
 __all__ = ["KafkaConsumer"]
 
 Stream: TypeAlias = tuple[StreamKey, int]
+# Called so, the interpreter notices the error that the client leaves behind beside its result.
+_headers_of = methodcaller("headers")
 _WAIT_S = 0.1
 _SILENCE_S = 30.0
 _PROBE_S = 1.0
@@ -160,7 +163,11 @@ class KafkaConsumer(ThreadConsumer):
                 _, time_ms = found.timestamp()
                 key, payload = keys[found.topic()], found.value() or b""
                 partition, offset, message_key = found.partition(), found.offset(), found.key()
-                headers = tuple(given) if (given := found.headers()) else ()
+                try:
+                    headers = tuple(given) if (given := _headers_of(found)) else ()
+                except (UnicodeDecodeError, SystemError):
+                    append(self._unreadable(found))
+                    continue
                 append(Message(key, partition, offset, time_ms, payload, message_key, headers))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._at_end.add((keys[found.topic()], found.partition()))
@@ -169,6 +176,12 @@ class KafkaConsumer(ThreadConsumer):
         if not items and self._begins and self._at_end >= self._begins.keys():
             raise StreamEndedError(address=self.address)
         return items
+
+    def _unreadable(self, found: Any) -> StreamError:
+        place = f"message {found.offset()} of {found.topic()}/{found.partition()}"
+        return READ_FAILED(
+            address=self.address, reason=f"{place}: the name of a header is not UTF-8"
+        )
 
     def _renew_if_deaf(self) -> None:
         """Go on with another client where this one reaches no broker."""
