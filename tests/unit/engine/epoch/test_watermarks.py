@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.contract import Slice, SourceStatus
 from bicycle_runtime.engine.epoch.watermarks import SourceView, Timeline
-from bicycle_runtime.engine.planning.stages import plan_stages
 from bicycle_runtime.layouts.manifest import PlanRecord, ShardTime, TimeRecord
 from bicycle_runtime.operators.shard_times import (
     joined_times,
@@ -15,27 +14,21 @@ from bicycle_runtime.operators.shard_times import (
     subtask_shard,
     watermark_of,
 )
-from bicycle_runtime.operators.spec import WatermarkSpec
 from bicycle_runtime.operators.tasks.task_reports import TaskReport
 from bicycle_runtime.recovery.manifest import Manifest, decode_manifest, encode_manifest
 from bicycle_runtime.testing import script_source
-from bicycle_sdk import ProcessFunction, StreamEnvironment, WatermarkStrategy
+from bicycle_sdk import WatermarkStrategy
 from bicycle_sdk.contexts import WATERMARK_MAX, WATERMARK_MIN
-
-IDLE = 10_000
-
-
-def spec_of(uid, **fields):
-    defaults = {
-        "kind": "bounded", "delay_ms": 0, "idle_timeout_ms": IDLE, "is_by_shard": True,
-        "sources": (uid,),
-    }  # fmt: skip
-    return WatermarkSpec(uid=uid, **{**defaults, **fields})
-
-
-def at(watermark_ms, active_ms=0):
-    return ShardTime(watermark_ms=watermark_ms, event_ms=watermark_ms, active_ms=active_ms)
-
+from tests.unit.engine.epoch.timelines import (
+    IDLE,
+    Driver,
+    Reader,
+    at,
+    behind_an_exchange,
+    one_source,
+    plan_of,
+    spec_of,
+)
 
 SHARD_TIMES = st.builds(at, st.integers(-100_000, 100_000), st.integers(0, 60_000))
 TIMES = st.dictionaries(
@@ -92,61 +85,6 @@ def test_joining_what_tasks_say_depends_on_no_order(first, second, third):
 
 
 # --- the driver's half ---------------------------------------------------------------------------
-
-
-class Reader(ProcessFunction[object, object]):
-    def process_element(self, value, ctx):
-        return [value]
-
-
-def plan_of(build, parallelism=2):
-    env = StreamEnvironment()
-    env.set_parallelism(parallelism)
-    build(env)
-    return plan_stages(env.build_graph("job"))
-
-
-def one_source(env):
-    stream = env.add_source(script_source()).uid("source")
-    stream.process_fn(Reader()).uid("reader").print()
-
-
-def behind_an_exchange(env):
-    stream = env.add_source(script_source()).uid("source").rebalance()
-    timed = stream.assign_timestamps(lambda value: value).uid("times")
-    timed.process_fn(Reader()).uid("reader").print()
-
-
-def two_sources(env):
-    sources = [env.add_source(script_source()).uid(uid) for uid in ("near", "far")]
-    timed = sources[0].union(sources[1]).assign_timestamps(lambda value: value).uid("times")
-    timed.process_fn(Reader()).uid("reader").print()
-
-
-class Driver:
-    """Runs epochs of a timeline by hand, and forgets all but what is sealed when it crashes."""
-
-    def __init__(self, plan):
-        self.plan, self.clock = plan, ManualClock()
-        self.timeline = Timeline(plan, self.clock)
-        self.marks = []
-
-    def epoch(self, seen, *, waiting=None, planned=None, **view):
-        """Run an epoch in which tasks saw newest records, by shard."""
-        planned = frozenset(seen if planned is None else planned)
-        defaults = {"is_finished": False, "waiting": waiting, "planned": planned}
-        order = self.timeline.order({"source": SourceView(**{**defaults, **view})})
-        times = {shard: at(newest, order.clock_ms) for shard, newest in seen.items()}
-        report = TaskReport(level=0, subtask=0, attempt="", times={"source": times})
-        record = self.timeline.sealed_after(order, [report])
-        self.timeline.take(record)
-        self.marks.append(record.watermarks["reader"])
-        return record
-
-    def restart(self):
-        record = self.timeline.record
-        self.timeline = Timeline(self.plan, self.clock)
-        self.timeline.resume(record)
 
 
 STEPS = st.lists(
@@ -221,80 +159,6 @@ def test_while_a_source_cannot_be_reached_its_silence_is_not_idleness():
     driver.clock.advance(IDLE)
     driver.epoch({})
     assert driver.marks[-1] == 500 + IDLE
-
-
-def test_a_shard_without_a_fresh_answer_is_not_idle():
-    driver = Driver(plan_of(one_source))
-    driver.epoch({"1": 500, "2": 400})
-    driver.clock.advance(60_000)
-    driver.epoch({"1": 90_000}, waiting=frozenset("1"), unknown=frozenset("12"))
-    assert driver.marks == [400, 400]
-
-    # An answer without input ends the doubt: the shard was idle all the time.
-    driver.epoch({"1": 90_000}, waiting=frozenset("1"))
-    assert driver.marks[-1] == 90_000
-    assert set(driver.timeline.record.shards["source"]) == {"1", "2"}
-
-
-def test_event_time_does_not_go_on_with_the_clock_while_nobody_knows_what_waits():
-    driver = Driver(plan_of(one_source))
-    driver.epoch({"1": 500, "2": 400})
-    driver.clock.advance(60_000)
-    driver.epoch({}, unknown=frozenset("2"))
-    assert driver.marks == [400, 400]
-
-    driver.epoch({})
-    assert driver.marks[-1] == 400 + 60_000
-
-
-def test_a_shard_that_has_shown_nothing_holds_back_only_while_it_is_unknown():
-    driver = Driver(plan_of(one_source))
-    driver.epoch({"1": 500}, unknown=frozenset("12"), waiting=frozenset("1"))
-    assert driver.marks == [WATERMARK_MIN]
-
-    driver.epoch({"1": 600}, waiting=frozenset("1"))
-    assert driver.marks[-1] == 600
-
-
-def test_the_wait_for_a_first_record_goes_on_while_shards_are_unknown():
-    driver = Driver(plan_of(one_source))
-    driver.epoch({})
-    driver.clock.advance(IDLE)
-    driver.epoch({}, unknown=frozenset("1"))
-
-    assert driver.timeline.record.shards["source"] == {"": ShardTime(active_ms=0)}
-
-
-def test_a_source_that_was_not_reached_yet_holds_back_what_it_shares_with_another():
-    timeline = Timeline(plan_of(two_sources), ManualClock())
-
-    def mark_of(**far):
-        views = {
-            "near": SourceView(is_finished=False, planned=frozenset("1")),
-            "far": SourceView(is_finished=False, **far),
-        }
-        order = timeline.order(views)
-        times = {"times": {source_shard("near", "1"): at(500, order.clock_ms)}}
-        report = TaskReport(level=0, subtask=0, attempt="", times=times)
-        return timeline.sealed_after(order, [report]).watermarks["reader"]
-
-    assert mark_of(is_reachable=False) == WATERMARK_MIN
-    assert mark_of() == 500
-
-
-@pytest.mark.parametrize("view", [{"unknown": frozenset("1")}, {"is_reachable": False}])
-def test_behind_an_exchange_nothing_is_idle_while_its_source_is_in_doubt(view):
-    plan, clock = plan_of(behind_an_exchange), ManualClock()
-    timeline = Timeline(plan, clock)
-    times = {"times": {subtask_shard(n): at(500) for n in range(2)}}
-    first = timeline.order({"source": SourceView(is_finished=False)})
-    reports = [TaskReport(level=1, subtask=0, attempt="", times=times)]
-    timeline.take(timeline.sealed_after(first, reports))
-    clock.advance(3_600_000)
-
-    order = timeline.order({"source": SourceView(is_finished=False, **view)})
-
-    assert timeline.sealed_after(order, []).watermarks["reader"] == 500
 
 
 def test_a_source_without_a_record_holds_back_until_it_is_idle():

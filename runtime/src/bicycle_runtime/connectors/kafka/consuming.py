@@ -26,7 +26,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.kafka.access import Rights, is_of_group
-from bicycle_runtime.connectors.kafka.idling import IdleRest
+from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
 from bicycle_runtime.connectors.kafka.partitions import is_known
 from bicycle_runtime.connectors.kafka.settings import (
     ClientProperties,

@@ -83,7 +83,7 @@ class Discovery:
         self._doubts_s: dict[str, float] = {}
         self._identities: IdentityQuery | None = None
         self._next_identities_s = 0.0
-        self._is_suspicious = False
+        self._must_compare = False
 
     def start(self) -> None:
         """Begin with the partitions that are known, then look.
@@ -169,12 +169,12 @@ class Discovery:
             is_doubtful = ends.get(shard, -1) < position
             is_wanted = not self._progress.is_finished_at(shard)
             if is_doubtful and is_wanted and shard not in self._doubts_s:
-                self.suspect()
+                self.compare_soon()
             self._is_certain(shard, is_doubtful=is_doubtful and is_wanted)
 
-    def suspect(self) -> None:
+    def compare_soon(self) -> None:
         """Compare the ids of topics at the next poll: one may have been created again."""
-        self._is_suspicious = True
+        self._must_compare = True
 
     def compare_identities(self, *, has_input: bool) -> None:
         """Ask for the ids of topics when that is due; let the next look be now where one changed.
@@ -185,14 +185,14 @@ class Discovery:
         now_s = self._clock.monotonic()
         if self._identities is None:
             is_due = has_input and now_s >= self._next_identities_s
-            if not is_due and not self._is_suspicious:
+            if not is_due and not self._must_compare:
                 return
-            self._is_suspicious = False
+            self._must_compare = False
             self._next_identities_s = now_s + _IDENTITY_INTERVAL_S
             self._identities = self._cluster.ask_identities(sorted(self._progress.topics()))
         if self._identities.is_done(_IDENTITY_WAIT_S):
             query, self._identities = self._identities, None
-            if self._changed(query.result()):
+            if self._find_changes(query.result()):
                 self._next_look_s = now_s
 
     def _check_positions(
@@ -266,12 +266,12 @@ class Discovery:
         query.is_done(_REQUEST_S)
         self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S
         found = query.result()
-        renewed = self._changed(found)
+        renewed = self._find_changes(found)
         for name, identity in found.items():
             self._progress.identify(name, identity)
         return renewed
 
-    def _changed(self, identities: Mapping[str, str]) -> set[str]:
+    def _find_changes(self, identities: Mapping[str, str]) -> set[str]:
         known = self._progress.topic_ids
         return {name for name, found in identities.items() if known.get(name, found) != found}
 

@@ -48,36 +48,36 @@ class Listener:
         self._properties = properties.with_defaults({"isolation.level": "read_committed"}).bound()
         self._fixed = {**fixed, **_FIXED}
         self._wake = wake
-        self._waiter: _Waiter | None = None
+        self._thread: _ListenerThread | None = None
 
     def is_waiting_in(self, shards: Collection[str]) -> bool:
         """Tell whether a message that comes in any of these partitions ends the pause."""
-        wanted = None if self._waiter is None else self._waiter.wanted
+        wanted = None if self._thread is None else self._thread.wanted
         return wanted is not None and wanted.keys() >= set(shards)
 
     def listen(self, positions: Mapping[str, int]) -> None:
         """Wait for a message at or after these offsets."""
-        if self._waiter is None:
+        if self._thread is None:
             client = open_client(Consumer, self._properties, self._fixed)
-            self._waiter = _Waiter(client, self._wake)
-            self._waiter.start()
-        self._waiter.listen(positions)
+            self._thread = _ListenerThread(client, self._wake)
+            self._thread.start()
+        self._thread.listen(positions)
 
     def leave(self) -> Thread | None:
         """Stop waiting; the client is closed on its thread. ``listen`` opens another one."""
-        waiter, self._waiter = self._waiter, None
-        if waiter is not None:
-            waiter.close()
-        return waiter
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.close()
+        return thread
 
     def close(self) -> None:
         """Stop waiting, and give the client time to close."""
-        waiter = self.leave()
-        if waiter is not None:
-            waiter.join(_CLOSE_S)  # One that hangs without a broker ends with the process.
+        thread = self.leave()
+        if thread is not None:
+            thread.join(_CLOSE_S)  # One that hangs without a broker ends with the process.
 
 
-class _Waiter(Thread):
+class _ListenerThread(Thread):
     def __init__(self, client: Consumer, wake: Callable[[], None]) -> None:
         super().__init__(name="kafka-listener", daemon=True)
         self._client = client

@@ -8,6 +8,7 @@ transaction that outlasts the limit is left unread, and the log reports how much
 from __future__ import annotations
 
 import logging
+from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
@@ -16,7 +17,7 @@ from bicycle_runtime.connectors.kafka.progress import Progress
 __all__ = ["OpenTransactions"]
 
 _logger = logging.getLogger(__name__)
-_LOGGED_AFTER_S = 1.0
+_LOG_AFTER_S = 1.0
 
 
 class OpenTransactions:
@@ -56,19 +57,18 @@ class OpenTransactions:
             return
         if now_s - since_s >= self._limit_s:
             self._progress.stop_before(shard, end)
-            self._log("kafka_transaction_left_unread", logging.WARNING, shard, end, stop)
-        elif now_s - since_s >= _LOGGED_AFTER_S and shard not in self._logged:
+            facts = self._facts(shard, end=end, stop=stop)
+            log_event(_logger, "kafka_transaction_left_unread", level=logging.WARNING, **facts)
+        elif now_s - since_s >= _LOG_AFTER_S and shard not in self._logged:
             self._logged.add(shard)
-            self._log("kafka_waits_for_transaction", logging.INFO, shard, end, stop)
+            facts = self._facts(shard, end=end, stop=stop)
+            log_event(_logger, "kafka_waits_for_transaction", **facts)
 
-    def _log(self, event: str, level: int, shard: str, end: int, stop: int) -> None:
-        log_event(
-            _logger,
-            event,
-            level=level,
-            vertex=self._vertex,
-            partition=shard,
-            offset=end,
-            unread_offset_count=stop - end,
-            limit_ms=round(self._limit_s * 1_000),
-        )
+    def _facts(self, shard: str, *, end: int, stop: int) -> dict[str, Any]:
+        return {
+            "vertex": self._vertex,
+            "partition": shard,
+            "offset": end,
+            "unread_offset_count": stop - end,
+            "limit_ms": round(self._limit_s * 1_000),
+        }

@@ -332,7 +332,7 @@ class KafkaSource(
     def sealed(self, ends: Mapping[str, int]) -> None:
         """Move on; meanwhile messages may have come anywhere."""
         if any(ends.get(shard, -1) == start for shard, start in self._planned.items()):
-            self._discovery.suspect()  # A task has found that offsets of its slice are gone.
+            self._discovery.compare_soon()  # A task has found that offsets of its slice are gone.
         self._planned = {}
         self._progress.sealed(ends)
         self._answered.clear()

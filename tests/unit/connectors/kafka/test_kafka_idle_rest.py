@@ -3,7 +3,7 @@
 import threading
 
 from bicycle_runtime.base.clock import SystemClock
-from bicycle_runtime.connectors.kafka.idling import IdleRest
+from bicycle_runtime.connectors.kafka.idle_rest import IdleRest
 
 PATIENCE_S = 60
 
