@@ -17,6 +17,7 @@ import msgspec
 
 from bicycle_runtime.base.user_code import decoding_problem
 from bicycle_runtime.contract import BadRecord, SourceBatch
+from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.operators.columnar.records import ColumnRecords
 
 __all__ = [
@@ -30,7 +31,7 @@ __all__ = [
     "text_lines",
 ]
 
-_encoder = msgspec.json.Encoder()
+_encoder = msgspec.json.Encoder(enc_hook=encode_model)
 
 
 class UnencodableError(Exception):

@@ -44,7 +44,7 @@ def require_decodable(
     Args:
         spec: The connector.
         record_type: The type.
-        new_decoder: A decoder's class of msgspec.
+        new_decoder: Makes the decoder; raises TypeError for a type without one.
 
     Raises:
         CONNECTOR_PAYLOAD_WRONG: there is no decoder for it.
@@ -57,7 +57,8 @@ def require_decodable(
             connector=spec.connector_type,
             role="output_type",
             found=f"{record_type!r}, which cannot be decoded ({error})",
-            expected="a dataclass, TypedDict, NamedTuple, tuple, dict or list",
+            expected="a dataclass, TypedDict, NamedTuple, msgspec.Struct, a model of Pydantic 2, "
+            "tuple, dict or list",
         ) from error
 
 

@@ -27,6 +27,7 @@ from bicycle_runtime.formats.typed_values import (
     in_items,
     in_turn,
     in_values,
+    json_decoder,
 )
 
 __all__ = ["AvroCodec"]
@@ -58,7 +59,7 @@ class AvroCodec:
         self._schema = options["schema"]
         self._type = record_type
         if not self._is_plain:
-            msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
+            json_decoder(record_type)  # Refuses a type that nothing can be converted to.
         try:
             _ = self._parsed
         except (SchemaParseException, UnknownType) as error:

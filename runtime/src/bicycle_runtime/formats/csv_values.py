@@ -16,7 +16,7 @@ import msgspec
 
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.record_fields import RecordFields, fields_of, is_named_tuple, types_of
-from bicycle_runtime.formats.typed_values import TypedConverter
+from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 
 __all__ = ["CellError", "CsvCodec", "cell_text", "column_names", "csv_text", "declared_names",
            "named_cells", "nullable_cells", "row_of"]  # fmt: skip
@@ -67,7 +67,7 @@ class CsvCodec:
         self._type = record_type
         self._nullable = frozenset() if self._is_plain else nullable_cells(record_type)
         if not self._is_plain:
-            msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
+            json_decoder(record_type)  # Refuses a type that nothing can be converted to.
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel without what converts records."""

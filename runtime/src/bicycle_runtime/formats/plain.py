@@ -12,8 +12,8 @@ from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 
 __all__ = ["BytesCodec", "JsonCodec", "MsgpackCodec", "TextCodec", "refuse_options"]
 
-_to_json = msgspec.json.Encoder().encode
-_to_msgpack = msgspec.msgpack.Encoder().encode
+_to_json = msgspec.json.Encoder(enc_hook=encode_model).encode
+_to_msgpack = msgspec.msgpack.Encoder(enc_hook=encode_model).encode
 
 
 def refuse_options(options: Mapping[str, Any], known: frozenset[str] = frozenset()) -> None:

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError, EncodeError, Message
 
 from bicycle_runtime.formats.plain import refuse_options
 from bicycle_runtime.formats.times import duration_of, moment_of, time_of
-from bicycle_runtime.formats.typed_values import TypedConverter
+from bicycle_runtime.formats.typed_values import TypedConverter, json_decoder
 
 __all__ = ["ProtobufCodec"]
 
@@ -54,7 +54,7 @@ class ProtobufCodec:
         self._message: type[Message] = found
         self._type = record_type
         if not self._gives_messages and not self._is_plain:
-            msgspec.json.Decoder(record_type)  # Refuses a type that nothing can be converted to.
+            json_decoder(record_type)  # Refuses a type that nothing can be converted to.
 
     def __getstate__(self) -> dict[str, Any]:
         """Travel without what converts records."""

@@ -11,7 +11,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-__all__ = ["RecordFields", "fields_of", "is_named_tuple", "types_of", "without_none"]
+__all__ = ["RecordFields", "fields_of", "is_model", "is_named_tuple", "types_of", "without_none"]
 
 
 class RecordFields(NamedTuple):
@@ -31,6 +31,8 @@ def fields_of(record_type: Any) -> RecordFields | None:
         (None, RecordFields(how='places', names=('x',)))
     """
     found = typing.get_origin(record_type) or record_type
+    if is_model(found) and hasattr(found, "model_fields"):
+        return RecordFields("attributes", list(found.model_fields))
     if dataclasses.is_dataclass(found):
         return RecordFields("attributes", [field.name for field in dataclasses.fields(found)])
     if is_named_tuple(found):
@@ -38,6 +40,11 @@ def fields_of(record_type: Any) -> RecordFields | None:
     if typing.is_typeddict(found):
         return RecordFields("keys", list(typing.get_type_hints(found)))
     return None
+
+
+def is_model(record_type: Any) -> bool:
+    """Tell whether records are models of Pydantic 2, which is not imported for it."""
+    return isinstance(record_type, type) and hasattr(record_type, "__pydantic_validator__")
 
 
 def types_of(record_type: Any) -> dict[str, Any]:

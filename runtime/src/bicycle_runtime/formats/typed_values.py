@@ -15,6 +15,8 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import inspect
 
+from bicycle_runtime.formats.record_fields import is_model
+from bicycle_runtime.formats.record_types import ModelDecoder, decode_part, require_fields
 from bicycle_runtime.formats.times import duration_of, moment_of, number_of, time_of_day_of
 
 __all__ = [
@@ -84,7 +86,7 @@ class TypedConverter:
         if self._is_text:
             return self.with_times(value)
         try:
-            return msgspec.convert(value, self._type)
+            return msgspec.convert(value, self._type, dec_hook=decode_part)
         except msgspec.ValidationError:
             if self._times is None:
                 raise
@@ -97,7 +99,9 @@ class TypedConverter:
             msgspec.ValidationError: it does not fit the type.
         """
         found = value if self._times is None else self._times(value)
-        return msgspec.convert(found, self._type, strict=not self._is_text, str_keys=True)
+        return msgspec.convert(
+            found, self._type, strict=not self._is_text, str_keys=True, dec_hook=decode_part
+        )
 
 
 class _TimedDecoder:
@@ -134,7 +138,10 @@ def json_decoder(record_type: Any) -> TypedDecoder:
     Raises:
         TypeError: nothing can be decoded to the type.
     """
-    plain = msgspec.json.Decoder(record_type)
+    require_fields(record_type)
+    if is_model(record_type):
+        return ModelDecoder(record_type)
+    plain = msgspec.json.Decoder(record_type, dec_hook=decode_part)
     kinds = _kinds_in(record_type)
     if not kinds & _TIMES.keys():
         return plain
@@ -150,7 +157,8 @@ def msgpack_decoder(record_type: Any) -> TypedDecoder:
     Raises:
         TypeError: nothing can be decoded to the type.
     """
-    plain: Any = msgspec.msgpack.Decoder(record_type)
+    require_fields(record_type)
+    plain: Any = msgspec.msgpack.Decoder(record_type, dec_hook=decode_part)
     if not _kinds_in(record_type) & _TIMES.keys():
         return plain  # type: ignore[no-any-return]  # msgspec has no type for both decoders.
     return _TimedDecoder(plain, msgspec.msgpack.Decoder(), record_type)

@@ -15,8 +15,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, ClassVar
 
-import msgspec
-
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import (
     CONNECTOR_OPTION_WRONG,
@@ -43,6 +41,7 @@ from bicycle_runtime.contract import (
     SourceStatus,
     StartsBeforeSinks,
 )
+from bicycle_runtime.formats.typed_values import json_decoder
 from bicycle_runtime.operators.columnar.records import FieldReader
 from bicycle_sdk.errors import BicycleError
 
@@ -473,5 +472,5 @@ def _record_type(file_format: FileFormat, spec: ConnectorSpec) -> Any:
         return str
     if file_format in ("jsonl", "parquet") and record_type is None:
         return dict
-    require_decodable(spec, record_type if record_type is not None else dict, msgspec.json.Decoder)
+    require_decodable(spec, record_type if record_type is not None else dict, json_decoder)
     return record_type

@@ -22,6 +22,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.contract import EventTimes
+from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.operators.columnar.frames import MappedFrame
 from bicycle_runtime.operators.columnar.function_reading import Reading, read
 from bicycle_runtime.operators.columnar.kernel import evaluate
@@ -284,9 +285,9 @@ def _column_encoder(name: str, schema: EncodingSchema | None) -> Callable[[Seque
         return _by_function(schema.encode)
     match name:
         case "json":
-            return _by_encoder(msgspec.json.Encoder().encode, none=b"null")
+            return _by_encoder(msgspec.json.Encoder(enc_hook=encode_model).encode, none=b"null")
         case "msgpack":
-            return _by_encoder(msgspec.msgpack.Encoder().encode, none=b"\xc0")
+            return _by_encoder(msgspec.msgpack.Encoder(enc_hook=encode_model).encode, none=b"\xc0")
         case "string":
             return _by_function(str.encode)
         case "bytes":
@@ -324,7 +325,7 @@ def _by_function(encode: Callable[[Any], Any]) -> Callable[[Sequence[Any]], _Col
 
 
 _BYTES_OR_NONE = frozenset({bytes, type(None)})
-_json = msgspec.json.Encoder().encode
+_json = msgspec.json.Encoder(enc_hook=encode_model).encode
 
 
 def _as_is(value: Any) -> bytes:

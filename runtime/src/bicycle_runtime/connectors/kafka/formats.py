@@ -375,8 +375,8 @@ def _check_pair(spec: ConnectorSpec, name: str, record_type: Any) -> None:
             hint=f"declare {type_name(wanted)}, or choose another format",
         )
     if name in ("json", "msgpack"):
-        module = msgspec.json if name == "json" else msgspec.msgpack
-        require_decodable(spec, Any if record_type is None else record_type, module.Decoder)
+        new_decoder = json_decoder if name == "json" else msgpack_decoder
+        require_decodable(spec, Any if record_type is None else record_type, new_decoder)
 
 
 def _schema(
