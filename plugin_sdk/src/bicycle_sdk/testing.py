@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import functools
 import inspect
 import weakref
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
+from bicycle_sdk.call_threads import CallThread
 from bicycle_sdk.contexts import OnTimerContext, TaskInfo
 from bicycle_sdk.errors import FunctionResultError
 from bicycle_sdk.functions import (
@@ -34,6 +36,8 @@ from bicycle_sdk.state.access import SavedState
 
 __all__ = ["FunctionHarness", "FunctionSnapshot"]
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 In = TypeVar("In")
 Out = TypeVar("Out")
 
@@ -55,6 +59,19 @@ class FunctionSnapshot:
     states: Mapping[str, SavedState]
     timers: tuple[Timer, ...]
     reduced: Mapping[Hashable, Any]
+
+
+def _in_call_thread(
+    method: Callable[Concatenate[Any, Given], Result],
+) -> Callable[Concatenate[Any, Given], Result]:
+    """Call a method of the harness in a separate thread where an event loop runs."""
+
+    @functools.wraps(method)
+    def called(self: Any, /, *args: Given.args, **kwargs: Given.kwargs) -> Result:
+        result: Result = self._thread.call(method, self, *args, **kwargs)
+        return result
+
+    return called
 
 
 class FunctionHarness(Generic[In, Out]):
@@ -106,16 +123,19 @@ class FunctionHarness(Generic[In, Out]):
         is_rich = isinstance(function, RichAsyncFunction)
         self._initial = copy.deepcopy(vars(function)) if is_rich else {}
         self._runner: asyncio.Runner | None = None
+        self._thread = CallThread()
         self.context: OnTimerContext[Any] = OnTimerContext(
             task_info=TaskInfo(job_id="test", operator_name=type(function).__name__),
             processing_time=processing_time,
             clock=lambda: self.context.processing_time,
         )
 
+    @_in_call_thread
     def __enter__(self) -> Self:
         self._open()
         return self
 
+    @_in_call_thread
     def __exit__(self, *_: object) -> None:
         runner = self._open()
         try:
@@ -123,7 +143,9 @@ class FunctionHarness(Generic[In, Out]):
         finally:
             self._runner = None
             runner.close()
+            self._thread.close()
 
+    @_in_call_thread
     def process(self, *values: In, timestamp: int | None = None) -> list[Out]:
         """Call the function for each value in turn and return all that came out.
 
@@ -147,6 +169,7 @@ class FunctionHarness(Generic[In, Out]):
             self._side_outputs.extend(self.context.take_side_outputs())
         return outputs
 
+    @_in_call_thread
     def time_out(self, value: In) -> list[Out]:
         """Return what a function for asynchronous calls gives when a record's took too long."""
         return self._records(self._result("timeout", value))
@@ -155,11 +178,13 @@ class FunctionHarness(Generic[In, Out]):
         """Return everything that was sent to a side output so far."""
         return [value for found, value in self._side_outputs if found == tag]
 
+    @_in_call_thread
     def advance_time(self, ms: int) -> list[Out]:
         """Let the clock go on and return what the timers of processing time gave."""
         self.context.processing_time += ms
         return self._fire(self.context.watermark)
 
+    @_in_call_thread
     def advance_watermark(self, watermark_ms: int) -> list[Out]:
         """Let event time go on to a watermark and return what the timers of event time gave."""
         previous = self.context.watermark
@@ -178,6 +203,7 @@ class FunctionHarness(Generic[In, Out]):
         """Return what a key has in the state of this name: a value, a list or a dict; else None."""
         return self.context.local_entries.view(name, key)
 
+    @_in_call_thread
     def snapshot(self) -> FunctionSnapshot:
         """Return a copy of all state and timers, as the end of an epoch would save them."""
         context, attributes = self.context, None
@@ -197,6 +223,7 @@ class FunctionHarness(Generic[In, Out]):
             reduced=copy.deepcopy(self._reduced),
         )
 
+    @_in_call_thread
     def restore(self, snapshot: FunctionSnapshot) -> None:
         """Take back what ``snapshot`` returned, as a restart would: nothing else is left."""
         context = self.context

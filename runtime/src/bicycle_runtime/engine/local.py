@@ -15,12 +15,13 @@ from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.program import Program
 from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
 from bicycle_runtime.operators.tasks.worker_cache import Worker
+from bicycle_sdk.call_threads import CallThread
 
 __all__ = ["LocalExecutor"]
 
 
 class LocalExecutor:
-    """Runs tasks in the calling thread.
+    """Runs tasks in the calling thread; in a separate one if an event loop runs in that thread.
 
     Args:
         adapt: Changes each program before it runs, as a replay does.
@@ -31,14 +32,18 @@ class LocalExecutor:
         self._image: JobImage | None = None
         self._worker: Worker | None = None
         self._folder: str | None = None
+        self._thread = CallThread()
 
     def start(self, image: JobImage) -> None:
         if self._worker is not None:
-            self._worker.close()
+            self._thread.call(self._worker.close)
         self._image = image.with_state_folder(self._state_folder)
         self._worker = Worker(self._image, adapt=self.adapt)
 
     def run(self, orders: list[EpochOrder]) -> list[TaskReport]:
+        return self._thread.call(self._run, orders)
+
+    def _run(self, orders: list[EpochOrder]) -> list[TaskReport]:
         assert self._image is not None
         assert self._worker is not None
         parallelisms = (*self._image.plan.level_parallelism, 1)
@@ -61,13 +66,14 @@ class LocalExecutor:
     def lose_workers(self) -> None:
         """Forget all open functions and all state in memory, as when every worker process died."""
         if self._worker is not None:
-            self._worker.lose()
+            self._thread.call(self._worker.lose)
 
     def stop(self) -> None:
         try:
             if self._worker is not None:
-                self._worker.close()
+                self._thread.call(self._worker.close)
         finally:
+            self._thread.close()
             if self._folder is not None:
                 shutil.rmtree(self._folder, ignore_errors=True)
                 self._folder = None
