@@ -1,10 +1,11 @@
 """A job in one file: which function it is, what is packed, and that errors name its lines."""
 
 import textwrap
+import zipfile
 
 import pytest
 
-from bicycle_runtime.extraction.errors import PLUGIN_RAISED, SCRIPT_UNUSABLE
+from bicycle_runtime.extraction.errors import MISSING_DEPENDENCY, PLUGIN_RAISED, SCRIPT_UNUSABLE
 from bicycle_runtime.extraction.extract import extract
 from bicycle_runtime.extraction.scripts import is_script, pack_script, read_pipeline, script_name
 from bicycle_runtime.jobs.home import Home
@@ -114,3 +115,75 @@ def test_names_of_plugins_are_no_files():
 def test_the_command_that_goes_on_names_the_file():
     request = JobRequest(options=JobOptions(plugin="clicks.py", name="c"))
     assert request.command_words("run") == ["bicycle", "run", "clicks.py", "--name", "c"]
+
+
+NEIGHBORS = """
+    from bicycle_sdk import bicycle_plugin
+    from helpers import shout
+    import parts.more
+
+    @bicycle_plugin
+    def job(env):
+        env.from_collection(["a"]).uid("in").map(shout).map(parts.more.twice).print().uid("out")
+"""
+
+
+@pytest.fixture
+def neighbors(script, tmp_path):
+    path = script(NEIGHBORS)
+    script(
+        "from parts.more import twice\n\ndef shout(word):\n    return twice(word.upper())\n",
+        "helpers.py",
+    )
+    (tmp_path / "parts").mkdir()
+    script("def twice(word):\n    return word * 2\n", "parts/more.py")
+    script("a table", "parts/table.txt")
+    script("raise RuntimeError('nobody imports it')\n", "stranger.py")
+    return path
+
+
+def test_modules_of_the_folder_that_a_file_imports_come_along(neighbors, script, tmp_path):
+    ref, packed = pack_script(neighbors, cache_dir=tmp_path / "cache")
+    with zipfile.ZipFile(packed.path) as archive:
+        assert sorted(archive.namelist()) == [
+            "helpers.py", "my_job_job.py", "parts/more.py", "parts/table.txt"
+        ]  # fmt: skip
+
+    bundle = extracted(neighbors, tmp_path)
+    assert set(bundle.shipping.values()) == {"by reference"}
+    assert bundle.plugin_version == ref.version
+
+    script("def twice(word):\n    return word * 3\n", "parts/more.py")
+    assert extracted(neighbors, tmp_path).plugin_version != ref.version
+
+
+def test_an_error_of_a_neighbor_names_its_file_and_line(neighbors, script, tmp_path):
+    script("import parts\n\nraise RuntimeError('not today')\n", "helpers.py")
+
+    with raises(PLUGIN_RAISED) as caught:
+        extracted(neighbors, tmp_path)
+
+    assert caught.value.facts["location"].endswith("helpers.py:3")
+
+
+def test_a_missing_module_is_told_in_few_lines_with_the_line_that_imports_it(script, tmp_path):
+    path = script("import nowhere.inner\n" + textwrap.dedent(ONE))
+
+    with raises(MISSING_DEPENDENCY) as caught:
+        extracted(path, tmp_path)
+
+    text = str(caught.value)
+    assert caught.value.facts["location"] == f"{path}:1"
+    assert "exec(compile" not in text
+    assert "\\n" not in text
+    assert "put nowhere.py or a folder nowhere beside my job.py" in text
+
+
+def test_neighbors_that_are_too_large_are_refused(neighbors, tmp_path):
+    with (tmp_path / "parts/table.txt").open("r+") as file:
+        file.truncate((16 << 20) + 1)
+
+    with raises(SCRIPT_UNUSABLE) as caught:
+        pack_script(neighbors, cache_dir=tmp_path / "cache")
+
+    assert "more than a job file may bring" in caught.value.facts["problem"]

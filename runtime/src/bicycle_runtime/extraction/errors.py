@@ -98,7 +98,7 @@ MISSING_DEPENDENCY = ExtractionError.row(
     "BIC-1613",
     "{location}: plugin {plugin!r} of {dist} needs the module {module!r}, which is not installed",
     cause="The plugin imports a module that is not installed.",
-    fix="install it here and add it to the dependencies of {dist}",
+    fix="install it here{hint}",
 )
 UNDECLARED_LIBRARY = ExtractionError.row(
     "BIC-1619",

@@ -265,10 +265,16 @@ class Loading:
             case UndeclaredLibraryError():
                 return UNDECLARED_LIBRARY(**facts, module=error.name)
             case ModuleNotFoundError() if error.name:
-                return MISSING_DEPENDENCY(**facts, module=error.name)
+                return MISSING_DEPENDENCY(**facts, module=error.name, hint=self._import_hint(error))
             case _:
                 name = type(error).__qualname__
                 return PLUGIN_RAISED(**facts, exception_type=name, exception_message=_text(error))
+
+    def _import_hint(self, error: ModuleNotFoundError) -> str:
+        if ".py " not in self.target.dist:
+            return f" and add it to the dependencies of {self.target.dist}"
+        top = str(error.name).partition(".")[0]
+        return f", or put {top}.py or a folder {top} beside {self.target.dist.rpartition(' ')[0]}"
 
     def _location(self, error: BaseException) -> str | None:
         return user_location(

@@ -2,7 +2,8 @@
 
 The file becomes an environment with one module, as a plugin of its own environment does: driver,
 child and workers load it from there, so that nothing changes when the file is edited meanwhile. The
-module runs the text of the file under the file's own name, so that errors name its lines. Which
+module runs the text of the file under the file's own name, so that errors name its lines. Modules
+of the file's folder that it imports are packed beside it. Which
 function is the job is read off the text; nothing is imported here. Of a pipeline the module holds
 the text, and builds the graph from it.
 """
@@ -12,10 +13,13 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from bicycle_runtime.extraction.errors import SCRIPT_UNUSABLE
+from bicycle_runtime.extraction.neighbors import find_neighbors
 from bicycle_runtime.pipelines.documents import (
     Document,
     job_name,
@@ -114,8 +118,11 @@ def pack_script(
     content = _read(path)
     jobs = _jobs_in(path, content)
     function = match["function"] or _only(path, jobs)
-    source = f"exec(compile({content!r}, {str(path)!r}, 'exec', dont_inherit=True))\n"
-    return _pack(path, content, source, cache_dir, job=(jobs.get(function, function), function))
+    # The text is in a line of its own: a traceback shows the first line of the call.
+    source = f"exec(compile(\n{content!r},\n{str(path)!r}, 'exec', dont_inherit=True))\n"
+    neighbors = find_neighbors(path, content)
+    job = jobs.get(function, function), function
+    return _pack(path, content, source, cache_dir, job=job, neighbors=neighbors)
 
 
 def _pack_pipeline(
@@ -132,27 +139,33 @@ def _pack_pipeline(
 
 
 def _pack(
-    path: Path, content: str, source: str, cache_dir: Path, *, job: tuple[str, str]
-) -> tuple[PluginRef, PackedEnvironment]:
+    path: Path, content: str, source: str, cache_dir: Path, *, job: tuple[str, str],
+    neighbors: Mapping[str, bytes] = MappingProxyType({}),
+) -> tuple[PluginRef, PackedEnvironment]:  # fmt: skip
     """Write the module that stands for a file, and return it as a plugin of its own environment.
 
     Args:
         path: The file.
-        content: What it holds: the version is a digest of it.
+        content: Its text: the version is a digest of the text and the neighbors.
         source: The module's source.
         cache_dir: Where archives are kept.
         job: Name of the plugin, and what it is called in the module.
+        neighbors: Files beside the module, by their path.
     """
     # Slow to import; that a text names a file is asked without packing one.
     from bicycle_runtime.extraction.discovery import PluginRef
     from bicycle_runtime.extraction.packing import PackedEnvironment, write_archive
 
     module = f"{re.sub(r'[^0-9A-Za-z_]', '_', path.stem)}_job"
-    version = hashlib.sha256(content.encode()).hexdigest()
-    digest = hashlib.sha256(f"{module}\0{source}".encode()).hexdigest()
+    beside = b"".join(
+        b"\0%b\0%b" % (name.encode(), hashlib.sha256(neighbors[name]).digest())
+        for name in sorted(neighbors)
+    )
+    version = hashlib.sha256(content.encode() + beside).hexdigest()
+    digest = hashlib.sha256(f"{module}\0{source}".encode() + beside).hexdigest()
     archive = cache_dir / "environments" / f"{digest}.zip"
     if not archive.is_file():
-        write_archive(archive, {f"{module}.py": source.encode()})
+        write_archive(archive, {**neighbors, f"{module}.py": source.encode()})
     name, attribute = job
     ref = PluginRef(
         name=name,

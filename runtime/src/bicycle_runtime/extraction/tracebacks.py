@@ -47,7 +47,7 @@ def error_lines(error: BaseException) -> list[str]:
 
 def error_locations(error: BaseException) -> list[Location]:
     """Return where the error came up, outermost call first; a syntax error's place comes last."""
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_stub(f)]
     locations = [(frame.filename, frame.lineno or 0, frame.name) for frame in frames]
     if isinstance(error, SyntaxError) and error.filename:
         locations.append((error.filename, error.lineno or 0, "<module>"))
@@ -93,6 +93,11 @@ def is_ours(file: str) -> bool:
     return file.startswith((*_OUR_ROOTS, *_MACHINERY)) or bool(_OUR_INSTALLED.search(file))
 
 
+def _is_stub(frame: traceback.FrameSummary) -> bool:
+    """Tell whether a frame is of the module that runs the text of a job file."""
+    return frame.filename.endswith("_job.py") and (frame.line or "").startswith("exec(compile(")
+
+
 def _distance(file: str) -> int:
     if _LIBRARY.search(file) or file.startswith("<"):
         return 3
@@ -103,7 +108,9 @@ def _strip(report: traceback.TracebackException | None, seen: set[int]) -> None:
     if report is None or id(report) in seen:
         return
     seen.add(id(report))
-    report.stack[:] = [frame for frame in report.stack if not is_ours(frame.filename)]
+    report.stack[:] = [
+        frame for frame in report.stack if not is_ours(frame.filename) and not _is_stub(frame)
+    ]
     _strip(report.__cause__, seen)
     _strip(report.__context__, seen)
     for part in getattr(report, "exceptions", None) or ():
