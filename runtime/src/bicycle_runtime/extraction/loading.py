@@ -17,6 +17,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 import bicycle_sdk
+from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
     MISSING_DEPENDENCY,
@@ -144,7 +145,7 @@ class Loading:
         return Answer(
             header={
                 "graph": graph.to_json(),
-                "places": graph.places(),
+                "places": {id_: show_paths(place) for id_, place in graph.places().items()},
                 "plugin_version": built.info.version,
                 "sdk_version": bicycle_sdk.__version__,
                 "python_version": platform.python_version(),
@@ -246,7 +247,7 @@ class Loading:
         if isinstance(error, BicycleError) and _is_of_bicycle(type(error)):
             location = self._location(error)
             return (
-                error.with_facts(location=error.facts.get("location", location))
+                error.with_facts(location=show_paths(error.facts.get("location", location)))
                 if location
                 else error
             )
@@ -283,7 +284,9 @@ class Loading:
 
     def _plugin_location(self) -> str:
         code = getattr(self._plugin, "__code__", None)
-        return f"{code.co_filename}:{code.co_firstlineno}" if code else self.target.entry_point
+        if code is None:
+            return self.target.entry_point
+        return show_paths(f"{code.co_filename}:{code.co_firstlineno}")
 
     def _dead_end(self, reason: str) -> ExtractionError:
         target = self.target
@@ -298,7 +301,7 @@ class Loading:
             plugin=self.target.name,
             dist=self.target.dist,
             target=self.target.entry_point,
-            location=place or self.target.entry_point,
+            location=show_paths(place or self.target.entry_point),
             found=type(value).__name__,
         )
 
@@ -321,7 +324,7 @@ class Loading:
             name=unpicklable.name,
             held=unpicklable.held,
             type_name=unpicklable.type_name,
-            location=unpicklable.location or self._plugin_location(),
+            location=show_paths(unpicklable.location or self._plugin_location()),
             reason=unpicklable.reason,
         )
 

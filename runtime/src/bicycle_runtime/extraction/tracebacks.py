@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import bicycle_sdk
+from bicycle_runtime.base.code_paths import show_paths
 
 __all__ = [
     "Location",
@@ -41,7 +42,7 @@ def error_lines(error: BaseException) -> list[str]:
     """Return the lines of the traceback, causes included, without frames of Bicycle."""
     report = traceback.TracebackException.from_exception(error)
     _strip(report, set())
-    lines = "".join(report.format()).splitlines()
+    lines = show_paths("".join(report.format())).splitlines()
     return lines[:1] + lines[-_LINE_COUNT_MAX:] if len(lines) > _LINE_COUNT_MAX else lines
 
 
@@ -63,7 +64,7 @@ def dump_locations(text: str) -> list[Location]:
 def location_lines(locations: Iterable[Location]) -> list[str]:
     """Return places as lines of a traceback, without those that are ours."""
     return [
-        f'  File "{file}", line {line}, in {name}'
+        f'  File "{show_paths(file)}", line {line}, in {name}'
         for file, line, name in locations
         if not is_ours(file)
     ]
@@ -84,7 +85,7 @@ def user_location(locations: Iterable[Location], *, package: str, folder: str) -
             continue
         distance = 0 if file.startswith(own) else _distance(file)
         if best is None or distance <= best[0]:
-            best = distance, f"{file}:{line}"
+            best = distance, f"{show_paths(file)}:{line}"
     return best and best[1]
 
 

@@ -219,10 +219,14 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """Which plugin the functions come from, for errors and dead letters."""
+    """Which plugin the functions come from, for errors and dead letters.
+
+    ``dist`` is the name and version of its wheel.
+    """
 
     name: str
     version: str
+    dist: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

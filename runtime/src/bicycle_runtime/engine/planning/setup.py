@@ -90,7 +90,11 @@ class JobSetup:
         return JobImage(
             job_id=self.job_id,
             run_id=run_id,
-            plugin=PluginInfo(name=self.bundle.plugin, version=self.bundle.plugin_version),
+            plugin=PluginInfo(
+                name=self.bundle.plugin,
+                version=self.bundle.plugin_version,
+                dist=self.bundle.dist,
+            ),
             plan=self.plan,
             payloads=self.bundle.payloads,
             storage=self.storage,

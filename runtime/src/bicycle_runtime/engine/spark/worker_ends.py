@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
 from bicycle_runtime.engine.spark.positions_folder import positions_folder
@@ -98,7 +99,7 @@ def worker_ended(
     )
     location = _location(reason)
     if location is not None:
-        error.facts["location"] = location
+        error.facts["location"] = show_paths(location)
     return error
 
 

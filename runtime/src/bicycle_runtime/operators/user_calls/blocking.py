@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sized
 from dataclasses import dataclass, replace
 from types import FrameType
 
+from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours, without_loop
@@ -175,4 +176,4 @@ def _location_in(frame: FrameType | None) -> str | None:
     if not users:
         return None
     location = blamed_frame(users)
-    return f"{location.filename}:{location.number} in {location.function}"
+    return f"{show_paths(location.filename)}:{location.number} in {location.function}"

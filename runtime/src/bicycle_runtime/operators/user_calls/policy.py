@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
+from bicycle_runtime.base.code_paths import is_packed_path, show_paths
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.user_code import error_text, show, users_error
 from bicycle_runtime.contract import BadRecord, Headers, Raw
@@ -235,6 +236,8 @@ class RecordPolicy:
         assert self.batch is not None
         value = self.batch.values[index]
         text, location = user_frames(error)
+        if location and is_packed_path(location) and self._plugin.dist:
+            location = f"{location} ({self._plugin.dist})"
         return {
             "exception": type(error).__qualname__,
             "exception_message": error_text(error),
@@ -401,7 +404,7 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
 def whole_trace(error: BaseException) -> str:
     """Return the last frames of a traceback, ours as well: for who looks at Bicycle itself."""
     lines = "".join(traceback.format_tb(error.__traceback__)).rstrip().splitlines()
-    return "\n".join(lines[-_TRACEBACK_LINES_MAX:])
+    return show_paths("\n".join(lines[-_TRACEBACK_LINES_MAX:]))
 
 
 def user_frames(error: BaseException) -> tuple[str, str]:
@@ -415,7 +418,8 @@ def user_frames(error: BaseException) -> tuple[str, str]:
     if not users:
         return "", getattr(error, "user_line", None) or ""
     location = blamed_frame(users)
-    return "\n".join(lines), f"{location.filename}:{location.lineno} in {location.name}"
+    place = f"{show_paths(location.filename)}:{location.lineno} in {location.name}"
+    return show_paths("\n".join(lines)), place
 
 
 def _timer_words(timer: Timer) -> str:

@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 
 import bicycle_runtime
 import bicycle_sdk
+from bicycle_runtime.base.code_paths import show_paths
 
 __all__ = ["Location", "blamed_frame", "is_ours", "without_loop"]
 
@@ -43,5 +44,6 @@ def without_loop(frames: Sequence[Frame]) -> list[Frame]:
 
 def blamed_frame(frames: Sequence[Frame]) -> Frame:
     """Return the user's line: the deepest frame in the folder of the outermost one."""
-    folder = Path(frames[0].filename).parent
-    return [frame for frame in frames if Path(frame.filename).parent == folder][-1]
+    # A function that goes by value has a path relative to its environment, others have a full one.
+    folder = Path(show_paths(frames[0].filename)).parent
+    return [frame for frame in frames if Path(show_paths(frame.filename)).parent == folder][-1]

@@ -22,6 +22,7 @@ from zlib import crc32
 import msgspec
 
 import bicycle_runtime
+from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.layouts.state import (
     PICKLED,
@@ -306,7 +307,7 @@ def _location_of(error: BaseException) -> str:
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_OURS)
     ]
-    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+    return show_paths(f" at {frames[-1].filename}:{frames[-1].lineno}") if frames else ""
 
 
 # Stored values as plain data, by their schema: for hooks that migrate values of former classes.
