@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.formats.record_types import encode_model
 from bicycle_runtime.formats.typed_values import json_decoder, msgpack_decoder
 
 __all__ = ["BytesCodec", "JsonCodec", "MsgpackCodec", "TextCodec", "refuse_options"]
