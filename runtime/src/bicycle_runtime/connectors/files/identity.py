@@ -18,7 +18,7 @@ from typing import Any
 from bicycle_runtime.base.files import birth_time_ns
 from bicycle_runtime.connectors.files.listing import is_text
 
-__all__ = ["FileIdentity", "find_file", "identify", "with_tail"]
+__all__ = ["FileIdentity", "find_file", "identify", "identity_at", "with_tail"]
 
 HEAD_BYTE_COUNT_MAX = 256
 TAIL_BYTE_COUNT_MAX = 4_096
@@ -100,17 +100,21 @@ def find_file(
         identity: What it is known by.
         size_min: A shorter file is another one: the known one was read up to there.
     """
-    here = _read_identity(path, identity, size_min)
+    here = identity_at(path, identity, size_min=size_min)
     if here is not None and here.is_inode_of(identity):
         return path, here
     for other in _paths_of_inode(Path(path).parent, identity.inode):
-        found = _read_identity(other, identity, size_min)
+        found = identity_at(other, identity, size_min=size_min)
         if found is not None and found.is_inode_of(identity):
             return other, found
     return None if here is None else (path, here)
 
 
-def _read_identity(path: str, identity: FileIdentity, size_min: int) -> FileIdentity | None:
+def identity_at(path: str, identity: FileIdentity, *, size_min: int) -> FileIdentity | None:
+    """Return the identity of a known file with the inode of the file at a path.
+
+    None where that file has other content, is shorter than ``size_min``, or is gone.
+    """
     try:
         with Path(path).open("rb", buffering=0) as stream:
             return _identity_now(stream.fileno(), identity, size_min)

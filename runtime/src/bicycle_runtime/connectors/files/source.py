@@ -301,8 +301,8 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         listing = self._input.files()
         if not listing and not self._table.files:
             self._refuse_missing()
-        self._table.refresh(listing)
         self._refreshed_at = self._clock.monotonic()
+        self._table.refresh(listing, self._refreshed_at)
         self._is_listed = True
         log_event(
             _logger, "input_files_listed", vertex=self.spec.vertex_id, file_count=len(listing)
@@ -391,7 +391,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         interval_ms = max(LISTING_INTERVAL_MS, LISTING_PAUSE_FACTOR * self._listing_ms)
         if is_many and elapsed_ms < interval_ms:
             return
-        self._table.refresh(self._input.files())
+        self._table.refresh(self._input.files(), started)
         self._refreshed_at = started
         self._is_listed = True
         self._listing_ms = (self._clock.monotonic() - started) * 1_000

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ from bicycle_runtime.connectors.files.identity import (
     FileIdentity,
     find_file,
     identify,
+    identity_at,
     with_tail,
 )
 
 __all__ = ["FileTable", "TrackedFile"]
 
 _logger = logging.getLogger(__name__)
+_COPY_WAIT_S = 10.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -97,6 +100,7 @@ class FileTable:
         self.is_followed = is_followed
         self.is_packed = is_packed
         self.files: dict[str, TrackedFile] = {}
+        self._copies: dict[str, tuple[int, float]] = {}
 
     def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
         """Return the state: every file that was begun, as of an epoch that ends at ``ends``."""
@@ -128,44 +132,98 @@ class FileTable:
                 is_packed=self.is_packed,
             )
 
-    def refresh(self, listing: Mapping[str, os.stat_result]) -> None:
+    def refresh(self, listing: Mapping[str, os.stat_result], now_s: float) -> None:
         """Compare the table with what lies on disk.
 
-        1. Known files are found again, or their end is noticed.
-        2. Files at paths that nobody claims are new shards.
+        1. Known files are found again, also as the copy that a rotation made, or their end is
+           noticed.
+        2. Files at paths that nobody claims are new shards, unless a rotation copies a file there
+           just now.
         3. Growth is measured: up to the last newline, or to the end when the input is bounded.
+
+        Args:
+            listing: What is there.
+            now_s: The time, on a clock that never goes back.
 
         Raises:
             INPUT_CHANGED: bounded input was changed between two runs.
             INPUT_UNREADABLE: a file cannot be opened.
         """
         try:
-            for file in list(self.files.values()):
-                self._find_again(file, listing)
+            missing = [
+                file for file in list(self.files.values()) if not self._find_again(file, listing)
+            ]
+            for file in missing:  # Only now is it known which paths others have.
+                self._find_copy(file, listing)
             claimed = {file.path for file in self.files.values()}
             for path, stat in listing.items():
-                if path not in claimed:
+                if path not in claimed and not self._is_being_copied(path, stat, now_s):
                     self._add(path, stat)
+            self._copies = {path: at for path, at in self._copies.items() if path in listing}
         except OSError as error:
             raise INPUT_UNREADABLE(
                 path=str(error.filename), reason=error.strerror or str(error)
             ) from error
 
-    def _find_again(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> None:
+    def _find_again(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> bool:
+        """Find a file under its name or another; tell whether it is there."""
         stat = listing.get(file.path) or _stat(file.path)
         if stat is not None and file.scanned_end >= 0 and _is_untouched(file, stat):
-            return
+            return True
         needed_size = self._needed_size(file)
         found = find_file(file.path, file.identity, size_min=needed_size)
         stat = None if found is None else _stat(found[0])
         if found is None or stat is None or stat.st_size < needed_size:
-            self._lose(file)
-            return
+            return False
+        self._move(file, found, stat)
+        return True
+
+    def _move(
+        self, file: TrackedFile, found: tuple[str, FileIdentity], stat: os.stat_result
+    ) -> None:
         path, file.identity = found
         if path != file.path:
             log_event(_logger, "input_file_renamed", shard=file.shard, path=path)
         file.path = path
         self._measure(file, stat)
+
+    def _find_copy(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> None:
+        """Read a file on in the copy that a rotation made of it, or lose it."""
+        is_copied = self.is_followed and not file.is_compressed and file.offset > 0
+        claimed = {other.path for other in self.files.values()}
+        for path, stat in listing.items() if is_copied else ():
+            if path not in claimed and _is_rotated_name(path, file.path):
+                identity = identity_at(path, file.identity, size_min=file.offset)
+                if identity is not None:
+                    self._move(file, (path, identity), stat)
+                    return
+        self._lose(file)
+
+    def _is_being_copied(self, path: str, stat: os.stat_result, now_s: float) -> bool:
+        """Whether a file may be the copy of one that a rotation is about to empty.
+
+        It has the name of a rotated file and the same first bytes. Where the other file is not
+        emptied for some time after the copy stopped growing, it is a file by itself.
+        """
+        if not self.is_followed:
+            return False
+        for file in self.files.values():
+            if file.is_compressed or not _is_rotated_name(path, file.path):
+                continue
+            head_size = min(file.identity.head_byte_count, stat.st_size)
+            if head_size < file.identity.head_byte_count or not head_size:
+                is_like = not stat.st_size  # It has just been created.
+            else:
+                head = replace(file.identity, tail_end=0, tail_byte_count=0, tail_crc32=0)
+                is_like = identity_at(path, head, size_min=0) is not None
+            if not is_like:
+                continue
+            size, since_s = self._copies.get(path, (-1, now_s))
+            if size != stat.st_size:
+                since_s = now_s
+            self._copies[path] = stat.st_size, since_s
+            return now_s - since_s < _COPY_WAIT_S
+        return False
 
     def _needed_size(self, file: TrackedFile) -> int:
         return file.size if file.is_compressed else file.offset
@@ -221,6 +279,26 @@ class FileTable:
             newline_end = _last_newline_end(file.path, start, stat.st_size)
             file.readable_end = newline_end or max(file.readable_end, file.offset)
             file.scanned_end = stat.st_size
+
+
+def _is_rotated_name(path: str, original: str) -> bool:
+    """Tell whether a rotation gives such a name to an older content of a file.
+
+    Example:
+        >>> names = ("/l/a.log.1", "/l/a.log-20260301", "/l/a-20260301.log", "/l/a2.log")
+        >>> [_is_rotated_name(name, "/l/a.log") for name in names]
+        [True, True, True, False]
+    """
+    folder, name = os.path.split(path)
+    original_folder, original_name = os.path.split(original)
+    if folder != original_folder:
+        return False
+    suffix = Path(original_name).suffix
+    stem = original_name.removesuffix(suffix)
+    return bool(
+        re.fullmatch(rf"{re.escape(original_name)}[.\-_]\d.*", name)
+        or re.fullmatch(rf"{re.escape(stem)}[.\-_]\d.*{re.escape(suffix)}", name)
+    )
 
 
 def _is_untouched(file: TrackedFile, stat: os.stat_result) -> bool:
