@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.streams import At, StreamConnectError, connect
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.file.creating import create_file
+from bicycle_runtime.streams.file.decoding import decode as show
 from bicycle_runtime.streams.file.errors import FileFormatError
+from bicycle_runtime.streams.file.format import FIXED, HEADER_SIZE, FileHeader
 from bicycle_runtime.streams.file.repairing import repair, verify
+from bicycle_runtime.streams.file.view import FileView
+from bicycle_runtime.streams.file.writing import FileWriter
 from tests.unit.streams.ss_decoder import decode
 
 
@@ -85,7 +92,7 @@ def test_a_flipped_bit_in_a_size_costs_that_message(tmp_path):
     assert found.messages == [m for m in decode(data).messages if (m[0], m[2]) != ("b", 9)]
 
 
-def test_a_number_that_was_changed_is_told_as_a_gap_of_its_stream(tmp_path):
+def test_a_number_that_was_changed_is_damage_and_a_gap_of_its_stream(tmp_path):
     path = tmp_path / "events.ss"
     data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(20)])
     assert verify(path).gaps == []
@@ -94,8 +101,79 @@ def test_a_number_that_was_changed_is_told_as_a_gap_of_its_stream(tmp_path):
     path.write_bytes(flip(data, data.index(b"payload-017") - 13, 64))
     report, _ = repaired(path)
 
-    assert report.is_intact
     assert [(g.stream, g.after, g.sequence) for g in report.gaps] == [("b", 8, 73), ("b", 73, 10)]
+    [broken, *_] = verify(path).broken
+    assert (broken.stream, broken.sequence) == ("b", 73)
+    assert "the sequence goes back within its shard, from 73 to 10" in broken.problem
+
+
+def heads_of(path):
+    view = FileView.open(path)
+    heads = list(view.heads(HEADER_SIZE))
+    named = {
+        number * view.interval: {marker.key for marker in view.beacon(number).markers}
+        for number in range(1, view.beacon_count + 1)
+    }
+    view.close()
+    return heads, named
+
+
+def test_changed_heads_are_damage_where_a_beacon_names_their_stream_later(tmp_path):
+    """What remains is a time that stays between those of its neighbors."""
+    path = tmp_path / "events.ss"
+    data = make(path, [f"payload-{n:03}".encode() * 9 for n in range(60)], interval=2048)
+    heads, named = heads_of(path)
+    for head in heads:
+        size = 1 + len(head.key) + 8 + FIXED.size
+        is_named = any(head.key in keys for at, keys in named.items() if at > head.offset)
+        if not is_named or head.offset // 2048 != (head.offset + size) // 2048:
+            continue
+        for at in range(head.offset, head.offset + size - 4):
+            path.write_bytes(flip(data, at, 32))
+            is_time = at >= head.offset + size - 12
+            assert not verify(path).is_intact or is_time, (head, at)
+
+
+@pytest.mark.parametrize("field", ["sequence", "time"])
+@pytest.mark.parametrize("by", [1 << 60, -3])
+def test_a_number_that_goes_back_is_named_with_its_message(tmp_path, field, by):
+    path = tmp_path / "events.ss"
+    writer = new_writer(path)
+    for number in range(20):
+        writer.take(StreamKey("a"), 0, b"x", 1_000 + number)
+    writer.close(with_end=False)
+    head = heads_of(path)[0][9]
+    at = head.payload_at - (20 if field == "sequence" else 12)
+    data = path.read_bytes()
+    number = int.from_bytes(data[at : at + 8]) + by
+    path.write_bytes(data[:at] + number.to_bytes(8) + data[at + 8 :])
+
+    [broken] = verify(path).broken
+    assert broken.offset == head.offset
+    assert f"the {field} goes back within its shard" in broken.problem
+    lines = []
+    with pytest.raises(FileFormatError) as caught:
+        lines.extend(show(path, "log"))
+    assert caught.value.facts["offset"] == head.offset
+
+
+def test_a_clock_that_is_set_back_makes_no_time_go_back(tmp_path):
+    path = tmp_path / "events.ss"
+    clock = ManualClock(start_ms=5_000)
+    writer = new_writer(path, clock=clock)
+    for time_ms in (5_000, 3_000, 6_000):
+        clock.set_wall(time_ms)
+        writer.take(StreamKey("a"), 0, b"x", None)
+        writer.take_many(StreamKey("a"), 0, [b"y", b"z"])
+    writer.close(with_end=True)
+
+    assert verify(path).is_intact
+    assert [head.timestamp_ms for head in heads_of(path)[0][:-1]] == [5_000] * 6 + [6_000] * 3
+
+
+def new_writer(path, **words):
+    create_file(path, FileHeader(path.name, 0, 1 << 20), must_be_new=True)
+    return FileWriter(path, limit_bytes=1 << 30, buffer_bytes=1, **words)
 
 
 def test_what_was_lost_by_a_repair_is_a_gap_afterwards(tmp_path):

@@ -58,8 +58,9 @@ def decode_command(*, file: Path, form: TextFormat, header_only: bool, as_json: 
 def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None:
     """Read a whole .ss file and tell all that is broken; the exit code is 1 then.
 
-    Messages whose numbers do not follow each other are told, too: one may be missing, as behind
-    a repair, or its number may have been changed, which no checksum of the format covers.
+    The head of a message has no checksum. A sequence or a time that goes back within its shard is
+    damage all the same, and so are messages that differ from what a beacon says of their stream.
+    A sequence that jumps ahead is shown as a gap: a message may be missing, as after a repair.
     """
     report = verify(file)
     _tell(report, None, as_json=as_json)

@@ -9,6 +9,7 @@ from typing import Any
 
 from bicycle_runtime.streams.file.errors import FILE_CUT_OFF
 from bicycle_runtime.streams.file.format import HEADER_SIZE, FileHeader
+from bicycle_runtime.streams.file.ordering import Disorder, OrderCheck
 from bicycle_runtime.streams.file.seeking import tail
 from bicycle_runtime.streams.file.view import CutOffError, FileView
 from bicycle_runtime.streams.messages import Message, MessageHeader, Timestamp
@@ -28,20 +29,27 @@ def decode(path: Path, form: TextFormat, *, header_only: bool = False) -> Iterat
     view = FileView.open(path)
     try:
         yield _comment(_header_json(view.header), form)
-        beacon = 1
+        beacon, check = 1, OrderCheck(view)
         for head in view.heads(HEADER_SIZE):
             payload, end = view.payload(head)
             message = Message(head.key, head.shard_id, head.sequence, head.timestamp_ms, payload)
+            _refuse_disorder(view, check.see(message, head.offset, end))
             yield message_text(message, form, header_only=header_only)
             while beacon * view.interval <= end and beacon <= view.beacon_count:
                 if (text := _beacon_text(view, beacon, form)) is not None:
                     yield text
                 beacon += 1
+        _refuse_disorder(view, check.pass_beacons(view.size))
         _, _, end, has_ended = tail(view)
         if end < view.size and not has_ended:
             raise FILE_CUT_OFF(path=str(path), offset=view.size)
     finally:
         view.close()
+
+
+def _refuse_disorder(view: FileView, found: Iterator[Disorder]) -> None:
+    for each in found:
+        raise view.damage(each.offset, each.problem)
 
 
 def _comment(value: Any, form: TextFormat) -> str:

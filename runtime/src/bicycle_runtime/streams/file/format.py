@@ -24,6 +24,7 @@ __all__ = [
     "FIXED",
     "HEADER_SIZE",
     "MARK",
+    "MESSAGE_OVERHEAD",
     "NAME_SIZE_MAX",
     "TAIL",
     "Beacon",
@@ -51,6 +52,7 @@ _MARKER_SIZE_MAX = 256 + 24 + 2
 FIXED = Struct(">QQI")
 # Behind the payload: checksum and mark.
 TAIL = Struct(">HB")
+MESSAGE_OVERHEAD = 1 + 8 + FIXED.size + TAIL.size  # Beside key and payload.
 _HEADER_TAIL = Struct(">QI")
 _BEACON_HEAD = Struct(">BIB")
 _MARKER_TAIL = Struct(">QQQH")

@@ -16,7 +16,8 @@ from pathlib import Path
 from bicycle_runtime.streams.addresses import INTERNAL, WILDCARD
 from bicycle_runtime.streams.file.creating import create_file
 from bicycle_runtime.streams.file.errors import FileFormatError
-from bicycle_runtime.streams.file.format import HEADER_SIZE, FileHeader
+from bicycle_runtime.streams.file.format import HEADER_SIZE, MESSAGE_OVERHEAD, FileHeader
+from bicycle_runtime.streams.file.ordering import Disorder, OrderCheck
 from bicycle_runtime.streams.file.reading import FileReader, Wanted
 from bicycle_runtime.streams.file.salvage import next_message, whole_message
 from bicycle_runtime.streams.file.view import CutOffError, FileView, Head
@@ -54,8 +55,9 @@ class SequenceGap:
 class Report:
     """What was found in a file.
 
-    No checksum of the format covers the head of a message. Where a number was changed, or a message
-    was left out, its stream has a gap; what was repaired has one for each message that was lost.
+    No checksum of the format covers the head of a message; ``ordering`` tells what shows all the
+    same. Where a message was left out, its stream has a gap; what was repaired has one for each
+    message that was lost.
     """
 
     path: Path
@@ -103,11 +105,29 @@ def verify(path: Path) -> Report:
     view = FileView.open(path)
     report = Report(path=path)
     try:
-        for part in parts_of(view):
+        for part in _check_parts(view):
             report.add(part)
     finally:
         view.close()
     return report
+
+
+def _check_parts(view: FileView) -> Iterator[Message | Broken]:
+    """Iterate over the messages of a file and what is broken, also in the order of messages."""
+    check = OrderCheck(view)
+    for part, offset, end in _locate_parts(view):
+        if isinstance(part, Broken):
+            check.lose()
+        else:
+            for found in check.see(part, offset, end):
+                yield _out_of_order(found)
+        yield part
+    for found in check.pass_beacons(view.size):
+        yield _out_of_order(found)
+
+
+def _out_of_order(found: Disorder) -> Broken:
+    return Broken(**found._asdict())
 
 
 def repair(path: Path, output: Path) -> Report:
@@ -134,6 +154,20 @@ def repair(path: Path, output: Path) -> Report:
     finally:
         view.close()
     return report
+
+
+def _locate_parts(view: FileView) -> Iterator[tuple[Message | Broken, int, int]]:
+    """Iterate over the parts of a file, each with where it begins and ends."""
+    at = HEADER_SIZE
+    for part in parts_of(view):
+        if isinstance(part, Broken):
+            at = part.offset + part.size
+            yield part, part.offset, at
+            continue
+        start = view.skip(at, 0)
+        size = MESSAGE_OVERHEAD + len(part.stream_key) + part.size
+        at = view.skip(start, size)
+        yield part, start, at
 
 
 def parts_of(view: FileView) -> Iterator[Message | Broken]:

@@ -1,0 +1,129 @@
+"""Files that a rotation copies and empties (``copytruncate``) while they are followed."""
+
+import shutil
+
+import pytest
+
+from bicycle_runtime.contract import ConnectorSpec
+from bicycle_runtime.testing.connectors.running import SourceRun, services_in, values_of
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "in").mkdir()
+    return tmp_path / "in"
+
+
+@pytest.fixture
+def follow(tmp_path):
+    runs = []
+
+    def start(path):
+        properties = {"path": str(path), "follow": True}
+        spec = ConnectorSpec(vertex_id="lines", connector_type="text", properties=properties)
+        runs.append(SourceRun(spec, services_in(tmp_path)).start())
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        run.stop()
+
+
+def read(run):
+    """Let time pass, so that the directory is listed again, and read all that is there."""
+    run.services.clock.advance(1_000)
+    return values_of(run.drain())
+
+
+def append(path, text):
+    with path.open("a") as stream:
+        stream.write(text)
+
+
+def copy_and_empty(path, copied, *, between=lambda: None, then=""):
+    """Do what logrotate does with ``copytruncate``."""
+    shutil.copyfile(path, copied)
+    between()
+    with path.open("r+") as stream:
+        stream.truncate()
+    append(path, then)
+
+
+@pytest.mark.parametrize("name", ["x.log.1", "x.log-20260301", "x-20260301.log"])
+@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize("is_read_up", [True, False])
+@pytest.mark.parametrize("then", ["", "six\n", "another line\n" * 100])
+def test_a_copy_that_a_rotation_makes_is_not_read_again(
+    folder, follow, name, is_seen, is_read_up, then
+):
+    path = folder / "x.log"
+    path.write_text("one\ntwo\n")
+    run = follow(folder)
+    assert read(run) == ["one", "two"]
+    append(path, "three\n")
+    expected = ["three"]
+    if is_read_up:
+        assert read(run) == expected
+        expected = []
+
+    found = []
+    between = (lambda: found.extend(read(run))) if is_seen else lambda: None
+    copy_and_empty(path, folder / name, between=between, then=then)
+    found += read(run)
+
+    assert sorted(found) == sorted(expected + then.split("\n")[:-1])
+    run.restart()
+    append(path, "seven\n")
+    assert read(run) == ["seven"]
+
+
+def test_copies_are_rotated_on_and_nothing_is_read_twice(folder, follow):
+    path = folder / "x.log"
+    path.write_text("")
+    run = follow(folder)
+    found = []
+    for number in range(5):
+        append(path, f"{number} a\n{number} b\n")
+        found += read(run) if number % 2 else []
+        append(path, f"{number} c\n")
+        for older in range(number, 0, -1):
+            (folder / f"x.log.{older}").rename(folder / f"x.log.{older + 1}")
+        copy_and_empty(path, folder / "x.log.1")
+        found += read(run)
+        if number == 3:
+            run.restart()
+
+    assert sorted(found) == [f"{number} {word}" for number in range(5) for word in "abc"]
+
+
+def test_a_rotation_while_the_job_is_down_reads_the_rest_of_the_copy(folder, follow):
+    path = folder / "x.log"
+    path.write_text("one\n")
+    run = follow(folder)
+    assert read(run) == ["one"]
+    append(path, "two\n")
+    copy_and_empty(path, folder / "x.log.1", then="three\n")
+    run.restart()
+
+    assert sorted(read(run)) == ["three", "two"]
+
+
+def test_a_file_that_is_no_copy_is_read_whatever_its_name(folder, follow):
+    (folder / "x.log").write_text("one\n")
+    run = follow(folder)
+    assert read(run) == ["one"]
+    (folder / "x.log.1").write_text("two\n")
+    (folder / "y.log").write_text("one\n")
+
+    assert sorted(read(run)) == ["one", "two"]
+
+
+def test_a_copy_whose_original_stays_is_a_file_by_itself_after_a_while(folder, follow):
+    (folder / "x.log").write_text("one\n")
+    run = follow(folder)
+    assert read(run) == ["one"]
+    shutil.copyfile(folder / "x.log", folder / "x.log.1")
+
+    assert read(run) == []
+    run.services.clock.advance(10_000)
+    assert read(run) == ["one"]
