@@ -156,7 +156,7 @@ class LocalJobs:
         return is_supervised(status)
 
     def stop(self, job: str) -> JobStatus:
-        return stop_job(self._home, job)
+        return stop_job(self._home, job, clock=self._clock)
 
     def drain(self, job: str) -> JobStatus:
         return drain_job(self._home, job, clock=self._clock)

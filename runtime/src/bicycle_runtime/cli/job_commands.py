@@ -42,6 +42,7 @@ __all__ = [
 
 _AGE_SHOWN_MIN_MS = 5_000
 _LAGS_SHOWN_MAX = 8
+_STUCK_CALLS_SHOWN_MAX = 8
 _RESTARTS_SHOWN_MAX = 5
 _SHARE_SHOWN_MIN = 0.05
 _SKEW_SHOWN_MIN = 1.2
@@ -153,9 +154,10 @@ def stop_command(
 ) -> None:
     """Stop a job cleanly, at the end of an epoch.
 
-    The job finishes its epoch, publishes it and ends; the command waits for that. Submitted or run
-    again under its name, the job goes on without reading a record twice. --name, --to and --timeout
-    are those of the savepoint.
+    The job finishes its epoch, publishes it and ends; the command waits for that. An epoch that takes
+    longer than the time for stopping is aborted, and the threads that hang are shown. Submitted or
+    run again under its name, the job goes on without reading a record twice. --name, --to and
+    --timeout are those of the savepoint.
     """
     if not savepoint and (name, to) != (None, None):
         raise click.UsageError("--name and --to need --savepoint")
@@ -265,6 +267,8 @@ def _tell(status: JobStatus, *, as_json: bool) -> None:
         click.echo(f"{status.id}: {status.state.value}, epoch {status.epoch}")
         for text in _waiting(status):
             click.echo(f"  sealed     {text}")
+        for line in _stuck(status):
+            click.echo(line)
 
 
 def _row(status: JobStatus) -> tuple[str, ...]:
@@ -314,6 +318,7 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
             is_old = uid in status.silent_sources
             lines.append(f"  lag        {shard}: {text}{' when last known' if is_old else ''}")
     lines += [f"  restart    {_restart(note)}" for note in status.restarts[-_RESTARTS_SHOWN_MAX:]]
+    lines += _stuck(status)
     if status.late_dropped_count:
         lines.append(
             f"  warning    {count_text(status.late_dropped_count)} late records were dropped: "
@@ -405,6 +410,16 @@ def _supervisor(status: JobStatus, *, is_there: bool | None) -> str:
     if is_there is not False:
         return str(status.supervisor_pid)
     return "gone: nobody starts the job again when its process dies"
+
+
+def _stuck(status: JobStatus) -> list[str]:
+    """Return the threads that kept a job which was ended by force, with their calls."""
+    lines = []
+    for thread in status.stuck:
+        frozen = ", stopped by a signal" if thread.was_frozen else ""
+        lines.append(f"  stuck      {thread.role} {thread.pid}{frozen}: {thread.location}")
+        lines += [f"               {call}" for call in thread.stack[-_STUCK_CALLS_SHOWN_MAX:]]
+    return lines
 
 
 def _ended_workers(status: JobStatus) -> str:

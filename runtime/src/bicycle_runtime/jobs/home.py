@@ -68,6 +68,11 @@ class JobFolder:
         return self.path / "journal.jsonl"
 
     @property
+    def stacks_path(self) -> Path:
+        """The folder in which processes of the running job write their stacks when asked."""
+        return self.path / "stacks"
+
+    @property
     def lock_path(self) -> Path:
         """Held while the status is written."""
         return self.path / "lock"

@@ -29,6 +29,7 @@ __all__ = [
     "RestartPlan",
     "ShardLag",
     "ShardStatus",
+    "StuckThread",
     "read_status",
     "write_status",
 ]
@@ -211,6 +212,21 @@ class EndedWorker(msgspec.Struct, kw_only=True):
     operator: str = ""
 
 
+class StuckThread(msgspec.Struct, kw_only=True):
+    """A thread that kept the job from ending, as it was before the job was ended by force.
+
+    ``role`` is ``worker`` or ``driver``. ``location`` is the line of the user's code, as
+    ``file:line``, and ``stack`` has the lines of all calls, the innermost last. ``was_frozen``: the
+    process had been stopped by a signal.
+    """
+
+    pid: int
+    role: str
+    location: str
+    was_frozen: bool = False
+    stack: list[str] = []
+
+
 class JobStatus(msgspec.Struct, kw_only=True):
     """One run of a job as last seen. Counts are of this run, ``event_count`` of all runs.
 
@@ -245,7 +261,8 @@ class JobStatus(msgspec.Struct, kw_only=True):
     that is not known, and without backlog.
 
     ``ended_worker_count`` counts the workers of this run that ended unasked, and ``ended_workers``
-    has the latest of them.
+    has the latest of them. ``stuck`` has the threads for which a stop, a cancel or the watchdog did
+    not wait any longer.
     """
 
     id: str
@@ -300,6 +317,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     state_growth: float | None = None
     phase: PhaseStatus | None = None
     restart_plan: RestartPlan | None = None
+    stuck: list[StuckThread] = []
     ended_worker_count: int = 0
     ended_workers: list[EndedWorker] = []
     restart_count: int = 0

@@ -7,29 +7,35 @@ import sys
 import pytest
 
 from bicycle_runtime.base.clock import ManualClock
-from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.base.processes import descendants, is_frozen, start_ticks
 from bicycle_runtime.jobs.control.ending import cancel_job, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status, list_jobs
-from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, STOP_TIMED_OUT, StatusFormatError
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, StatusFormatError
 from bicycle_runtime.jobs.status import JobState
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, until
 
 OBEDIENT = "import signal; print('up', flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + OBEDIENT.partition(
     "; "
 )[2].replace("signal.pause()", "[signal.pause() for _ in range(9)]")
 
+PARENT = (
+    "import subprocess, sys, signal; signal.signal(signal.SIGTERM, lambda *_: None); "
+    "worker = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE); "
+    "print('up', flush=True); signal.pause(); worker.communicate(b'\\n', 60)"
+)
+
 
 @contextlib.contextmanager
-def driver(home, name, code):
+def driver(home, name, code, **status):
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL
     )
     try:
         process.stdout.readline()
-        put_job(home, name, pid=process.pid, pid_started=start_ticks(process.pid))
+        put_job(home, name, pid=process.pid, pid_started=start_ticks(process.pid), **status)
         yield process
     finally:
         process.kill()
@@ -85,10 +91,46 @@ def test_a_job_whose_process_was_stopped_is_told_and_woken_to_stop(home):
     assert not job_status(home, "job").is_frozen
 
 
-def test_a_job_that_does_not_stop_in_time_is_an_error(home):
-    with driver(home, "job", STUBBORN), raises(STOP_TIMED_OUT) as caught:
-        stop_job(home, "job", reserve_ms=0)
-    assert caught.value.facts["waited_ms"] == 1_000
+def test_a_job_that_does_not_stop_in_time_is_ended_by_force(home):
+    with driver(home, "job", STUBBORN) as process:
+        status = stop_job(home, "job", clock=ManualClock(77))
+        assert process.wait(PATIENCE_S) == -9
+    assert (status.state, status.ended_ms) == (JobState.STOPPED, 77)
+    assert job_status(home, "job").state is JobState.STOPPED
+
+
+def test_a_worker_that_was_stopped_by_a_signal_is_woken_to_stop(home):
+    with driver(home, "job", PARENT) as process:
+        [worker] = descendants(process.pid)
+        os.kill(worker, signal.SIGSTOP)
+        until(lambda: is_frozen(worker), "SIGSTOP")
+        stop_job(home, "job")
+        assert process.wait(PATIENCE_S) == 0  # It has waited for its worker.
+
+
+STUCK = """
+import signal, sys, threading
+from pathlib import Path
+from bicycle_runtime.base.stacks import offer_stacks
+
+def hang():
+    threading.Event().wait()
+
+offer_stacks(Path(sys.argv[1]))
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print("up", flush=True)
+hang()
+"""
+
+
+def test_a_canceled_job_names_what_its_driver_hung_at_in_a_long_epoch(home):
+    stacks = str(home.folder("job").stacks_path)
+    with driver(home, "job", STUCK.replace("sys.argv[1]", repr(stacks)), epoch_began_ms=1_000):
+        status = cancel_job(home, "job", clock=ManualClock(6_000))
+    [stuck] = status.stuck
+    assert stuck.role == "driver"
+    assert any(call.endswith(" in hang") for call in stuck.stack)
+    assert job_status(home, "job").stuck == [stuck]
 
 
 def test_canceling_kills_and_leaves_the_word_canceled(home):

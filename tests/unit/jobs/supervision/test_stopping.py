@@ -73,6 +73,24 @@ def test_an_epoch_that_takes_too_long_is_aborted_and_then_the_process_is_ended(e
     assert ends.codes == [1]
 
 
+@pytest.mark.parametrize("hangs", [False, True])
+def test_the_last_word_of_a_process_is_awaited_for_a_moment(ends, hangs):
+    told, never = threading.Event(), threading.Event()
+
+    def late():
+        told.set()
+        if hangs:
+            never.wait()
+
+    with StopRequest(end=ends).on_signals() as stop:
+        stop.arm(timeout_s=0.1, on_request=lambda: None, abort=lambda: None, late=late)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ends.event.wait(PATIENCE_S)
+    assert told.is_set()
+    assert ends.codes == [1]
+    never.set()
+
+
 def test_a_job_that_ends_in_time_is_neither_aborted_nor_ended(ends):
     with StopRequest(end=ends).on_signals() as stop:
         arm(stop)

@@ -97,6 +97,22 @@ def test_a_job_goes_on_with_another_version_where_it_stopped(site):
     require_no_upgrade(site.home, "job")
 
 
+def test_a_job_that_hangs_is_upgraded_once_it_was_ended_by_force(site):
+    hanging = site.install("1.0", body='while line == "bad": pass\n    return line')
+    site.start(site.request(hanging, stop_timeout_ms=2_000))
+    site.feed("ada", "bob")
+    until(lambda: site.status.record_count == 2, "two words")
+    site.feed("bad")
+    until(lambda: site.status.reading_count or site.status.epoch_began_ms, "the epoch that hangs")
+
+    report = upgrade(site, site.install("2.0"), options=UpgradeOptions(epochs=1, watch_ms=1_500))
+    site.feed("ada")
+    found, _ = counted(site, 4)
+
+    assert found == [("ada", 1), ("ada", 2), ("bad", 1), ("bob", 1)]
+    assert report["savepoint"].endswith("/upgrade-t")
+
+
 def test_what_takes_long_is_done_before_the_former_version_stops(site):
     running(site)
     ahead = Ahead(site)

@@ -10,8 +10,9 @@ import contextlib
 import signal
 import subprocess
 
-from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.processes import (
+    descendants,
     is_alive,
     is_frozen,
     kill_all,
@@ -24,43 +25,49 @@ from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.errors import STOP_TIMED_OUT, JobNotRunningError
-from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
+from bicycle_runtime.jobs.stuck import stuck_threads, with_stuck
 from bicycle_runtime.recovery.history import EpochHistory
 
 __all__ = ["cancel_job", "drain_job", "publish_remaining", "stop_job"]
 
 _END_RESERVE_MS = 10_000
+_STOP_MS_MIN = 10_000  # An abort of an epoch takes seconds, however short the time for stopping.
+_STUCK_MIN_MS = 5_000
 
 
-def stop_job(home: Home, name: str, *, reserve_ms: int = _END_RESERVE_MS) -> JobStatus:
+def stop_job(home: Home, name: str, *, clock: Clock | None = None) -> JobStatus:
     """Ask a job to stop after its epoch and wait until it has. One that has ended is left alone.
 
-    Processes of it that were stopped by a signal are woken, or they would never hear of it.
+    Processes of it that were stopped by a signal are woken, or they would never hear of it. A job
+    that does not end in its time for stopping is ended by force: what it has sealed stays, and the
+    status names the threads that kept it.
 
     Args:
         home: Where jobs are kept.
         name: The job's id.
-        reserve_ms: How much longer than the job's own time for stopping it is waited for.
+        clock: For the last word about a job that was ended by force.
 
     Returns:
         The last status.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
-        STOP_TIMED_OUT: it did not end in the time that it was given when it was started.
     """
     folder = home.find(name)
     status = job_status(home, name)
     if status.state.is_final:
         return status
-    timeout_ms = folder.read_request().options.stop_timeout_ms + reserve_ms
+    timeout_ms = max(folder.read_request().options.stop_timeout_ms, _STOP_MS_MIN)
     pid, started = _leader(status)
     send_signal(pid, signal.SIGTERM)
     _wake(status)
     if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
-        raise STOP_TIMED_OUT(job=name, pid=pid, waited_ms=timeout_ms)
+        now_ms = (clock or SystemClock()).now_ms()
+        status = folder.status() or status  # Another driver may run by now.
+        return _end_by_force(folder, status, JobState.STOPPED, now_ms=now_ms, is_stuck=True)
     return job_status(home, name)
 
 
@@ -76,6 +83,24 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     status = job_status(home, name)
     if status.state.is_final:
         return status
+    now_ms, began_ms = clock.now_ms(), status.epoch_began_ms
+    is_stuck = began_ms is not None and now_ms - began_ms >= _STUCK_MIN_MS
+    return _end_by_force(folder, status, JobState.CANCELED, now_ms=now_ms, is_stuck=is_stuck)
+
+
+def _end_by_force(
+    folder: JobFolder, status: JobStatus, final: JobState, *, now_ms: int, is_stuck: bool
+) -> JobStatus:
+    """Kill all processes of a job; write and return its last status.
+
+    Args:
+        folder: The job's.
+        status: As seen last.
+        final: The state that it ends with.
+        now_ms: The time.
+        is_stuck: Whether its threads are to be named, which takes up to a second.
+    """
+    stuck = stuck_threads(folder.stacks_path, driver_pid=status.pid) if is_stuck else []
     for pid, started in (
         (status.supervisor_pid, status.supervisor_started),
         (status.pid, status.pid_started),
@@ -86,21 +111,24 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
             wait_for_end(pid, started, timeout_s=_END_RESERVE_MS / 1_000)
     with FileLock(folder.lock_path, job=status.job, place=str(folder.path)):
         last = folder.status() or status
-        last.state = JobState.CANCELED
-        last.ended_ms = last.updated_ms = clock.now_ms()
+        last.state = final
+        last.ended_ms = last.updated_ms = now_ms
         last.error = None
+        last.stuck = with_stuck(last.stuck, stuck)
         write_status(folder.status_path, last)
     return last
 
 
 def _wake(status: JobStatus) -> None:
-    """Let supervisor and driver go on if they were stopped."""
+    """Let the processes of a job go on that were stopped by a signal, workers too."""
     for pid, started in (
         (status.supervisor_pid, status.supervisor_started),
         (status.pid, status.pid_started),
     ):
-        if is_alive(pid, started) and is_frozen(pid):
-            send_signal(pid, signal.SIGCONT)
+        if is_alive(pid, started):
+            for member in [pid, *descendants(pid)]:
+                if is_frozen(member):
+                    send_signal(member, signal.SIGCONT)
 
 
 def _leader(status: JobStatus) -> tuple[int, int]:
@@ -144,7 +172,7 @@ def drain_job(
 
 
 _DRIVER_MODULE = "bicycle_runtime.jobs.running.submission"
-_TIMEOUT_S = 60
+_TIMEOUT_S = 25
 
 
 def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStatus:

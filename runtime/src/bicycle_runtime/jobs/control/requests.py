@@ -114,8 +114,9 @@ class Inbox:
 
 
 def ask_job(
-    home: Home, job: str, kind: str, facts: Mapping[str, Any], *, clock: Clock, timeout_ms: int
-) -> dict[str, Any]:
+    home: Home, job: str, kind: str, facts: Mapping[str, Any], *, clock: Clock, timeout_ms: int,
+    is_hopeless: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:  # fmt: skip
     """Ask a running job for something and return its answer.
 
     Args:
@@ -125,6 +126,7 @@ def ask_job(
         facts: Plain data that goes with it.
         clock: Measures how long is waited.
         timeout_ms: A job that has not answered by then is not going to: the request is withdrawn.
+        is_hopeless: Tells earlier that it is not going to.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -141,7 +143,7 @@ def ask_job(
     _write(asked, {"kind": kind, "facts": dict(facts), "asker": [own, start_ticks(own)]})
     try:
         while not answered.exists():
-            if clock.monotonic() >= deadline:
+            if clock.monotonic() >= deadline or is_hopeless():
                 raise REQUEST_TIMED_OUT(job=job, kind=kind, waited_ms=timeout_ms)
             has_ended = wait_for_end(status.pid, status.pid_started, timeout_s=_POLL_S)
             if has_ended and not answered.exists():  # An answer may be its last word.

@@ -12,8 +12,10 @@ import dataclasses
 from functools import partial
 from typing import IO
 
+from bicycle_runtime.base.stacks import STACKS_VARIABLE, offer_stacks
 from bicycle_runtime.engine.errors import SparkStartError
 from bicycle_runtime.engine.spark.executor import SparkExecutor
+from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.control.previous_run import (
     PreviousRun,
     job_locks,
@@ -134,12 +136,18 @@ def _spark_executor(
     """Return Spark for one start of a job; what its workers print goes to ``errors``."""
     return SparkExecutor(
         master_of(request),
-        settings=request.spark,
+        settings={**_offered_stacks(master_of(request), place), **request.spark},
         cache_dir=home.cache_dir,
         job=place.job,
         cluster_timeout_ms=request.options.cluster_timeout_ms,
         errors=errors,
     )
+
+
+def _offered_stacks(master: str, place: JobPlace) -> dict[str, str]:
+    """Return the setting by which workers of this machine write their stacks when asked."""
+    folder = str(place.folder.stacks_path)
+    return {f"spark.executorEnv.{STACKS_VARIABLE}": folder} if is_embedded(master) else {}
 
 
 def _run(run: JobRun) -> JobSummary:
@@ -168,6 +176,7 @@ def _drive(run: JobRun) -> JobSummary:
     4. Run epochs until the input ends or a stop is requested, then publish everything.
     """
     with contextlib.ExitStack() as cleanup:
+        cleanup.callback(offer_stacks(run.place.folder.stacks_path))
         cleanup.enter_context(run.watchdog)
         cleanup.enter_context(run.phases.work("starting or ending"))
         cleanup.enter_context(run.outages.reporting())

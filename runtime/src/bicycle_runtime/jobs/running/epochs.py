@@ -74,6 +74,7 @@ class Epochs:
             timeout_s=run.request.options.stop_timeout_ms / 1_000,
             on_request=run.note_stop,
             abort=run.abort,
+            late=run.end_late,
         )
         if stop.is_set:  # It was asked for before anything could be interrupted.
             run.note_stop()

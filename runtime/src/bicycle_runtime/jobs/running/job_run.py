@@ -8,6 +8,7 @@ threads.
 from __future__ import annotations
 
 import logging
+import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from bicycle_runtime.jobs.running.storage_outages import StorageOutages
 from bicycle_runtime.jobs.savepoints.taking import RunningSavepoints
 from bicycle_runtime.jobs.savepoints.trust import signer
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.stuck import stuck_threads
 from bicycle_runtime.jobs.supervision.error_reports import plain_error
 from bicycle_runtime.jobs.supervision.stopping import end_now
 from bicycle_runtime.jobs.supervision.watchdog import Watchdog, WatchdogSteps
@@ -103,9 +105,20 @@ class JobRun:
 
     def abort(self) -> None:
         """End the epoch that runs, without waiting for it."""
+        self._note_stuck()
         self.executor.abort()
         if self.loop is not None:
             self.loop.interrupt()
+
+    def end_late(self) -> None:
+        """Have the status say that the job has stopped, though this process does not end."""
+        self._note_stuck()
+        if not self.progress.status.state.is_final:
+            self.progress.enter(JobState.STOPPED)
+
+    def _note_stuck(self) -> None:
+        stacks = self.place.folder.stacks_path
+        self.progress.take_stuck(stuck_threads(stacks, driver_pid=os.getpid()))
 
     def fail(self, error: BicycleError) -> BicycleError:
         """Have the status tell an error that ends the job, and return it."""

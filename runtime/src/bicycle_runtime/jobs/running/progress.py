@@ -31,9 +31,11 @@ from bicycle_runtime.jobs.status import (
     Publication,
     ShardLag,
     ShardStatus,
+    StuckThread,
     WaitingOutput,
     write_status,
 )
+from bicycle_runtime.jobs.stuck import with_stuck
 from bicycle_runtime.jobs.supervision.restarts import add_failure_note, place_of
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts
@@ -49,7 +51,7 @@ _LOG_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 5.0
 _SHARDS_SHOWN_MAX = 64
 _HOT_KEYS_TOLD_MAX = 100
-_ENDED_WORKERS_SHOWN_MAX = 20
+_ENDED_WORKERS_SHOWN_MAX = _STUCK_SHOWN_MAX = 20
 _LOADING = "loading state"
 
 
@@ -222,6 +224,16 @@ class Progress:
                 epoch=status.epoch + 1, count=status.ended_worker_count,
             )  # fmt: skip
         self._show_at_once()
+
+    def take_stuck(self, stuck: Sequence[StuckThread]) -> None:
+        """Log and keep the threads for which nobody waits any longer."""
+        for thread in stuck:
+            log_event(
+                _LOG, "thread_stuck", level=logging.WARNING, job=self.status.job, pid=thread.pid,
+                role=thread.role, location=thread.location, was_frozen=thread.was_frozen,
+                stack=thread.stack,
+            )  # fmt: skip
+        self.status.stuck = with_stuck(self.status.stuck, list(stuck))[-_STUCK_SHOWN_MAX:]
 
     def take_parallelisms(self, parallelisms: Mapping[str, int]) -> None:
         """Take note of the parallelism of each operator; written at once when it has changed."""

@@ -101,8 +101,9 @@ class SavepointEntry:
 
 
 def create_savepoint(
-    home: Home, job: str, *, name: str | None, to: str | None, clock: Clock, timeout_ms: int
-) -> dict[str, Any]:
+    home: Home, job: str, *, name: str | None, to: str | None, clock: Clock, timeout_ms: int,
+    is_hopeless: Callable[[], bool] = lambda: False,
+) -> dict[str, Any]:  # fmt: skip
     """Take a savepoint of a job, which goes on if it runs.
 
     Args:
@@ -112,6 +113,7 @@ def create_savepoint(
         to: Directory or URL below which it is made; None is the job's own.
         clock: Gives the time of day, and measures how long is waited.
         timeout_ms: How long a running job may take.
+        is_hopeless: Tells earlier that a running job is not going to answer.
 
     Returns:
         Its ``url``, ``name``, ``job``, ``epoch``, ``created_ms``, ``event_count``, sizes.
@@ -131,7 +133,10 @@ def create_savepoint(
     if not status.state.is_final:
         facts = {"name": name, "to": to}
         try:
-            return ask_job(home, job, "savepoint", facts, clock=clock, timeout_ms=timeout_ms)
+            return ask_job(
+                home, job, "savepoint", facts,
+                clock=clock, timeout_ms=timeout_ms, is_hopeless=is_hopeless,
+            )  # fmt: skip
         except JobNotRunningError:  # It ended before it met the request.
             status = job_status(home, job)
     storage = open_storage(status.checkpoint)

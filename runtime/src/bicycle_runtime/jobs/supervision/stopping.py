@@ -25,9 +25,15 @@ __all__ = ["StopRequest", "end_now"]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _HARD_EXIT_BASE = 128
-_ABORT_RESERVE_S = 5.0
+# So long before the end of the time that it has, the epoch is aborted, and the process ended.
+_ABORT_RESERVE_S, _END_RESERVE_S = 8.0, 3.0
+_LAST_WORD_S = 2.0
 _LATE_EXIT_CODE = 1
 _CLOSE = 0  # no signal has this number
+
+
+def _nothing() -> None:
+    """Do nothing: nobody has armed the request yet."""
 
 
 class StopRequest:
@@ -47,6 +53,7 @@ class StopRequest:
         self._woken = threading.Event()
         self._on_request: Callable[[], None] = _nothing
         self._abort: Callable[[], None] = _nothing
+        self._late: Callable[[], None] = _nothing
         self._timeout_s = 30.0
         self.was_aborted = False
 
@@ -56,15 +63,18 @@ class StopRequest:
         return self._event.is_set()
 
     def arm(
-        self, *, timeout_s: float, on_request: Callable[[], None], abort: Callable[[], None]
-    ) -> None:
+        self, *, timeout_s: float, on_request: Callable[[], None], abort: Callable[[], None],
+        late: Callable[[], None] = _nothing,
+    ) -> None:  # fmt: skip
         """Say how long stopping may take and what it does. Both are called in a thread.
 
         Args:
-            timeout_s: After this time the process ends, whatever it does.
+            timeout_s: Before this time is over the process ends, whatever it does.
             on_request: Called once when somebody asks.
             abort: Called some time before the end; must make the running epoch fail.
+            late: Called when the process is about to be ended by force; not waited for for long.
         """
+        self._late = late
         self._timeout_s = timeout_s
         self._on_request = on_request
         self._abort = abort
@@ -129,20 +139,22 @@ class StopRequest:
             self._on_request()
 
     def _deadlines(self) -> list[tuple[float, Callable[[], None]]]:
-        now = self._clock.monotonic()
-        abort_s = max(self._timeout_s - _ABORT_RESERVE_S, self._timeout_s / 2)
+        now, timeout_s = self._clock.monotonic(), self._timeout_s
         return [
-            (now + abort_s, self._abort_epoch),
-            (now + self._timeout_s, lambda: self._end(_LATE_EXIT_CODE)),
+            (now + max(timeout_s - _ABORT_RESERVE_S, timeout_s / 2), self._abort_epoch),
+            (now + max(timeout_s - _END_RESERVE_S, timeout_s * 3 / 4), self._end_late),
         ]
+
+    def _end_late(self) -> None:
+        # In a thread, as it may wait for what the main thread holds.
+        last_word = threading.Thread(target=self._late, name="last-word", daemon=True)
+        last_word.start()
+        last_word.join(_LAST_WORD_S)
+        self._end(_LATE_EXIT_CODE)
 
     def _abort_epoch(self) -> None:
         self.was_aborted = True
         self._abort()
-
-
-def _nothing() -> None:
-    """Do nothing: nobody has armed the request yet."""
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:

@@ -31,6 +31,7 @@ from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import (
+    REQUEST_TIMED_OUT,
     SHADOW_FAILED,
     UPGRADE_FAILED,
     UPGRADE_NOT_PLANNED,
@@ -138,7 +139,7 @@ def upgrade_job(
     """Let a running job go on with another version of its plugin.
 
     1. Plan: the version against the last epoch; one that does not fit changes nothing.
-    2. Save: a savepoint, while the job runs.
+    2. Save: a savepoint, while the job runs; of a job whose epoch hangs, once it has stopped.
     3. Follow, in blue-green only: the new version runs in the shadow of the former one until it
        has caught up and proved itself; if it fails, nothing has happened.
     4. Stop: the former version seals and publishes a last epoch, once what takes long of the
@@ -250,14 +251,29 @@ class _Upgrade:
         }
 
     def _save(self) -> None:
-        # 2. Save: a savepoint, while the job runs.
+        # 2. Save: a savepoint, while the job runs; of a job whose epoch hangs, once it has stopped.
         if not self._options.skip_savepoint:
-            taken = create_savepoint(
-                self._home, self._job, name=f"upgrade-{self._note.token}", to=None,
-                clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS,
-            )  # fmt: skip
-            self._note.savepoint = str(taken["url"])
+            try:
+                self._take_savepoint(is_hopeless=self._hangs)
+            except BicycleError as error:
+                if error.code != REQUEST_TIMED_OUT.code or not self._hangs():
+                    raise
         self._to("stop" if self._following is None else "follow")
+
+    def _take_savepoint(self, *, is_hopeless: Callable[[], bool] = lambda: False) -> None:
+        taken = create_savepoint(
+            self._home, self._job, name=f"upgrade-{self._note.token}", to=None,
+            clock=self._clock, timeout_ms=_SAVEPOINT_TIMEOUT_MS, is_hopeless=is_hopeless,
+        )  # fmt: skip
+        self._note.savepoint = str(taken["url"])
+
+    def _hangs(self) -> bool:
+        """Tell whether the epoch of the job takes longer than a stop would wait for it."""
+        status = job_status(self._home, self._job)
+        if status.state.is_final or status.epoch_began_ms is None:
+            return False
+        patience_ms = self._home.find(self._job).read_request().options.stop_timeout_ms
+        return self._clock.now_ms() - status.epoch_began_ms >= patience_ms
 
     def _follow(self, following: Following) -> None:
         # 3. Follow, in blue-green only: the new version runs in the shadow of the former one until
@@ -279,7 +295,9 @@ class _Upgrade:
             if self._following is None and self._prepare is not None:
                 self._ahead = self._prepare()
                 self._ahead.wait()
-            note.epoch = stop_job(self._home, self._job).epoch
+            note.epoch = stop_job(self._home, self._job, clock=self._clock).epoch
+            if note.savepoint is None and not self._options.skip_savepoint:
+                self._take_savepoint()
             if self._following is not None:
                 self._following.reach(note.epoch)
                 self._ahead = self._following.ahead

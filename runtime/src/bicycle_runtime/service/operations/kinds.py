@@ -158,7 +158,7 @@ def _as_given(_where: Surroundings, _job: str, facts: Any, _now_ms: int) -> Any:
 
 
 def _stop(where: Surroundings, job: str, _facts: NoFacts) -> Result:
-    return _end_result(stop_job(where.home, job))
+    return _end_result(stop_job(where.home, job, clock=where.clock))
 
 
 def _drain(where: Surroundings, job: str, _facts: NoFacts) -> Result:
@@ -173,12 +173,15 @@ def _cancel(where: Surroundings, job: str, _facts: NoFacts) -> Result:
 
 
 def _end_result(status: JobStatus) -> Result:
-    return {"state": status.state.value, "epoch": status.epoch}
+    stuck = [msgspec.to_builtins(thread) for thread in status.stuck]
+    return {
+        "state": status.state.value, "epoch": status.epoch, **({"stuck": stuck} if stuck else {})
+    }  # fmt: skip
 
 
 def _suspend(where: Surroundings, job: str, facts: SavepointFacts) -> Result:
     """Stop a job, and take a savepoint of where it stopped."""
-    status = stop_job(where.home, job)
+    status = stop_job(where.home, job, clock=where.clock)
     return {**_end_result(status), "savepoint": take_savepoint(where, job, facts)}
 
 

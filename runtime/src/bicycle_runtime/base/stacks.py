@@ -1,0 +1,103 @@
+"""The stacks of a process that hangs, which the process itself writes when it gets a signal.
+
+The handler of the signal is not Python's, so it also works while native code holds the interpreter.
+A process that takes part has a file, which is named by its process id and start time: no other
+process ever gets the signal, which would end it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bicycle_runtime.base.processes import is_alive, is_frozen, send_signal, start_ticks
+
+__all__ = ["STACKS_VARIABLE", "ProcessStacks", "offer_stacks", "read_stacks"]
+
+STACKS_VARIABLE = "BICYCLE_STACKS"
+_SIGNAL = signal.SIGUSR1
+_POLL_S = 0.02
+_THREAD = "hread 0x"  # "Thread 0x…" or "Current thread 0x…" begins the stack of a thread.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessStacks:
+    """The stacks of all threads of a process, as ``faulthandler`` writes them, the main one last.
+
+    ``was_frozen``: the process was stopped by a signal, and goes on now.
+    """
+
+    pid: int
+    threads: tuple[str, ...]
+    was_frozen: bool = False
+
+
+def offer_stacks(folder: Path) -> Callable[[], None]:
+    """Let this process write its stacks into a file of a folder whenever it gets SIGUSR1.
+
+    Returns:
+        A function that takes the offer back; a process that ends need not call it.
+    """
+    own = os.getpid()
+    name = f"{own}-{start_ticks(own)}"
+    unready, ready = folder / f".{name}", folder / name
+    with contextlib.ExitStack() as opened:
+        with contextlib.suppress(OSError):  # Of a full disk others tell; there is no stack then.
+            folder.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(unready, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC)
+            opened.callback(os.close, descriptor)
+            faulthandler.register(_SIGNAL, file=descriptor, all_threads=True)
+            opened.callback(faulthandler.unregister, _SIGNAL)
+            unready.rename(ready)
+            opened.callback(ready.unlink, missing_ok=True)
+        return opened.pop_all().close
+
+
+def read_stacks(folder: Path, *, timeout_s: float = 1.0) -> list[ProcessStacks]:
+    """Ask the processes of a folder for their stacks. One that was stopped by a signal is woken.
+
+    Args:
+        folder: As given to ``offer_stacks``.
+        timeout_s: The longest wait. A process that has not answered by then is left out.
+    """
+    asked = {}
+    for path in sorted(folder.glob("[0-9]*-[0-9]*")):
+        pid, started = map(int, path.name.split("-"))
+        if is_alive(pid, started):
+            asked[pid] = (path, path.stat().st_size, is_frozen(pid))
+            send_signal(pid, _SIGNAL)
+            send_signal(pid, signal.SIGCONT)
+        else:
+            path.unlink(missing_ok=True)
+    found: list[ProcessStacks] = []
+    deadline, pause = time.monotonic() + timeout_s, threading.Event()
+    sizes: dict[int, int] = {}
+    while asked:
+        for pid, (path, begin, was_frozen) in list(asked.items()):
+            size = path.stat().st_size
+            if size > begin and sizes.get(pid) == size:  # It writes no more.
+                text = path.read_bytes()[begin:].decode(errors="replace")
+                found.append(ProcessStacks(pid=pid, threads=_threads(text), was_frozen=was_frozen))
+                del asked[pid]
+            sizes[pid] = size
+        if time.monotonic() >= deadline:
+            break
+        pause.wait(_POLL_S)
+    return found
+
+
+def _threads(text: str) -> tuple[str, ...]:
+    threads: list[str] = []
+    for line in text.splitlines(keepends=True):
+        if _THREAD in line and not line.startswith(" "):
+            threads.append("")
+        elif threads and line.strip():
+            threads[-1] += line
+    return tuple(threads)

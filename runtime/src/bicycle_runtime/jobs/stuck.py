@@ -1,0 +1,63 @@
+"""The threads that keep a job from ending: workers in a task, and threads of its driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bicycle_runtime.base.stacks import ProcessStacks, read_stacks
+from bicycle_runtime.extraction.tracebacks import Location, dump_locations, user_location
+from bicycle_runtime.jobs.status import StuckThread
+
+__all__ = ["stuck_threads", "with_stuck"]
+
+_WORKER_FILE, _TASK = "/engine/spark/worker.py", "__call__"
+_PUBLISHING = "/engine/loop/publishing.py"
+_LINES_MAX = 50
+
+
+def stuck_threads(folder: Path, *, driver_pid: int) -> list[StuckThread]:
+    """Return where the workers of a job that have a task are; of none, where its driver is.
+
+    Args:
+        folder: The stacks of the job's processes.
+        driver_pid: Its driver, which waits for its workers where one has a task.
+    """
+    workers, driver = [], []
+    for stacks in read_stacks(folder):
+        threads = [dump_locations(text) for text in stacks.threads]
+        if stacks.pid == driver_pid:
+            kept = [each for each in threads[:-1] if _publishes(each)] + threads[-1:]
+            driver += [_thread(stacks, locations, role="driver") for locations in kept]
+        else:
+            kept = [each for each in threads if _has_task(each)]
+            workers += [_thread(stacks, locations, role="worker") for locations in kept]
+    return workers or driver
+
+
+def with_stuck(known: list[StuckThread], found: list[StuckThread]) -> list[StuckThread]:
+    """Return what is known with what was found; of each process the newest."""
+    pids = {thread.pid for thread in found}
+    return [thread for thread in known if thread.pid not in pids] + found
+
+
+def _thread(stacks: ProcessStacks, locations: list[Location], *, role: str) -> StuckThread:
+    return StuckThread(
+        pid=stacks.pid,
+        role=role,
+        location=user_location(locations, package="", folder="") or "",
+        was_frozen=stacks.was_frozen,
+        stack=[_line(location) for location in locations[-_LINES_MAX:]],
+    )
+
+
+def _has_task(locations: list[Location]) -> bool:
+    return any(file.endswith(_WORKER_FILE) and name == _TASK for file, _, name in locations)
+
+
+def _publishes(locations: list[Location]) -> bool:
+    return any(file.endswith(_PUBLISHING) for file, _, _ in locations[:-1])
+
+
+def _line(location: Location) -> str:
+    file, line, name = location
+    return f"{file}:{line} in {name}"

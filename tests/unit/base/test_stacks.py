@@ -1,0 +1,84 @@
+"""Stacks of processes that hang in any way, read by another process."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bicycle_runtime.base.processes import is_frozen
+from bicycle_runtime.base.stacks import read_stacks
+from tests.waiting import PATIENCE_S, until
+
+HANGING = """
+import itertools, os, signal, sys, threading
+from collections import deque
+from pathlib import Path
+from bicycle_runtime.base.stacks import offer_stacks
+
+def loop():
+    while True:
+        pass
+
+def lock():
+    one = threading.Lock()
+    with one, one:
+        pass
+
+def native():
+    deque(itertools.repeat(0), maxlen=0)  # It keeps the interpreter to itself, and knows no signal.
+
+def frozen():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+offer_stacks(Path(sys.argv[1]))
+print("up", flush=True)
+globals()[sys.argv[2]]()
+signal.pause()
+"""
+
+
+def started(folder, how):
+    process = subprocess.Popen(
+        [sys.executable, "-c", HANGING, folder, how], stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert process.stdout.readline() == b"up\n"
+    if how == "frozen":
+        until(lambda: is_frozen(process.pid), "SIGSTOP")
+    return process
+
+
+@pytest.mark.parametrize("how", ["loop", "lock", "native", "frozen"])
+def test_a_process_that_hangs_in_any_way_tells_where(tmp_path, how):
+    process = started(tmp_path, how)
+    try:
+
+        def hanging():
+            [found] = read_stacks(tmp_path, timeout_s=PATIENCE_S)
+            return found if f" in {how}\n" in found.threads[-1] else None
+
+        found = until(hanging, how) if how != "frozen" else hanging()
+    finally:
+        process.kill()
+        process.communicate()
+
+    assert found.pid == process.pid
+    assert found.was_frozen == (how == "frozen")
+    assert found.threads[-1].splitlines()[-1].endswith("in <module>")
+
+
+def test_nobody_but_the_processes_of_a_folder_gets_the_signal(tmp_path):
+    process = started(tmp_path, "lock")
+    [path] = tmp_path.iterdir()
+    process.kill()
+    process.communicate()
+    stranger = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    path.rename(tmp_path / f"{stranger.pid}-1")
+
+    assert read_stacks(tmp_path) == []
+    assert stranger.poll() is None
+    assert list(tmp_path.iterdir()) == []
+    stranger.communicate(b"\n")
+    assert stranger.returncode == 0
+    assert read_stacks(tmp_path / "none") == []
