@@ -9,6 +9,7 @@ import socket
 
 import pytest
 
+from bicycle_runtime.base.open_files import has_room
 from bicycle_runtime.connectors.sockets.listening import Door
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.testing.connectors.running import (
@@ -23,6 +24,7 @@ from bicycle_sdk.errors import BicycleError
 
 HOST = "127.0.0.1"
 ENOUGH = 400
+KEPT = 64  # Of so many, for other work than clients.
 
 
 @pytest.fixture(params=["source", "sink"])
@@ -105,11 +107,12 @@ def test_clients_beyond_the_maximum_are_refused_and_counted_until_one_leaves(ser
 def test_a_socket_that_is_out_of_descriptors_refuses_clients_and_goes_on(served, caplog):
     connector, run = served()
     clients = [socket.socket() for _ in range(6)]
-    with caplog.at_level(logging.WARNING), descriptors_left(2):
+    with caplog.at_level(logging.WARNING), descriptors_left(KEPT + 2):
         for client in clients:
             connected(connector, client)
         eventually(lambda: connector.refused_count == 4)
         assert "socket_client_refused" in caplog.messages
+        assert has_room(KEPT - 8), "clients took what other work needs"
     assert sum(is_refused(client) for client in clients[2:]) == 4
     last = connected(connector)
     if isinstance(run, SourceRun):
@@ -122,6 +125,19 @@ def test_a_socket_that_is_out_of_descriptors_refuses_clients_and_goes_on(served,
         run.run_epoch([["line"]])
         run.publish()
         assert [client.recv(9) for client in [*clients[:2], last]] == [b"line\n"] * 3
+    for client in [*clients, last]:
+        client.close()
+
+
+def test_a_socket_without_any_descriptor_refuses_clients_and_goes_on(served):
+    connector, _ = served()
+    clients = [socket.socket() for _ in range(3)]
+    with descriptors_left(0):
+        for client in clients:
+            connected(connector, client)
+        eventually(lambda: connector.refused_count == 3)
+    assert all(map(is_refused, clients))
+    last = connected(connector)
     for client in [*clients, last]:
         client.close()
 

@@ -154,10 +154,10 @@ def stop_command(
 ) -> None:
     """Stop a job cleanly, at the end of an epoch.
 
-    The job finishes its epoch, publishes it and ends; the command waits for that. An epoch that takes
-    longer than the time for stopping is aborted, and the threads that hang are shown. Submitted or
-    run again under its name, the job goes on without reading a record twice. --name, --to and
-    --timeout are those of the savepoint.
+    The job finishes its epoch, publishes it and ends; the command waits for that. An epoch that
+    takes longer than the time for stopping is aborted, and the threads that hang are shown.
+    Submitted or run again under its name, the job goes on without reading a record twice. --name,
+    --to and --timeout are those of the savepoint.
     """
     if not savepoint and (name, to) != (None, None):
         raise click.UsageError("--name and --to need --savepoint")

@@ -1,5 +1,7 @@
 """The driver of a job: how it waits, what it starts again, and what ends it."""
 
+import errno
+import os
 import subprocess
 import sys
 import threading
@@ -12,7 +14,7 @@ from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.remote_storage import file_system
-from bicycle_runtime.engine.errors import SparkStartError, SparkStartKilledError
+from bicycle_runtime.engine.errors import EpochFailedError, SparkStartError, SparkStartKilledError
 from bicycle_runtime.jobs.control.requests import ask_job
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
@@ -325,6 +327,26 @@ def test_an_outage_of_the_storage_is_waited_for_shown_and_counts_as_no_attempt(i
     assert (summary.state, summary.record_count) == ("STOPPED", 4)
     assert (job.status.restarts, job.executor_count) == ([], 1)
     assert lines_in(tmp_path / "out") == ['"a"', '"b"', '"line 2"', '"line 3"']
+
+
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_a_lack_of_file_descriptors_is_waited_for_and_counts_as_no_attempt(
+    light, tmp_path, is_wrapped
+):
+    lack = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+    error = lack
+    if is_wrapped:
+        error = EpochFailedError(epoch=1, job="job", reason="too many open files")
+        error.__cause__ = lack
+    job = light(restart_attempts=0)
+    job.fails += [error, lack]
+    running = job.start()
+    status = job.wait_until(lambda status: status.epoch == 1, "the first epoch")
+    summary = job.end(running)
+
+    assert (status.restarts, status.restart_count) == ([], 0)
+    assert (summary.state, summary.record_count) == ("STOPPED", 2)
+    assert lines_in(tmp_path / "out") == ['"a"', '"b"']
 
 
 def test_a_job_that_waits_for_its_storage_can_be_stopped(in_cloud, tmp_path):

@@ -1,7 +1,8 @@
 """Listening TCP sockets: opened with an error that names the port, served by a thread each.
 
 A process that is out of file descriptors cannot even refuse a client: the connection waits and
-wakes the listener again and again. So each door keeps one descriptor in reserve for that.
+wakes the listener again and again. So each door keeps one descriptor in reserve for that, and takes
+no client to whom it would give one of the last descriptors: the process needs them for its work.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.open_files import is_kept_for_work
 from bicycle_runtime.connectors.errors import PORT_UNAVAILABLE
 
 __all__ = ["CLIENT_BACKLOG", "Door", "SocketServer", "open_listener"]
@@ -80,6 +82,10 @@ class Door:
             if error.errno not in _OUT_OF_RESOURCES:
                 raise
             self._turn_away(error.strerror or str(error))
+            return None
+        if is_kept_for_work(client.fileno()):
+            client.close()
+            self._note_refused("too many files are open")
             return None
         if client_count >= self._clients_max:
             client.close()

@@ -1,7 +1,7 @@
 """The life of a job over its restarts: epochs run until there is an end, and begin again on errors.
 
 Functions that raise are opened again on the same Spark; all else begins with a new one. An outage
-of the storage is waited for and counts as no attempt.
+of the storage, or a lack of file descriptors, is waited for and counts as no attempt.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING
 
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.open_files import comes_from_open_files
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.engine.errors import SparkStartError
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.extraction.bundle import JobBundle
+from bicycle_runtime.jobs.running.file_shortage import wait_for_files
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.starting import plan_job
 from bicycle_runtime.jobs.status import JobState
@@ -79,8 +81,11 @@ def _run_or_wait(
         run.outages.wait(error)
         run.outages.survive(run.lease.require)
         return None
-    except BicycleError as error:
-        if _is_final(run, error, restarts):
+    except (BicycleError, OSError) as error:
+        if comes_from_open_files(error):
+            run.progress.enter(JobState.RESTARTING)
+            return None if wait_for_files(run, error) else JobState.STOPPED
+        if not isinstance(error, BicycleError) or _is_final(run, error, restarts):
             raise
         return None
 
