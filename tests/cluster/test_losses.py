@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +34,35 @@ def test_a_job_whose_cluster_is_gone_is_told_in_time_and_goes_on_when_it_is_back
     assert life.wait() == 0, (life.stdout, life.stderr)
     site.finish("--parallelism", "2")
     assert visible_counts(site.output) == expected_counts(words)
+
+
+@pytest.mark.timeout(400)
+def test_a_rescale_without_executors_is_tried_once_and_answered_with_the_reason(site, cluster):
+    words = site.write_words(lines=40)
+    idle = ("--follow", "--cluster-timeout-ms", "15s", "--restart-attempts", "50")
+    life = site.start(*SMALL_EPOCHS, *idle, "--json")
+    status_path = site.home / "jobs" / site.plugin / "status.json"
+    until(status_path.exists, "the status")
+    until(lambda: site.status()["event_count"] == 40, "all lines")
+    for host in cluster.hosts():
+        cluster.kill_host(host)
+    bicycle = str(Path(sys.executable).with_name("bicycle"))
+    rescale = site.launch([bicycle, "rescale", site.plugin, "--parallelism", "1", "--json"])
+
+    assert rescale.wait() != 0
+    assert rescale.answer["code"] == "BIC-1842", rescale.stdout
+    assert "has had no executor for 15 s" in rescale.answer["facts"]["reason"]
+    assert "job_rescaled" not in life.stderr
+    cluster.add_host()
+    more = ["late"] * 3
+    with (site.input / "more.txt").open("w") as stream:
+        stream.writelines(f"{word}\n" for word in more)
+    until(lambda: site.status()["event_count"] == 43, "the lines after the loss")
+    assert {each["parallelism"] for each in site.status()["operators"].values()} >= {2}
+    life.process.send_signal(signal.SIGTERM)
+    assert life.wait() == 0, (life.stdout, life.stderr)
+    site.finish("--parallelism", "2")
+    assert visible_counts(site.output) == expected_counts(words + more)
 
 
 def _restarts(life: Life) -> list[str]:

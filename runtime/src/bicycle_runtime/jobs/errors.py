@@ -123,9 +123,16 @@ class JobNotRunningError(BicycleError):
 
 REQUEST_TIMED_OUT = BicycleError.row(
     "BIC-1935",
-    "job {job!r} did not answer the request for a {kind} within {waited_ms:duration}",
+    "job {job!r} did not answer the request for a {kind} within {waited_ms:duration}{phase_text}",
     cause="A running job did not meet a request in time; it was withdrawn.",
     fix="requests are met between two epochs: see with `bicycle status {job}` whether epochs end",
+)
+REQUEST_CUT_SHORT = BicycleError.row(
+    "BIC-1976",
+    "the driver of job {job!r} ended in the middle of a {kind}; it is not tried again, and the job "
+    "goes on from its last sealed epoch",
+    cause="A request may have ended the driver, as a rescale for which the machine lacks memory.",
+    fix="see in `bicycle logs {job}` how the driver ended before you ask again",
 )
 REQUEST_UNKNOWN = BicycleError.row(
     "BIC-1936",

@@ -129,6 +129,18 @@ def test_work_without_executors_is_cancelled(monkeypatch):
     assert watch.has_cancelled
 
 
+def test_each_job_without_executors_is_cancelled_also_after_another_one_was(monkeypatch):
+    """The first may be that of a rescale, after which the loop goes on."""
+    monkeypatch.setattr(spark_cluster, "_WATCH_S", 0.001)
+    spark = FakeSpark()
+    with ExecutorWatch(spark, view(spark), timeout_s=0) as watch:
+        for _ in range(2):
+            with watch.working():
+                assert spark.cancelled.wait(30)
+            assert watch.has_cancelled
+            spark.cancelled.clear()
+
+
 def test_work_goes_on_while_one_executor_is_there(monkeypatch):
     monkeypatch.setattr(spark_cluster, "_WATCH_S", 0.001)
     spark = FakeSpark(["0"], {"0": "a:1"})

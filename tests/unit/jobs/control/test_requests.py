@@ -11,6 +11,7 @@ from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.requests import Inbox, ask_job
 from bicycle_runtime.jobs.errors import (
     JOB_NOT_FOUND,
+    REQUEST_CUT_SHORT,
     REQUEST_TIMED_OUT,
     REQUEST_UNKNOWN,
     JobNotRunningError,
@@ -114,6 +115,67 @@ def test_a_request_that_is_not_met_in_time_is_withdrawn(home, inbox):
         ask(home, timeout_ms=120)
     assert caught.value.facts["waited_ms"] == 120
     assert files(home) == []
+
+
+def test_a_request_that_is_not_met_in_time_names_what_the_job_does(home, inbox):
+    put_job(home, is_ours=True, epoch=6, epoch_began_ms=1)
+    with raises(REQUEST_TIMED_OUT) as caught:
+        ask(home, timeout_ms=60)
+    assert "; its epoch 7 has run for " in caught.value.summary
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+def test_what_ended_a_driver_is_not_tried_again_by_the_next_one(home, is_awaited):
+    put_job(home, is_ours=True)
+    path, tried = home.folder("job").path, []
+    first = Inbox(path, tried_once=frozenset({"widen"}))
+    first.open()
+
+    def die(facts):
+        tried.append(facts)
+        raise KeyboardInterrupt
+
+    def drivers():
+        with pytest.raises(KeyboardInterrupt):
+            until(lambda: first.serve({"widen": die, "note": die}), "the end of the driver")
+        if not is_awaited:
+            for begun in (path / "requests").glob("*.begun.json"):
+                begun.write_text(json.dumps({"kind": "widen", "facts": {}, "asker": [1, 1]}))
+        second = Inbox(path, tried_once=frozenset({"widen"}))
+        second.open(is_again=True)
+        second.serve({"widen": die})
+
+    with ThreadPoolExecutor(1) as pool:
+        driver = pool.submit(drivers)
+        if is_awaited:
+            with raises(REQUEST_CUT_SHORT) as caught:
+                ask(home, "widen")
+            assert caught.value.facts == {"job": "job", "kind": "widen"}
+        else:
+            with raises(REQUEST_TIMED_OUT):
+                ask(home, "widen", timeout_ms=500)
+        driver.result()
+    assert tried == [{}]
+    assert files(home) == []
+
+
+def test_a_request_that_another_driver_may_begin_again_is_met_by_it(home):
+    put_job(home, is_ours=True)
+    path = home.folder("job").path
+    first = Inbox(path, tried_once=frozenset({"widen"}))
+    first.open()
+    asked = {"kind": "note", "facts": {}}
+    (path / "requests" / "1.request.json").write_text(json.dumps(asked))
+
+    def die(_facts):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.serve({"note": die})
+    second, met = Inbox(path), []
+    second.open(is_again=True)
+    second.serve({"note": lambda facts: met.append(facts) or {}})
+    assert met == [{}]
 
 
 def test_a_job_that_has_ended_cannot_be_asked(home):

@@ -167,6 +167,7 @@ class ExecutorWatch:
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
         """Mark that a job of Spark runs in the block."""
+        self.has_cancelled = False
         self._is_working.set()
         try:
             yield
@@ -186,7 +187,7 @@ class ExecutorWatch:
                 elif now_s - last_seen_s >= self._timeout_s:
                     self.has_cancelled = True
                     self._context.cancelAllJobs()
-                    return
+                    last_seen_s = now_s  # The next job may be without executors as well.
             except Exception:  # noqa: BLE001 - Java is gone, of whatever kind py4j's error is.
                 return
 

@@ -5,7 +5,8 @@ driver looks there between two epochs, when nothing is in flight, does what is a
 with plain data or an error; what takes longer is a future, and the job runs on meanwhile. A request
 lies there until it is answered, so a driver that takes the place of a dead one meets it. One that
 nobody waits for any more is withdrawn, so that it is not met later by surprise; one of a former run
-is not met either.
+is not met either. A kind that may have ended the driver is tried once: the next driver answers it
+with an error.
 """
 
 from __future__ import annotations
@@ -28,7 +29,12 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.processes import is_alive, start_ticks, wait_for_end
 from bicycle_runtime.jobs.control.job_queries import job_status
-from bicycle_runtime.jobs.errors import REQUEST_TIMED_OUT, REQUEST_UNKNOWN, JobNotRunningError
+from bicycle_runtime.jobs.errors import (
+    REQUEST_CUT_SHORT,
+    REQUEST_TIMED_OUT,
+    REQUEST_UNKNOWN,
+    JobNotRunningError,
+)
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_sdk.errors import BicycleError
@@ -39,7 +45,7 @@ Answer = Mapping[str, Any]
 Handler = Callable[[Mapping[str, Any]], Answer | Future[Answer]]
 
 _POLL_S = 0.05
-_ASKED, _ANSWERED = ".request.json", ".answer.json"
+_ASKED, _BEGUN, _ANSWERED = ".request.json", ".begun.json", ".answer.json"
 
 
 class _Request(msgspec.Struct, frozen=True):
@@ -60,10 +66,12 @@ class Inbox:
 
     Args:
         folder: The job's folder in the home.
+        tried_once: Kinds of requests that are not begun again by another driver.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tried_once: frozenset[str] = frozenset()) -> None:
         self._folder = folder / "requests"
+        self._tried_once = tried_once
         self._begun: set[str] = set()
 
     def open(self, *, is_again: bool = False) -> None:
@@ -77,6 +85,8 @@ class Inbox:
         for path in self._folder.iterdir():
             if not is_again:
                 path.unlink(missing_ok=True)
+            elif path.name.endswith(_BEGUN):
+                self._refuse_again(path)
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
         """Meet all requests that lie there, oldest first. An error of a handler is its answer.
@@ -105,12 +115,25 @@ class Inbox:
         if not request.is_awaited:
             path.unlink()
             return
+        if request.kind in self._tried_once:
+            begun = path.with_name(path.name.replace(_ASKED, _BEGUN))
+            path.rename(begun)
+            path = begun
         answer = _answer(request, handlers)
         if isinstance(answer, Future):
             self._begun.add(path.name)
             answer.add_done_callback(partial(_reply_late, path))
         else:
             _reply(path, answer)
+
+    def _refuse_again(self, path: Path) -> None:
+        """Answer a request in the middle of which the driver before this one ended."""
+        with contextlib.suppress(msgspec.MsgspecError):
+            request = msgspec.json.decode(path.read_bytes(), type=_Request)
+            cut = REQUEST_CUT_SHORT(job=self._folder.parent.name, kind=request.kind)
+            if request.is_awaited:
+                _write(_answer_path(path), {"error": cut.to_json()})
+        path.unlink(missing_ok=True)
 
 
 def ask_job(
@@ -136,7 +159,7 @@ def ask_job(
     """
     folder = home.find(job).path / "requests"
     name = f"{clock.now_ms():015}-{secrets.token_hex(4)}"
-    asked, answered = folder / f"{name}{_ASKED}", folder / f"{name}{_ANSWERED}"
+    asked, begun, answered = (folder / f"{name}{end}" for end in (_ASKED, _BEGUN, _ANSWERED))
     status, pause = _require_running(home, job, kind), threading.Event()
     deadline = clock.monotonic() + timeout_ms / 1_000
     own = os.getpid()
@@ -144,7 +167,10 @@ def ask_job(
     try:
         while not answered.exists():
             if clock.monotonic() >= deadline or is_hopeless():
-                raise REQUEST_TIMED_OUT(job=job, kind=kind, waited_ms=timeout_ms)
+                phase_text = _phase_text(job_status(home, job), now_ms=clock.now_ms())
+                raise REQUEST_TIMED_OUT(
+                    job=job, kind=kind, waited_ms=timeout_ms, phase_text=phase_text
+                )
             has_ended = wait_for_end(status.pid, status.pid_started, timeout_s=_POLL_S)
             if has_ended and not answered.exists():  # An answer may be its last word.
                 former, status = status, _require_running(home, job, kind)
@@ -152,12 +178,22 @@ def ask_job(
                     pause.wait(_POLL_S)
         answer = json.loads(answered.read_bytes())
     finally:
-        for path in (asked, answered):
+        for path in (asked, begun, answered):
             path.unlink(missing_ok=True)
     if "error" in answer:
         raise error_from_json(answer["error"])
     result: dict[str, Any] = answer["result"]
     return result
+
+
+def _phase_text(status: JobStatus, *, now_ms: int) -> str:
+    """Return what a job does that does not come to its requests; empty when it is not known."""
+    if status.phase is not None:
+        return f"; it is {status.phase.name} {status.phase.target}".rstrip()
+    if status.epoch_began_ms is not None:
+        seconds = max(now_ms - status.epoch_began_ms, 0) / 1_000
+        return f"; its epoch {status.epoch + 1} has run for {seconds:.0f} s"
+    return ""
 
 
 def _require_running(home: Home, job: str, kind: str) -> JobStatus:
@@ -186,8 +222,13 @@ def _answer(request: _Request, handlers: Mapping[str, Handler]) -> dict[str, Any
 def _reply(path: Path, answer: Mapping[str, Any]) -> None:
     """Answer a request, which is done then, unless the command has withdrawn it."""
     if path.exists():
-        _write(path.with_name(path.name.replace(_ASKED, _ANSWERED)), answer)
+        _write(_answer_path(path), answer)
         path.unlink(missing_ok=True)
+
+
+def _answer_path(path: Path) -> Path:
+    """Return where the answer to a request is, begun or not."""
+    return path.with_name(path.name.replace(_ASKED, _ANSWERED).replace(_BEGUN, _ANSWERED))
 
 
 def _reply_late(path: Path, done: Future[Answer]) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.jobs.control.requests import Inbox
+from bicycle_runtime.jobs.control.rescaling import RESCALE
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.home import Home, JobPlace
 from bicycle_runtime.jobs.options import JobRequest
@@ -71,7 +72,7 @@ class JobRun:
             status, folder=place.folder, clock=services.clock, listener=services.listener,
             hot_key_percent=request.hot_key_percent, listeners=self.listeners,
         )  # fmt: skip
-        self.inbox = Inbox(place.folder.path)
+        self.inbox = Inbox(place.folder.path, tried_once=frozenset({RESCALE}))
         self.savepoints = RunningSavepoints(
             place.storage, job=place.job, clock=services.clock,
             signer=partial(signer, home, request.options.savepoint_key),

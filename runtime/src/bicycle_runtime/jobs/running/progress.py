@@ -14,16 +14,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.processes import how_it_ended
 from bicycle_runtime.contract import Waiting
 from bicycle_runtime.engine.epoch.stats import EpochStats, Unread, state_bytes
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.journal import EpochLine, Journal
 from bicycle_runtime.jobs.running.listeners import Listeners
+from bicycle_runtime.jobs.running.process_notes import note_ended_workers, note_stuck
 from bicycle_runtime.jobs.running.skew import Skew
 from bicycle_runtime.jobs.running.timings import Rate, Timings
 from bicycle_runtime.jobs.status import (
-    EndedWorker,
     JobState,
     JobStatus,
     OperatorStatus,
@@ -35,7 +34,6 @@ from bicycle_runtime.jobs.status import (
     WaitingOutput,
     write_status,
 )
-from bicycle_runtime.jobs.stuck import with_stuck
 from bicycle_runtime.jobs.supervision.restarts import add_failure_note, place_of
 from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.metrics import OperatorCounts
@@ -51,7 +49,6 @@ _LOG_INTERVAL_S = 5.0
 _RATE_WINDOW_S = 5.0
 _SHARDS_SHOWN_MAX = 64
 _HOT_KEYS_TOLD_MAX = 100
-_ENDED_WORKERS_SHOWN_MAX = _STUCK_SHOWN_MAX = 20
 _LOADING = "loading state"
 
 
@@ -207,33 +204,13 @@ class Progress:
 
     def take_ended_workers(self, ends: Sequence[LastPosition]) -> None:
         """Count, show and log the workers that ended unasked."""
-        if not ends:
-            return
-        status, now_ms = self.status, self._clock.now_ms()
-        status.ended_worker_count += len(ends)
-        for end in ends:
-            how = "no word" if end.code is None else how_it_ended(end.code)
-            note = EndedWorker(
-                time_ms=now_ms, pid=end.pid, host=end.host, how=how, peak_bytes=end.peak_bytes,
-                operator=end.operator,
-            )  # fmt: skip
-            status.ended_workers = [*status.ended_workers, note][-_ENDED_WORKERS_SHOWN_MAX:]
-            log_event(
-                _LOG, "worker_ended", level=logging.WARNING, job=status.job, pid=end.pid,
-                host=end.host, how=how, peak_bytes=end.peak_bytes, operator=end.operator,
-                epoch=status.epoch + 1, count=status.ended_worker_count,
-            )  # fmt: skip
-        self._show_at_once()
+        if ends:
+            note_ended_workers(self.status, ends, now_ms=self._clock.now_ms())
+            self._show_at_once()
 
     def take_stuck(self, stuck: Sequence[StuckThread]) -> None:
         """Log and keep the threads for which nobody waits any longer."""
-        for thread in stuck:
-            log_event(
-                _LOG, "thread_stuck", level=logging.WARNING, job=self.status.job, pid=thread.pid,
-                role=thread.role, location=thread.location, was_frozen=thread.was_frozen,
-                stack=thread.stack,
-            )  # fmt: skip
-        self.status.stuck = with_stuck(self.status.stuck, list(stuck))[-_STUCK_SHOWN_MAX:]
+        note_stuck(self.status, stuck)
 
     def take_parallelisms(self, parallelisms: Mapping[str, int]) -> None:
         """Take note of the parallelism of each operator; written at once when it has changed."""
