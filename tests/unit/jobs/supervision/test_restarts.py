@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED, STORAGE_FULL, STORAGE_MISSING
 from bicycle_runtime.jobs.status import RestartNote
-from bicycle_runtime.jobs.supervision.restarts import _RESTARTABLE, Restarts, may_pass
+from bicycle_runtime.jobs.supervision.restarts import _RESTARTABLE, Restarts, is_in_vain, may_pass
+from bicycle_runtime.operators.errors import RECORD_UNDECODABLE, FunctionHookError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
 
@@ -142,3 +143,52 @@ def test_an_error_of_a_worker_may_be_one_of_its_host():
 
     error.facts["worker_epoch"] = 3
     assert may_pass(error)
+
+
+def failed(exception, message="no a"):
+    return FunctionHookError(
+        operator="o", action="open", exception=exception, exception_message=message,
+        user_traceback="",
+    )  # fmt: skip
+
+
+def noted(error, *, epoch):
+    message = error.summary.splitlines()[0]
+    return [
+        RestartNote(
+            time_ms=1, code=error.code, message=message, epoch=epoch, attempt=1, delay_ms=0,
+            operator="o",
+        )
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("exception", "is_vain"),
+    [
+        ("ValueError", True), ("KeyError", True), ("ZeroDivisionError", True),
+        ("ConnectionError", False), ("TimeoutError", False), ("RuntimeError", False),
+        ("Exception", False), ("OperationalError", False),
+    ],
+)  # fmt: skip
+def test_a_mistake_that_happens_twice_in_one_epoch_will_happen_again(exception, is_vain):
+    error = failed(exception)
+
+    assert is_in_vain(error, noted(error, epoch=3), epoch=3) is is_vain
+    assert not is_in_vain(error, [], epoch=3)
+    assert not is_in_vain(error, noted(error, epoch=2), epoch=3)
+    assert not is_in_vain(error, noted(failed(exception, "no b"), epoch=3), epoch=3)
+
+
+def test_a_record_that_cannot_be_decoded_never_will_be():
+    error = RECORD_UNDECODABLE(
+        operator="in", position="a.csv line 2", reason="no number", source="in", shard="a", offset=9
+    )
+
+    assert is_in_vain(error, [], epoch=0)
+
+
+def test_a_strategy_that_is_set_is_no_default():
+    assert Restarts(RestartStrategy()).is_default
+    assert not Restarts(RestartStrategy(), 3).is_default
+    assert not Restarts(RestartStrategy(), delay_ms=5_000).is_default
+    assert not Restarts(strategy(RestartKind.EXPONENTIAL_BACKOFF)).is_default

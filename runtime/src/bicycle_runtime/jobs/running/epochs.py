@@ -133,6 +133,7 @@ class Epochs:
     def _run_loop(self, loop: EpochLoop, setup: JobSetup) -> JobState:
         run, progress = self._run, self._run.progress
         run.loop = loop
+        run.is_bounded = all(source.poll().is_bounded for source in setup.sources.values())
         note_run(setup, now_ms=run.services.clock.now_ms())
         progress.resume_from(loop.manifest)
         progress.take_waiting(loop.waiting())

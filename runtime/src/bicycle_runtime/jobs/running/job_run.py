@@ -52,6 +52,7 @@ class JobRun:
     Attributes:
         request: The job; a start with a savepoint and a rescale change it.
         loop: The epoch loop that runs now; None before it has recovered.
+        is_bounded: Whether all input ends, as far as sources have said.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class JobRun:
         self.place = place
         self.services = services
         self.loop: EpochLoop | None = None
+        self.is_bounded = False
         status = first_status(
             services.former, request=request, place=place, supervisor=services.supervisor,
             is_detached=services.is_detached, now_ms=services.clock.now_ms(),

@@ -21,7 +21,13 @@ from bicycle_runtime.jobs.running.file_shortage import wait_for_files
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.starting import plan_job
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.jobs.supervision.restarts import OF_FUNCTIONS, Restarts, may_pass, place_of
+from bicycle_runtime.jobs.supervision.restarts import (
+    OF_FUNCTIONS,
+    Restarts,
+    is_in_vain,
+    may_pass,
+    place_of,
+)
 from bicycle_sdk.errors import BicycleError
 
 if TYPE_CHECKING:
@@ -102,7 +108,13 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
     is_away = restarts.used_count > 0 and isinstance(error, SparkStartError)
     if not is_away and not may_pass(error):
         return True
-    delay_ms = restarts.delay_ms(epoch=run.progress.status.epoch, place=place_of(error))
+    status = run.progress.status
+    is_hopeless = (
+        run.is_bounded
+        and restarts.is_default
+        and is_in_vain(error, status.restarts, epoch=status.epoch)
+    )
+    delay_ms = None if is_hopeless else restarts.delay_ms(epoch=status.epoch, place=place_of(error))
     if stop.is_set:
         return True
     run.progress.note_failure(error, attempt=restarts.used_count, delay_ms=delay_ms)

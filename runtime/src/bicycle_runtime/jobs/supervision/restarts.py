@@ -9,6 +9,7 @@ that a driver and its supervisor count the same attempts.
 
 from __future__ import annotations
 
+import builtins
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from bicycle_runtime.engine.errors import (
 from bicycle_runtime.jobs.errors import StalledError
 from bicycle_runtime.jobs.status import RestartNote, RestartPlan
 from bicycle_runtime.operators.errors import (
+    RECORD_UNDECODABLE,
     ErrorRateError,
     FunctionFailedError,
     FunctionHookError,
@@ -31,7 +33,10 @@ from bicycle_runtime.state.errors import StateFileError
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
-__all__ = ["HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "may_pass", "place_of"]
+__all__ = [
+    "HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "is_in_vain", "may_pass",
+    "place_of",
+]  # fmt: skip
 
 # Met by opening functions again on the same Spark.
 OF_FUNCTIONS = (FunctionFailedError, FunctionHookError, ErrorRateError)
@@ -41,6 +46,9 @@ _RESTARTABLE = (
     *(SparkLostError, SparkStartKilledError, EpochFailedError, EpochTakenError),
     *(StalledError, StateFileError),
 )
+
+# Built-in exceptions that may pass by themselves; the others are mistakes of code or of input.
+_PASSING = (OSError, RuntimeError, MemoryError, SystemError, BufferError)
 
 _DELAY_MAX_MS = 60_000
 HISTORY_MAX = 100  # The status file, which is written twice a second, holds them.
@@ -68,6 +76,9 @@ class Restarts:
         delay_max_ms: int = _DELAY_MAX_MS,
         source: random.Random | None = None,
     ) -> None:
+        self.is_default = (
+            strategy == RestartStrategy() and attempt_count is None and delay_ms is None
+        )
         if attempt_count is not None:
             if strategy.kind is RestartKind.NONE:
                 strategy = RestartStrategy()
@@ -177,6 +188,29 @@ def add_failure_note(
 def may_pass(error: BicycleError) -> bool:
     """Tell whether a job is started again after an error; one of a worker may be of its host."""
     return isinstance(error, _RESTARTABLE) or "worker_epoch" in error.facts
+
+
+def is_in_vain(error: BicycleError, history: Sequence[RestartNote], *, epoch: int) -> bool:
+    """Tell whether input that does not change will fail in the same way again.
+
+    That is so of a record that cannot be decoded, and of a function that has failed in the same way
+    twice in one epoch, with an exception that speaks of its code or its input.
+
+    Args:
+        error: What happened.
+        history: What was noted before.
+        epoch: The last sealed epoch.
+    """
+    if error.code == RECORD_UNDECODABLE.code:
+        return True
+    kind = getattr(builtins, str(error.facts.get("exception")), None)
+    if not isinstance(kind, type) or not issubclass(kind, Exception):
+        return False
+    if kind is Exception or issubclass(kind, _PASSING) or not history:
+        return False
+    last, message = history[-1], error.summary.splitlines()[0]
+    before = (last.epoch, last.code, last.operator, last.message)
+    return before == (epoch, error.code, error.facts.get("operator"), message)
 
 
 def place_of(error: BicycleError) -> str | None:
