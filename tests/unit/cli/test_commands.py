@@ -163,6 +163,18 @@ def test_a_lag_that_was_never_known_is_unknown(shell):
     assert "lag        unknown: in has had no answer for 1.0 s\n" in text
 
 
+def test_a_full_storage_is_shown_with_its_reason(shell):
+    pid, now_ms = os.getpid(), SystemClock().now_ms()
+    shell.put_job(
+        "job", state=JobState.RUNNING, pid=pid, pid_started=start_ticks(pid), updated_ms=now_ms,
+        checkpoint="/mnt/job", silent_storage_ms=now_ms - 4_000, storage_reason="BIC-1133 full",
+    )  # fmt: skip
+
+    text = shell.run("status", "job").stdout
+    assert "checkpoint /mnt/job: refused since" in text
+    assert "(4.0 s): BIC-1133 full" in text
+
+
 def test_a_target_that_does_not_answer_and_the_fixed_part_of_epochs_are_shown(shell):
     pid, now_ms = os.getpid(), SystemClock().now_ms()
     shell.put_job(

@@ -1,5 +1,6 @@
 """The lease of a job: one of several drivers advances it, one that slept stays out."""
 
+import logging
 import os
 import random
 import signal
@@ -17,6 +18,7 @@ from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.recovery.errors import LEASE_LOST, LeaseHeldError
 from bicycle_runtime.recovery.lease import Lease, LeaseHolder, LeaseKeeper
 from tests.raising import raises
+from tests.waiting import until
 
 ELSEWHERE = ProcessIdentity(host="other", pid=17, started=4, space="another boot")
 
@@ -257,25 +259,32 @@ def test_a_keeper_lets_the_heart_beat_and_tells_once_when_the_lease_is_lost(stor
     assert not storage.exists("lease/000000000001.released")
 
 
-def test_a_beat_that_the_storage_refuses_is_not_the_end(storage):
+def test_a_beat_that_the_storage_refuses_is_not_the_end(storage, caplog):
     refused, beats = threading.Event(), []
 
     class Refusing(LocalStorage):
         def write(self, path, data):
             if path.endswith(".beat"):
                 beats.append(data)
-                if len(beats) == 2:
+                if len(beats) in (2, 3, 4):
                     refused.set()
                     raise StorageError(url=self.url, action="write", path=path, reason="a test")
             super().write(path, data)
 
     refusing = Refusing(storage.root, is_synced=False)
     lease = Lease(refusing, job="job", clock=SystemClock(), source=random.Random(), beat_ms=100)
-    lost = threading.Event()
-    with LeaseKeeper(lease, beat_ms=10, on_lost=lost.set):
+    caplog.set_level(logging.INFO)
+    lost, told = threading.Event(), []
+    with LeaseKeeper(lease, beat_ms=10, on_lost=lost.set, on_refused=told.append):
         assert refused.wait(5)
         before = storage.read("lease/000000000001.beat")
         while storage.read("lease/000000000001.beat") == before:
             threading.Event().wait(0.01)
+        until(lambda: len(told) == 4, "the beat after the refused ones")
     assert not lost.is_set()
+    assert [None if error is None else error.code for error in told] == ["BIC-1130"] * 3 + [None]
+    events = [record.msg for record in caplog.records]
+    assert [name for name in events if name.startswith("lease_beat")] == [
+        "lease_beat_failed", "lease_beats_again",
+    ]  # fmt: skip
     assert storage.exists("lease/000000000001.released")

@@ -352,6 +352,8 @@ def _checkpoint(status: JobStatus) -> str:
         return status.checkpoint
     silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
     since = f"{_time(status.silent_storage_ms)} ({duration_text(silent_ms)})"
+    if status.storage_reason:
+        return f"{status.checkpoint}: refused since {since}: {status.storage_reason}"
     return f"{status.checkpoint}: waiting for storage since {since}"
 
 

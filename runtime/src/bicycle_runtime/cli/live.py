@@ -54,7 +54,8 @@ def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
         parts.append("(again: at once)")
     if status.silent_storage_ms is not None:
         silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
-        parts.append(f"waiting for storage for {duration_text(silent_ms)}")
+        wait = "storage refuses writes" if status.storage_reason else "waiting for storage"
+        parts.append(f"{wait} for {duration_text(silent_ms)}")
     if status.publication is not None and _is_long(status.publication.since_ms, now_ms):
         text = f"publishing epoch {status.publication.epoch}"
         parts.append(_with_time(text, status.publication.since_ms, now_ms))

@@ -256,8 +256,11 @@ class JobStatus(msgspec.Struct, kw_only=True):
     over the last minute.
 
     ``silent_storage_ms`` tells since when (ms since 1970) the checkpoint storage does not answer;
-    None while it does. ``publication`` is the sink that publishes an epoch now, None while none
-    does. ``fixed_ms`` is what an epoch costs by itself, however few records it reads; None while
+    None while it does. ``storage_reason`` is the error with which it refuses to be written, as a
+    full disk does; empty when there is no answer at all.
+
+    ``publication`` is the sink that publishes an epoch now, None while none does. ``fixed_ms`` is
+    what an epoch costs by itself, however few records it reads; None while
     that is not known, and without backlog.
 
     ``ended_worker_count`` counts the workers of this run that ended unasked, and ``ended_workers``
@@ -306,6 +309,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
     silent_sources: dict[str, int] = {}
     waiting: dict[str, WaitingOutput] = {}
     silent_storage_ms: int | None = None
+    storage_reason: str = ""
     publication: Publication | None = None
     fixed_ms: float | None = None
     guarantee: GuaranteeStatus | None = None

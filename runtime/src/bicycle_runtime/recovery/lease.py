@@ -355,12 +355,18 @@ class LeaseKeeper:
         lease: The lease, which nobody has taken yet.
         beat_ms: Time between two heartbeats.
         on_lost: Called once, in the thread, when the lease is taken or gone.
+        on_refused: Called in the thread with the error of each beat that the storage refuses, and
+            with None by the first that it takes again.
     """
 
-    def __init__(self, lease: Lease, *, beat_ms: int, on_lost: Callable[[], object]) -> None:
+    def __init__(
+        self, lease: Lease, *, beat_ms: int, on_lost: Callable[[], object],
+        on_refused: Callable[[StorageError | None], object] = lambda _: None,
+    ) -> None:  # fmt: skip
         self._lease = lease
         self._beat_ms = beat_ms
         self._on_lost = on_lost
+        self._on_refused = on_refused
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="lease-beats", daemon=True)
 
@@ -378,12 +384,20 @@ class LeaseKeeper:
             log_event(_LOG, "lease_not_released", level=logging.WARNING, error=failure)
 
     def _run(self) -> None:
+        refused_count = 0
         while not self._is_over.wait(self._beat_ms / 1_000):
             try:
                 is_ours = self._lease.beat()
             except StorageError as error:  # The next beat may succeed; the fence does not need it.
-                log_event(_LOG, "lease_beat_failed", level=logging.WARNING, error=error)
+                if not refused_count:  # A beat a second would fill the log.
+                    log_event(_LOG, "lease_beat_failed", level=logging.WARNING, error=error)
+                refused_count += 1
+                self._on_refused(error)
                 continue
+            if refused_count:
+                log_event(_LOG, "lease_beats_again", refused_count=refused_count)
+                self._on_refused(None)
+                refused_count = 0
             if not is_ours:
                 self._on_lost()
                 return

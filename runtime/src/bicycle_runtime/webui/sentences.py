@@ -19,7 +19,7 @@ _ATTENTION_TEXTS = {
     "restarting": "restarts after a failure",
     "frozen": "its process was stopped by a signal",
     "silent_source": "a source does not answer",
-    "silent_storage": "its checkpoint storage does not answer",
+    "silent_storage": "its checkpoint storage does not answer, or refuses to be written",
     "lag_growing": "its lag grows",
 }
 

@@ -178,6 +178,20 @@ def test_a_publication_is_shown_until_it_ends_or_the_job_restarts(progress, cloc
     assert read_status(folder.status_path).publication is None
 
 
+def test_a_storage_that_refuses_writes_is_shown_with_its_reason_until_it_takes_them(
+    progress, clock, folder
+):
+    progress.take_storage(is_away=True, reason="BIC-1133 it is full")
+    clock.advance(5_000)
+    progress.take_storage(is_away=True, reason="BIC-1133 it is full")
+
+    shown = read_status(folder.status_path)
+    assert (shown.silent_storage_ms, shown.storage_reason) == (1_000, "BIC-1133 it is full")
+    progress.take_storage(is_away=False)
+    shown = read_status(folder.status_path)
+    assert (shown.silent_storage_ms, shown.storage_reason) == (None, "")
+
+
 def test_the_time_of_the_last_record_of_an_epoch_is_known(progress, clock):
     with progress.epoch():
         assert progress.status.reading_ms is None

@@ -49,7 +49,7 @@ def first_status(
     status.pid, status.pid_started = os.getpid(), start_ticks(os.getpid())
     status.supervisor_pid, status.supervisor_started = supervisor
     status.java_pid = status.error = status.ended_ms = status.silent_storage_ms = None
-    status.publication = status.fixed_ms = None
+    status.publication, status.fixed_ms, status.storage_reason = None, None, ""
     return status
 
 

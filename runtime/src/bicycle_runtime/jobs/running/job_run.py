@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.control.rescaling import RESCALE
 from bicycle_runtime.jobs.errors import StalledError
@@ -98,6 +99,11 @@ class JobRun:
     def is_first(self) -> bool:
         """Whether no driver ran it before that died."""
         return self.services.former is None
+
+    def note_refused_beat(self, error: StorageError | None) -> None:
+        """Show that the checkpoint storage takes no heartbeat, as a full disk; None: it does."""
+        reason = "" if error is None else f"{error.code} {error.summary.splitlines()[0]}"
+        self.progress.take_storage(is_away=error is not None, reason=reason)
 
     def note_stop(self) -> None:
         """Show that somebody asked for a stop; where no epoch is to be finished, end Spark."""

@@ -187,9 +187,9 @@ class Progress:
             status.restart_count += 1
             self.enter(JobState.RESTARTING)
 
-    def take_storage(self, *, is_away: bool) -> None:
+    def take_storage(self, *, is_away: bool, reason: str = "") -> None:
         """Show whether the checkpoint storage answers; also from a thread that waits for it."""
-        status = self.status
+        status, self.status.storage_reason = self.status, reason
         if not is_away:
             if status.silent_storage_ms is not None:
                 log_event(_LOG, "storage_back", job=status.job, since_ms=status.silent_storage_ms)

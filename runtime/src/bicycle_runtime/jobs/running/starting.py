@@ -70,7 +70,9 @@ def take_over(run: JobRun) -> Iterator[None]:
     beat_ms = run.request.options.lease_beat_ms
     with contextlib.ExitStack() as held:
         with run.phases.taking_over():
-            keeper = LeaseKeeper(run.lease, beat_ms=beat_ms, on_lost=run.abort)
+            keeper = LeaseKeeper(
+                run.lease, beat_ms=beat_ms, on_lost=run.abort, on_refused=run.note_refused_beat
+            )
             held.enter_context(keeper)
         yield
 

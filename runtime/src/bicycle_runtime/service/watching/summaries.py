@@ -218,4 +218,4 @@ def _trouble(status: JobStatus, state: State) -> str:
         return activity_text(status, status.updated_ms)
     if status.silent_sources:
         return f"no answer for {', '.join(sorted(status.silent_sources))}"
-    return ""
+    return status.storage_reason
