@@ -99,43 +99,11 @@ FRAGILE = whole(
 )
 
 
-MISTAKEN = whole(
-    "mistaken",
-    """
-    from dataclasses import dataclass
-
-    from bicycle_sdk import bicycle_plugin, file_sink
-
-
-    @dataclass(frozen=True, kw_only=True)
-    class Params:
-        input: str
-        output: str
-
-
-    @dataclass(frozen=True)
-    class Row:
-        number: int
-
-
-    def invert(row: Row) -> float:
-        return 1 / row.number
-
-
-    @bicycle_plugin(name="mistaken", version="1.0")
-    def job(env, params: Params):
-        rows = env.read_csv(params.input, type=Row).uid("in")
-        rows.map(invert).uid("invert").sink_to(file_sink(params.output)).uid("out")
-    """,
-)
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     site = tmp_path_factory.mktemp("site")
     install(site, COPYING)
     install(site, FRAGILE)
-    install(site, MISTAKEN)
     return site
 
 
@@ -298,21 +266,6 @@ def test_a_poison_record_ends_the_job_once_its_attempts_are_used_up_and_is_named
     assert (status.state, status.error["code"]) == (JobState.FAILED, "BIC-1401")
     assert [note.delay_ms for note in status.restarts] == [0, 1, None]
     assert (tmp_path / "fails" / "poison").read_text() == "96"
-
-
-@pytest.mark.parametrize(
-    ("cell", "code", "delays"), [("x", "BIC-1404", []), ("0", "BIC-1401", [0, None])]
-)
-def test_bounded_input_that_fails_in_the_same_way_is_not_read_again_in_vain(
-    light, tmp_path, cell, code, delays
-):
-    job = light("mistaken")
-    (tmp_path / "in.txt").write_text(f"number\n1\n{cell}\n")
-    with pytest.raises(BicycleError) as caught:
-        job.run()
-
-    assert caught.value.code == code
-    assert [note.delay_ms for note in job.status.restarts] == delays
 
 
 def test_without_attempts_the_first_failure_of_a_function_ends_the_job(fragile):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED, STORAGE_FULL, STORAGE_MISSING
 from bicycle_runtime.jobs.status import RestartNote
-from bicycle_runtime.jobs.supervision.restarts import _RESTARTABLE, Restarts, is_in_vain, may_pass
+from bicycle_runtime.jobs.supervision.restarts import _RESTARTABLE, Restarts, fails_again, may_pass
 from bicycle_runtime.operators.errors import RECORD_UNDECODABLE, FunctionHookError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
@@ -173,10 +173,10 @@ def noted(error, *, epoch):
 def test_a_mistake_that_happens_twice_in_one_epoch_will_happen_again(exception, is_vain):
     error = failed(exception)
 
-    assert is_in_vain(error, noted(error, epoch=3), epoch=3) is is_vain
-    assert not is_in_vain(error, [], epoch=3)
-    assert not is_in_vain(error, noted(error, epoch=2), epoch=3)
-    assert not is_in_vain(error, noted(failed(exception, "no b"), epoch=3), epoch=3)
+    assert fails_again(error, noted(error, epoch=3), epoch=3) is is_vain
+    assert not fails_again(error, [], epoch=3)
+    assert not fails_again(error, noted(error, epoch=2), epoch=3)
+    assert not fails_again(error, noted(failed(exception, "no b"), epoch=3), epoch=3)
 
 
 def test_a_record_that_cannot_be_decoded_never_will_be():
@@ -184,7 +184,7 @@ def test_a_record_that_cannot_be_decoded_never_will_be():
         operator="in", position="a.csv line 2", reason="no number", source="in", shard="a", offset=9
     )
 
-    assert is_in_vain(error, [], epoch=0)
+    assert fails_again(error, [], epoch=0)
 
 
 def test_a_strategy_that_is_set_is_no_default():

@@ -24,7 +24,7 @@ from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.restarts import (
     OF_FUNCTIONS,
     Restarts,
-    is_in_vain,
+    fails_again,
     may_pass,
     place_of,
 )
@@ -112,7 +112,7 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
     is_hopeless = (
         run.is_bounded
         and restarts.is_default
-        and is_in_vain(error, status.restarts, epoch=status.epoch)
+        and fails_again(error, status.restarts, epoch=status.epoch)
     )
     delay_ms = None if is_hopeless else restarts.delay_ms(epoch=status.epoch, place=place_of(error))
     if stop.is_set:

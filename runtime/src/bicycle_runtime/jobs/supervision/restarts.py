@@ -34,7 +34,7 @@ from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
 __all__ = [
-    "HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "is_in_vain", "may_pass",
+    "HISTORY_MAX", "OF_FUNCTIONS", "Restarts", "add_failure_note", "fails_again", "may_pass",
     "place_of",
 ]  # fmt: skip
 
@@ -190,7 +190,7 @@ def may_pass(error: BicycleError) -> bool:
     return isinstance(error, _RESTARTABLE) or "worker_epoch" in error.facts
 
 
-def is_in_vain(error: BicycleError, history: Sequence[RestartNote], *, epoch: int) -> bool:
+def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: int) -> bool:
     """Tell whether input that does not change will fail in the same way again.
 
     That is so of a record that cannot be decoded, and of a function that has failed in the same way
