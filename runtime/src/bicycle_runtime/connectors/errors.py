@@ -32,7 +32,7 @@ CONNECTOR_PAYLOAD_WRONG = BicycleError.row(
     "vertex {vertex!r}, connector {connector!r}: payload {role!r} is {found}; "
     "{expected} is expected",
     cause="An object that must travel beside the graph is absent or of the wrong type.",
-    fix="build the source with the SDK, which sets this payload",
+    fix="give {expected}; calls of the SDK set this payload",
 )
 INPUT_MISSING = BicycleError.row(
     "BIC-1710",

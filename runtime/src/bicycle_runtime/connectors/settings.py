@@ -22,6 +22,7 @@ from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.formats.contract import Codec
 from bicycle_runtime.formats.registry import make_codec
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.record_types import type_name
 from bicycle_sdk.secrets import Secret
 
 __all__ = [
@@ -56,7 +57,7 @@ def require_decodable(
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             role="output_type",
-            found=f"{record_type!r}, which cannot be decoded ({error})",
+            found=f"{type_name(record_type)}, which cannot be decoded ({error})",
             expected="a dataclass, TypedDict, NamedTuple, msgspec.Struct, a model of Pydantic 2, "
             "tuple, dict or list",
         ) from error
