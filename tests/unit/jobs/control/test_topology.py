@@ -6,10 +6,13 @@ import pytest
 from click.testing import CliRunner
 
 from bicycle_runtime.cli.root import main
+from bicycle_runtime.jobs.checkpoints.job_file import note_run
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.control.topology import Topology, job_node, streams_of, topology_of
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.recovery.savepoints import job_facts
+from bicycle_runtime.testing import Harness
 from bicycle_sdk import StreamEnvironment, file_sink
 from tests.unit.jobs.job_samples import put_job
 
@@ -19,13 +22,15 @@ def home(tmp_path):
     return Home(tmp_path / "home")
 
 
-def put(home, name, build, **fields):
-    """Put a job whose checkpoint has its graph."""
+def put(home, name, build, *, directory=None, **fields):
+    """Put a job whose checkpoint has its graph, and the directory in which it runs."""
     env = StreamEnvironment()
     build(env)
     folder = home.path / "checkpoints" / name
     folder.mkdir(parents=True)
     facts = {"graph": json.loads(env.build_graph(name).to_json())}
+    if directory is not None:
+        facts["working_directory"] = str(directory)
     (folder / "job.json").write_text(json.dumps(facts))
     put_job(home, name, checkpoint=str(folder), **{"state": JobState.FINISHED, **fields})
 
@@ -75,6 +80,50 @@ def test_jobs_meet_at_the_streams_that_they_declare(jobs):
     names = [node.name for node in found.streams]
     assert {"console of audit", "console of intake"} <= set(names)
     assert names.index("file:out") < names.index("console of audit")
+
+
+def test_relative_paths_of_different_folders_are_different_streams(home):
+    def writing(env):
+        env.from_uri("file:in/*.txt").uid("in").sink_to(file_sink("out")).uid("out")
+
+    def reading(env):
+        env.from_uri("file:../a/out/*.txt").uid("in").to_uri("file://./out.ss/words").uid("out")
+
+    put(home, "one", writing, directory="/work/a")
+    put(home, "two", writing, directory="/work/b")
+    put(home, "three", reading, directory="/work/b")
+    put(home, "four", reading, directory="/work/c")
+    found = topology(home)
+
+    assert users(found, "file:/work/a/out") == (["one"], ["four", "three"])
+    assert users(found, "file:/work/b/out") == (["two"], [])
+    assert users(found, "file:/work/a/in/*.txt") == ([], ["one"])
+    assert users(found, "file:///work/b/out.ss/words") == (["three"], [])
+    assert users(found, "file:///work/c/out.ss/words") == (["four"], [])
+
+
+def test_tables_of_different_catalogs_are_different_streams():
+    table = {"table": "shop.orders", "catalog_name": "lake"}
+
+    assert streams_of("iceberg", {**table, "catalog": "sqlite:///lake.db"}, "/work/a") == [
+        "sqlite:////work/a/lake.db/lake/shop.orders"
+    ]
+    assert streams_of("iceberg", {**table, "catalog": "postgresql://ada@h/lakes"}) == [
+        "postgresql://ada@h/lakes/lake/shop.orders"
+    ]
+
+
+def test_the_checkpoint_of_a_job_names_the_directory_in_which_it_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("a\n")
+
+    def job(env):
+        env.read_text("in.txt").uid("in").collect("out")
+
+    with Harness(job) as harness:
+        harness.run()
+        note_run(harness.setup, now_ms=1)
+        assert job_facts(harness.storage)["working_directory"] == str(tmp_path)
 
 
 def test_the_graph_is_told_as_text_as_a_drawing_and_as_a_document(jobs):

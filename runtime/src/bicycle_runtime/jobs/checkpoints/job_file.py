@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.logging import log_event
@@ -87,6 +88,8 @@ def note_run(setup: JobSetup, *, now_ms: int) -> None:
             for spec in setup.plan.operators()
             if spec.scope is not StateScope.NONE
         },
+        # Relative paths in the graph are below it.
+        "working_directory": str(Path.cwd()),
         "created_ms": former.get("created_ms", now_ms),
         "started_ms": now_ms,
     }

@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 _PATIENCE_S = 8.0
-_FILES = "file:"
+_FILES, _FILE_URL, _SQLITE = "file:", "file://", "sqlite:///"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +141,7 @@ def job_node(
     """
     node = JobNode(job=status.id, state=status.state.value)
     try:
-        graph = _stored_graph(status)
+        graph, directory = _stored_graph(status)
     except BicycleError as error:
         return replace(node, problem=hide(status.id, error.summary))
     if graph is None:
@@ -149,25 +149,29 @@ def job_node(
     uses = []
     for vertex in graph.vertices:
         if vertex.kind in (OperatorKind.SOURCE, OperatorKind.SINK):
-            use = _use(status.id, vertex)
+            use = _use(status.id, vertex, directory)
             names = tuple(hide(status.id, name) for name in use.streams)
             uses.append(replace(use, streams=names))
     return replace(node, uses=tuple(uses))
 
 
-def _stored_graph(status: JobStatus) -> JobGraph | None:
+def _stored_graph(status: JobStatus) -> tuple[JobGraph | None, str]:
+    """Return the graph in the checkpoint of a job, and the directory in which the job runs."""
     if not status.checkpoint:
-        return None
+        return None, ""
     facts = job_facts(open_storage(status.checkpoint, patience_s=_PATIENCE_S))
     if "graph" not in facts:
-        return None
-    return JobGraph.from_json(msgspec.json.encode(facts["graph"]))
+        return None, ""
+    directory = str(
+        facts.get("working_directory", "")
+    )  # Checkpoints of earlier versions have none.
+    return JobGraph.from_json(msgspec.json.encode(facts["graph"])), directory
 
 
-def _use(job: str, vertex: Vertex) -> StreamUse:
+def _use(job: str, vertex: Vertex, directory: str) -> StreamUse:
     connector = vertex.details["connector"]
     word = connector["connector_type"]
-    found = streams_of(word, connector.get("properties", {}))
+    found = streams_of(word, connector.get("properties", {}), directory)
     return StreamUse(
         operator=vertex.uid or vertex.id,
         connector=word,
@@ -176,8 +180,13 @@ def _use(job: str, vertex: Vertex) -> StreamUse:
     )
 
 
-def streams_of(connector: str, properties: Mapping[str, Any]) -> list[str]:
+def streams_of(connector: str, properties: Mapping[str, Any], directory: str = "") -> list[str]:
     """Return the addresses of what a connector reads or writes; none where it has no place.
+
+    Args:
+        connector: Its word.
+        properties: Those of the graph.
+        directory: Where relative paths begin; empty where that is not known.
 
     Example:
         >>> streams_of("kafka", {"brokers": "b:9092,a:9092", "topics": ["orders"]})
@@ -186,25 +195,34 @@ def streams_of(connector: str, properties: Mapping[str, Any]) -> list[str]:
         ['redis://host/a', 'redis://host/b']
         >>> streams_of("jsonl", {"path": "./in/*.jsonl"}), streams_of("console", {})
         (['file:in/*.jsonl'], [])
+        >>> streams_of("jsonl", {"path": "../in"}, "/home/ada")
+        ['file:/home/in']
+        >>> streams_of("stream_file", {"address": "file://./events.ss/a"}, "/home/ada")
+        ['file:///home/ada/events.ss/a']
         >>> streams_of("postgres", {"url": "postgresql://ada@host/shop", "table": "orders"})
         ['postgresql://host/shop/orders']
     """
     if address := properties.get("address"):
         place, _, keys = address.rpartition("/")
+        if place.startswith(_FILE_URL):
+            place = _FILE_URL + _resolve(place.removeprefix(_FILE_URL), directory)
         return [f"{place}/{key}" for key in keys.split(",") if key]
     if brokers := properties.get("brokers"):
         place = ",".join(sorted(brokers.split(",")))
         topics = properties.get("topics") or [properties.get("topic") or "*"]
         return [f"kafka://{place}/{topic}" for topic in topics]
-    place = _place_of(connector, properties)
+    place = _place_of(connector, properties, directory)
     return [place] if place else []
 
 
-def _place_of(connector: str, properties: Mapping[str, Any]) -> str | None:
+def _place_of(connector: str, properties: Mapping[str, Any], directory: str) -> str | None:
     """Return the one place of a connector: files, a table, a port."""
     table, url, port = (properties.get(name) for name in ("table", "url", "port"))
     if path := properties.get("path"):
-        return str(path) if "://" in path else _FILES + posixpath.normpath(path)
+        return str(path) if "://" in path else _FILES + _resolve(path, directory)
+    if catalog := properties.get("catalog"):
+        name = properties.get("catalog_name", "")
+        return f"{_resolve_database(catalog, directory)}/{'/'.join(filter(None, (name, table)))}"
     if url:
         parts = urlsplit(url)
         place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
@@ -212,6 +230,17 @@ def _place_of(connector: str, properties: Mapping[str, Any]) -> str | None:
     if table:
         return f"{connector}:{table}"
     return f"{connector}://{properties.get('host', '127.0.0.1')}:{port}" if port else None
+
+
+def _resolve(path: str, directory: str) -> str:
+    return posixpath.normpath(posixpath.join(directory, path))
+
+
+def _resolve_database(url: str, directory: str) -> str:
+    """Return the address of a database; the path of a file of SQLite begins after three slashes."""
+    if not url.startswith(_SQLITE):
+        return url.rstrip("/")
+    return _SQLITE + _resolve(url.removeprefix(_SQLITE), directory)
 
 
 def _join(node: JobNode, written: set[str]) -> JobNode:
