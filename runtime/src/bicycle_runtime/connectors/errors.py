@@ -232,7 +232,8 @@ POSTGRES_REFUSED = BicycleError.row(
     "vertex {vertex!r}: table {table!r} refused epoch {epoch}: {reason}; nothing of it was "
     "written, and its output is kept",
     cause="A constraint, a trigger or a change of the table refuses rows of a sealed epoch.",
-    fix="change the table so that it takes the rows, and start the job again",
+    fix="change the table so that it takes the rows, or set on_error(dead_letter()) or "
+    "on_error(skip()) for the sink, and start the job again",
 )
 POSTGRES_HISTORY_AHEAD = BicycleError.row(
     "BIC-2803",

@@ -35,7 +35,8 @@ class ConnectorSpec:
     """What the graph says about a connector: vertex, properties (JSON), live payloads by role.
 
     ``record_type`` is the declared record type of a source, or the input type of a sink, when
-    known.
+    known. ``on_error`` is what the vertex does with a record that fails; the runtime does it, but
+    for records that a server refuses when their epoch is published.
     """
 
     vertex_id: str
@@ -43,6 +44,7 @@ class ConnectorSpec:
     properties: Mapping[str, Any]
     payloads: Mapping[str, Any] = field(default_factory=dict)
     record_type: Any = None
+    on_error: str = "fail"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

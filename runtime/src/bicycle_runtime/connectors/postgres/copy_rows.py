@@ -8,9 +8,12 @@ Source: PostgreSQL, COPY, "Text Format".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,11 +23,14 @@ from bicycle_runtime.connectors.staging import StagedWriter
 from bicycle_runtime.connectors.tables.columns import TableColumns
 from bicycle_runtime.contract import EventTimes, WriterTask
 
-__all__ = ["ColumnLimits", "CopyWriter", "CopyWriterFactory"]
+__all__ = ["ColumnLimits", "CopyWriter", "CopyWriterFactory", "values_of_row"]
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 _SPECIAL = ("\\", "\t", "\n", "\r", "\0")
 _NULL = "\\N"
+_ZERO = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_LETTERS = {"t": "\t", "n": "\n", "r": "\r"}
 _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 
@@ -35,6 +41,7 @@ class ColumnLimits:
     is_required: bool = False
     number_max: int | None = None
     length_max: int | None = None
+    is_jsonb: bool = False
     words: tuple[str, ...] = ()
 
 
@@ -95,7 +102,7 @@ def _texts(name: str, column: pyarrow.Array, limits: ColumnLimits) -> list[str]:
     elif pyarrow.types.is_duration(kind):
         to_text = _interval_text
     elif pyarrow.types.is_nested(kind):
-        to_text = _json_text
+        to_text = partial(_json_text, name, limits)
     if column.null_count:
         return [_NULL if value is None else to_text(value) for value in values]
     return list(map(to_text, values))
@@ -135,5 +142,42 @@ def _interval_text(value: timedelta) -> str:
     return f"{value // timedelta(microseconds=1)} microseconds"
 
 
-def _json_text(value: Any) -> str:
-    return _encode(value).decode().translate(_ESCAPES)
+def _json_text(name: str, limits: ColumnLimits, value: Any) -> str:
+    text = _encode(value).decode()
+    if limits.is_jsonb and _ZERO.search(text):
+        raise ValueError(f"field {name!r} has a zero character, which no jsonb has")
+    return text.translate(_ESCAPES)
+
+
+def values_of_row(row: bytes, schema: pyarrow.Schema) -> dict[str, Any]:
+    """Return the values of a row that a writer staged, by column."""
+    texts = row.decode().removesuffix("\n").split("\t")
+    return {
+        field.name: None if text == _NULL else _value_of(text, field.type)
+        for field, text in zip(schema, texts, strict=True)
+    }
+
+
+def _value_of(text: str, kind: pyarrow.DataType) -> Any:
+    text = _ESCAPED.sub(lambda found: _LETTERS.get(found[1], found[1]), text)
+    kinds = pyarrow.types
+    if kinds.is_string(kind):
+        return text
+    if kinds.is_boolean(kind):
+        return text == "t"
+    if kinds.is_binary(kind):
+        return bytes.fromhex(text[2:])
+    if kinds.is_duration(kind):
+        return timedelta(microseconds=int(text.partition(" ")[0]))
+    if kinds.is_nested(kind):
+        return msgspec.json.decode(text)
+    return msgspec.convert(text, _read_type(kind), strict=False)
+
+
+def _read_type(kind: pyarrow.DataType) -> Any:
+    kinds = pyarrow.types
+    pairs: Sequence[tuple[Callable[[Any], bool], Any]] = (
+        (kinds.is_integer, int), (kinds.is_floating, float), (kinds.is_timestamp, datetime),
+        (kinds.is_date, date), (kinds.is_time, time),
+    )  # fmt: skip
+    return next((found for is_kind, found in pairs if is_kind(kind)), Decimal)

@@ -8,14 +8,17 @@ one savepoint never take each other's epochs for theirs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
 from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     POSTGRES_HISTORY_AHEAD,
@@ -23,7 +26,11 @@ from bicycle_runtime.connectors.errors import (
     POSTGRES_TABLE_UNSUITABLE,
 )
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
-from bicycle_runtime.connectors.postgres.copy_rows import ColumnLimits, CopyWriterFactory
+from bicycle_runtime.connectors.postgres.copy_rows import (
+    ColumnLimits,
+    CopyWriterFactory,
+    values_of_row,
+)
 from bicycle_runtime.connectors.postgres.options import PostgresSinkOptions
 from bicycle_runtime.connectors.postgres.server import PostgresServer
 from bicycle_runtime.connectors.postgres.table import (
@@ -41,6 +48,7 @@ from bicycle_runtime.contract import (
     ConnectorSpec,
     DriverServices,
     Guarantee,
+    Refusal,
     Sink,
     StagedFile,
     StagedPublication,
@@ -49,6 +57,10 @@ from bicycle_sdk.errors import BicycleError
 
 __all__ = ["PostgresSink"]
 
+_LOG = logging.getLogger(__name__)
+_PIECE_ROWS = 1_000
+# Classes of SQLSTATE: data exceptions, constraints, and limits of the program, such as of an index.
+_ROW_STATES = ("22", "23", "54")
 _STAGE = sql.Identifier("bicycle_stage")
 _NUMBER = sql.Identifier("bicycle_number")
 # Else a crash of the server would lose an epoch that counts as published.
@@ -85,6 +97,8 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             is_away=self._is_away,
             given_up=self._server.unreachable,
         )
+        self._settles = spec.on_error != "fail"
+        self.refuses_records = spec.on_error == "dead_letter"
         self._limits: dict[str, ColumnLimits] = {}
         self._run = ""
 
@@ -177,15 +191,16 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         """Tell whether the server may come back; the session is not used again."""
         if isinstance(error, psycopg.Error):
             self._server.close()
-        return isinstance(error, psycopg.OperationalError)
+        return isinstance(error, psycopg.OperationalError) and not _is_about_rows(error)
 
     def _write(self, epoch: int, state: Mapping[str, Any], files: Sequence[StagedFile]) -> None:
         """Write an epoch.
 
         1. The row of the run is locked, and tells whether the epoch is written.
-        2. The rows are sent.
+        2. The rows are sent; those that the table refuses are settled as ``on_error`` says.
         3. The number is written, and all of it becomes visible at once.
         """
+        refused: list[tuple[bytes, psycopg.Error]] = []
         connection = self._server.connection()
         marker = table_name(state["marker_table"])
         with connection.transaction():
@@ -200,11 +215,13 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             [[written]] = connection.execute(select, [state["run"]]).fetchall()
             if written >= epoch:
                 return
-            # 2. The rows are sent.
-            if state["keys"]:
-                self._upsert(connection, state, files)
+            # 2. The rows are sent; those that the table refuses are settled as ``on_error`` says.
+            if self._settles:
+                self._send_settled(connection, state, files, refused)
             else:
-                self._copy(connection, table_name(state["table"]), state["copied"], files)
+                self._send(connection, state, self._blocks(files))
+            if refused:
+                self._keep(epoch, state, refused)
             fault_point("transaction_produced")
             # 3. The number is written, and all of it becomes visible at once.
             update = sql.SQL("update {} set epoch = %s, written_at = now() where run = %s")
@@ -212,20 +229,89 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             fault_point("transaction_marked")
         fault_point("transaction_committed")
 
+    def _blocks(self, files: Sequence[StagedFile]) -> Iterator[bytes]:
+        for file in files:
+            yield from staged_blocks(self._services.storage, file)
+
+    def _send(
+        self, connection: psycopg.Connection[Any], state: Mapping[str, Any], rows: Iterable[bytes]
+    ) -> None:
+        if state["keys"]:
+            self._upsert(connection, state, rows)
+        else:
+            self._copy(connection, table_name(state["table"]), state["copied"], rows)
+
+    def _send_settled(
+        self, connection: psycopg.Connection[Any], state: Mapping[str, Any],
+        files: Sequence[StagedFile], refused: list[tuple[bytes, psycopg.Error]],
+    ) -> None:  # fmt: skip
+        """Send all rows; only where the table refuses some, in pieces, to find out which."""
+        connection.execute("set constraints all immediate")  # Else the commit would refuse them.
+        try:
+            with connection.transaction():
+                self._send(connection, state, self._blocks(files))
+        except psycopg.Error as error:
+            if not _is_about_rows(error):
+                raise
+            rows = _lines_in(self._blocks(files))
+            while piece := list(islice(rows, _PIECE_ROWS)):
+                self._send_piece(connection, state, piece, refused)
+
+    def _send_piece(
+        self, connection: psycopg.Connection[Any], state: Mapping[str, Any],
+        rows: Sequence[bytes], refused: list[tuple[bytes, psycopg.Error]],
+    ) -> None:  # fmt: skip
+        try:
+            with connection.transaction():
+                self._send(connection, state, rows)
+        except psycopg.Error as error:
+            if not _is_about_rows(error):
+                raise
+            if len(rows) == 1:
+                refused.append((rows[0], error))
+                return
+            half = len(rows) // 2
+            self._send_piece(connection, state, rows[:half], refused)
+            self._send_piece(connection, state, rows[half:], refused)
+
+    def _keep(
+        self, epoch: int, state: Mapping[str, Any], refused: Sequence[tuple[bytes, psycopg.Error]]
+    ) -> None:
+        """Write refused rows as dead letters, where that was asked for; again is harmless."""
+        path = None
+        if self.refuses_records and self._services.letters is not None:
+            schema, run = self._columns.schema, state["run"]
+            path = self._services.letters.keep(
+                self.spec.vertex_id,
+                epoch,
+                f"refused-{run}",
+                [
+                    Refusal(
+                        key=f"{run}-{epoch}-{number}",
+                        exception=type(error).__name__,
+                        message=f"table {state['table']!r} refused the row: {str(error).strip()}",
+                        record=self._columns.record_of(values_of_row(row, schema)),
+                    )
+                    for number, (row, error) in enumerate(refused)
+                ],
+            )
+        log_event(
+            _LOG, "records_refused", level=logging.WARNING, operator=self.spec.vertex_id,
+            epoch=epoch, record_count=len(refused), path=path,
+        )  # fmt: skip
+
     def _copy(
         self, connection: psycopg.Connection[Any], table: sql.Identifier,
-        columns: Sequence[str], files: Sequence[StagedFile],
+        columns: Sequence[str], rows: Iterable[bytes],
     ) -> None:  # fmt: skip
         statement = sql.SQL("copy {} ({}) from stdin").format(table, _names(columns))
         with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            for file in files:
-                for block in staged_blocks(self._services.storage, file):
-                    copy.write(block)
+            for block in rows:
+                copy.write(block)
 
     def _upsert(
-        self, connection: psycopg.Connection[Any], state: Mapping[str, Any],
-        files: Sequence[StagedFile],
-    ) -> None:  # fmt: skip
+        self, connection: psycopg.Connection[Any], state: Mapping[str, Any], rows: Iterable[bytes]
+    ) -> None:
         """Bring rows into a table of the session, and from there the last one of each key."""
         table, keys, deleted = table_name(state["table"]), state["keys"], state["delete_field"]
         parts = {
@@ -249,7 +335,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
                 "alter table {stage} add column {number} bigint generated always as identity"
             ).format(**parts)
         )
-        self._copy(connection, _STAGE, state["copied"], files)
+        self._copy(connection, _STAGE, state["copied"], rows)
         last = sql.SQL(
             "select distinct on ({keys}) * from {stage} order by {keys}, {number} desc"
         ).format(**parts)
@@ -277,6 +363,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
                 "on conflict ({keys}) do {action}"
             ).format(last=last, kept=kept, action=action, **parts)
         )
+        connection.execute(sql.SQL("drop table {stage}").format(**parts))
 
     def _check_table(self, connection: psycopg.Connection[Any], *, may_miss: bool) -> None:
         options = self._options
@@ -334,6 +421,21 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         return POSTGRES_TABLE_UNSUITABLE(
             vertex=self.spec.vertex_id, table=self._options.table, problem=problem, hint=hint
         )
+
+
+def _is_about_rows(error: Exception) -> bool:
+    """Tell whether the server refuses what is in a row: values, constraints, limits, triggers."""
+    state = error.sqlstate if isinstance(error, psycopg.Error) else None
+    return state is not None and (state[:2] in _ROW_STATES or state == "P0001")
+
+
+def _lines_in(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield rows with their ends; a block may end within one."""
+    left = b""
+    for block in blocks:
+        *lines, left = (left + block).split(b"\n")
+        for line in lines:
+            yield line + b"\n"
 
 
 def _names(names: Sequence[str]) -> sql.Composed:

@@ -175,6 +175,7 @@ def _limits(column: _Found, data_type: pyarrow.DataType) -> ColumnLimits:
         number_max=most,
         length_max=column.length_max,
         words=tuple(column.words),
+        is_jsonb=column.kind == "jsonb",
     )
 
 

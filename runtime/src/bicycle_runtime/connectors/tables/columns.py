@@ -16,7 +16,7 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from operator import attrgetter
-from types import NoneType
+from types import NoneType, SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -111,6 +111,18 @@ class TableColumns:
         own = [pyarrow.field(column.name, column.data_type) for column in self._columns]
         is_first = shape == "payload"
         self.schema = pyarrow.schema([*times, *own] if is_first else [*own, *times])
+
+    def record_of(self, values: Mapping[str, Any]) -> Any:
+        """Return a record that has these values, by column, and fits these columns."""
+        own = {column.name: values.get(column.name) for column in self._columns}
+        match self._shape:
+            case "payload" | "value":
+                return next(iter(own.values()))
+            case "places":
+                return tuple(own.values())
+            case "attributes":
+                return SimpleNamespace(**own)
+        return own
 
     def requiring(self, names: Collection[str]) -> TableColumns:
         """Return columns that do not take null for these names."""

@@ -200,6 +200,7 @@ def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Conne
             if role != "output_type"
         },
         record_type=_record_type(bundle, graph, vertex),
+        on_error=vertex.on_error.action.value,
     )
 
 
