@@ -51,7 +51,7 @@ path = "{source}"
 time_field = "at"
 
 [time]
-allowed_lateness = "5s"
+max_out_of_orderness = "5s"
 
 [window]
 type = "tumbling"
@@ -196,7 +196,7 @@ def _check(folder: Path, readings: Readings) -> None:
         if line
     ]
     rows = [json.loads(line) for line in lines]
-    found = {(row["key"], row["window_start_ms"]): row["count"] for row in rows}
+    found = {(row["sensor"], row["window_start_ms"]): row["count"] for row in rows}
     truth = {key: count for key, (count, _) in readings.truth().items()}
     if found != truth or len(rows) != len(truth):
         raise WrongOutputError(f"{len(rows):,} rows for {len(truth):,} windows")

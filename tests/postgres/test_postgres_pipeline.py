@@ -43,8 +43,8 @@ PIPELINE = """
     url = "{url}"
     table = "{table}_sums"
     create_table = true
-    keys = ["window_start_ms", "key"]
-    columns = {{ window_start_ms = "int", key = "string", orders = "int", cents = "int" }}
+    keys = ["window_start_ms", "city"]
+    columns = {{ window_start_ms = "int", city = "string", orders = "int", cents = "int" }}
 """
 COUNT = 40
 

@@ -53,7 +53,7 @@ def append(folder, *rows):
 def counts_in(folder):
     lines = [line for path in folder.rglob("*.jsonl") for line in path.read_text().splitlines()]
     rows = map(json.loads, lines)
-    return sorted((row["window_start_ms"], row["key"], row["count"]) for row in rows)
+    return sorted((row["window_start_ms"], row["page"], row["count"]) for row in rows)
 
 
 def test_a_pipeline_is_submitted_saved_edited_and_its_dead_letters_replayed(bicycle, tmp_path):

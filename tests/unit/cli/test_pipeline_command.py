@@ -54,8 +54,8 @@ def test_a_test_that_fails_shows_the_rows(shell, tmp_path, file):
     done = shell.run("pipeline", "test", "more.toml")
 
     assert done.exit_code != 0
-    assert 'sink: missing: {"count": 3, "key": "/"' in done.stderr
-    assert 'sink: unexpected: {"count": 2, "key": "/"' in done.stderr
+    assert 'sink: missing: {"count": 3, "page": "/"' in done.stderr
+    assert 'sink: unexpected: {"count": 2, "page": "/"' in done.stderr
 
 
 def test_a_pipeline_is_converted_to_standard_output(shell, file):

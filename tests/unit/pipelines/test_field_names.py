@@ -18,7 +18,7 @@ SOURCE = """
 """
 WINDOW = '[window]\nsize = "1m"\n[ops]\ncount_by = "page"\n'
 CONSOLE = '[sink]\nkind = "console"\n'
-TABLE = '[sink]\nkind = "parquet"\nout_dir = "o"\ncolumns = { key = "string", count = "int" }\n'
+TABLE = '[sink]\nkind = "parquet"\nout_dir = "o"\ncolumns = { page = "string", count = "int" }\n'
 KAFKA = '[sink]\nkind = "kafka"\nbootstrap_servers = "b:1"\ntopic = "t"\nkey_field = "page"\n'
 
 

@@ -100,7 +100,7 @@ def test_without_a_window_results_run_along(tmp_path):
     """
 
     assert run(text) == [
-        {"key": "a", "sum": 1}, {"key": "a", "sum": 3.5}, {"key": "b", "sum": 0},
+        {"word": "a", "sum": 1}, {"word": "a", "sum": 3.5}, {"word": "b", "sum": 0},
     ]  # fmt: skip
 
 
@@ -121,9 +121,9 @@ def test_several_results_run_along_in_one_row(tmp_path):
     """
 
     assert run(text) == [
-        {"key": "a", "n": 1, "most": 0, "users": 1},
-        {"key": "a", "n": 2, "most": 20_000, "users": 1},
-        {"key": "b", "n": 1, "most": 40_000, "users": 1},
+        {"word": "a", "n": 1, "most": 0, "users": 1},
+        {"word": "a", "n": 2, "most": 20_000, "users": 1},
+        {"word": "b", "n": 1, "most": 40_000, "users": 1},
     ]
 
 

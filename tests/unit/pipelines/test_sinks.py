@@ -40,7 +40,7 @@ def test_every_key_of_parquet_reaches_the_graph():
         "parquet_file",
         {
             "path": "out",
-            "columns": {"user": "str", "cents": "int", "at": "datetime"},
+            "columns": [["user", "str"], ["cents", "int"], ["at", "datetime"]],
             "partition_by": "field",
             "partition_field": "city",
             "compression": "zstd",
@@ -92,7 +92,7 @@ def test_every_key_of_postgres_reaches_the_graph():
         {
             "url": "postgresql://u@h/d",
             "table": "public.t",
-            "columns": {"user": "str", "total": "decimal"},
+            "columns": [["user", "str"], ["total", "decimal"]],
             "password": Secret.env("DB_PASSWORD").to_json(),
             "mode": "upsert",
             "keys": ["user"],
@@ -126,7 +126,7 @@ def test_every_key_of_delta_reaches_the_graph():
             "path": "lake/clicks",
             "mode": "upsert",
             "keys": ["page"],
-            "columns": {"page": "str", "count": "int"},
+            "columns": [["page", "str"], ["count", "int"]],
             "partition_by": ["page"],
             "timestamp_field": "at",
             "compression": "zstd",
@@ -155,7 +155,7 @@ def test_every_key_of_iceberg_reaches_the_graph():
     assert (found["catalog"], found["catalog_name"]) == ("postgresql://lake@db/lake", "main")
     assert found["catalog_password"] == Secret.file("/run/secret").to_json()
     assert (found["warehouse"], found["table"]) == ("lake", "shop.clicks")
-    assert found["columns"] == {"page": "str"}
+    assert found["columns"] == [["page", "str"]]
 
 
 def test_every_key_of_http_reaches_the_graph():
@@ -196,5 +196,5 @@ def test_the_console_shows_lines_or_tables():
     assert properties('kind = "console"') == ("console", {})
     table = 'kind = "console"\nformat = "table"\nrows = 5\ncolumns = { page = "string" }'
     assert properties(table) == (
-        "console", {"format": "table", "columns": {"page": "str"}, "rows": 5},
+        "console", {"format": "table", "columns": [["page", "str"]], "rows": 5},
     )  # fmt: skip

@@ -127,13 +127,15 @@ def console_table_sink(
     return SinkDescriptor(connector_type="console", properties=properties)
 
 
-def column_words(call: str, columns: Mapping[str, ColumnType]) -> dict[str, str]:
-    """Return the word for the type of each column.
+def column_words(call: str, columns: Mapping[str, ColumnType]) -> list[list[str]]:
+    """Return name and word for the type of each column, in their order.
+
+    A list, because the names of a JSON object have no order in a graph.
 
     Raises:
         StreamDefinitionError: there is none, or a type has no word.
     """
-    words = {}
+    words = []
     for name, found in columns.items():
         if isinstance(found, type) and found not in _TYPES:
             known = ", ".join(each.__name__ for each in _TYPES)
@@ -142,7 +144,7 @@ def column_words(call: str, columns: Mapping[str, ColumnType]) -> dict[str, str]
                 problem=f"column {name!r} has the type {found.__name__}",
                 hint=f"give one of {known}, or a word such as 'decimal(12,2)' or 'json'",
             )
-        words[name] = found if isinstance(found, str) else found.__name__.lower()
+        words.append([name, found if isinstance(found, str) else found.__name__.lower()])
     if not words:
         raise StreamDefinitionError(
             call=call, problem="columns are given, and there is none", hint="name one, or leave it"

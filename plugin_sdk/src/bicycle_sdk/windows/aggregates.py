@@ -47,6 +47,11 @@ _FAR_PARTS_MAX = 64  # So many times the largest float may a sum be on its way, 
 class SelectedAggregate(AggregateFunction[T, Acc, Out]):
     """An aggregate of what a selector finds in each record; it takes many values at once.
 
+    Args:
+        selector: Finds the value.
+        skips_none: Whether records of which the selector returns None are left out, as SQL leaves
+            out NULL. If nothing is left, the result is None.
+
     ``plain_types`` are the types of values that ``add_all`` takes without a check of each: with
     other types the runtime adds one record after the other.
     """
@@ -54,8 +59,15 @@ class SelectedAggregate(AggregateFunction[T, Acc, Out]):
     plain_types: frozenset[type] = _NUMBERS
     accumulator_type: Any = None
 
-    def __init__(self, selector: _Selector[T, Any]) -> None:
+    def __init__(self, selector: _Selector[T, Any], *, skips_none: bool = False) -> None:
         self.selector = selector
+        self.skips_none = skips_none
+        if skips_none:
+            self.plain_types = self.plain_types | {type(None)}
+
+    def known(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return the values to take: without None, if that is skipped."""
+        return [value for value in values if value is not None] if self.skips_none else values
 
     @abstractmethod
     def add_all(self, accumulator: Acc, values: Sequence[Any]) -> Acc:
@@ -66,15 +78,29 @@ class SelectedAggregate(AggregateFunction[T, Acc, Out]):
 
 
 class Count(AggregateFunction[T, int, int]):
-    """The number of records."""
+    """The number of records; of those alone of which a selector returns a value, if there is one.
+
+    Args:
+        selector: Finds a value, or None in a record that does not count, as ``COUNT(x)`` of SQL.
+    """
 
     accumulator_type: Any = int
+    plain_types: frozenset[type] = _SCALARS
+
+    def __init__(self, selector: _Selector[T, Any] | None = None) -> None:
+        self.selector = selector
 
     def create_accumulator(self) -> int:
         return 0
 
-    def add(self, accumulator: int, value: T) -> int:  # noqa: ARG002 - the contract
-        return accumulator + 1
+    def add(self, accumulator: int, value: T) -> int:
+        if self.selector is None:
+            return accumulator + 1
+        return self.add_all(accumulator, (self.selector(value),))
+
+    def add_all(self, accumulator: int, values: Sequence[Any]) -> int:
+        """Return the accumulator with several selected values more."""
+        return accumulator + sum(value is not None for value in values)
 
     def get_result(self, accumulator: int) -> int:
         return accumulator
@@ -92,11 +118,13 @@ class Sum(SelectedAggregate[T, _Total, V], Generic[T, V]):
         return _EMPTY
 
     def add_all(self, accumulator: _Total, values: Sequence[Any]) -> _Total:
-        return _add(accumulator, values)
+        return _add(accumulator, self.known(values))
 
     def get_result(self, accumulator: _Total) -> V:
-        result: V = _round(accumulator)
-        return result
+        is_empty = accumulator[0] is None and not accumulator[1]
+        result: Any = None if self.skips_none and is_empty else _round(accumulator)
+        found: V = result
+        return found
 
     def merge(self, a: _Total, b: _Total) -> _Total:
         return _merge(a, b)
@@ -114,10 +142,13 @@ class Average(SelectedAggregate[T, tuple[Any, tuple[float, ...], int], Any]):
         self, accumulator: tuple[Any, tuple[float, ...], int], values: Sequence[Any]
     ) -> tuple[Any, tuple[float, ...], int]:
         rest, parts, count = accumulator
-        return (*_add((rest, parts), values), count + len(values))
+        known = self.known(values)
+        return (*_add((rest, parts), known), count + len(known))
 
     def get_result(self, accumulator: tuple[Any, tuple[float, ...], int]) -> Any:
         rest, parts, count = accumulator
+        if self.skips_none and not count:
+            return None
         return _round((rest, parts)) / count
 
     def merge(
@@ -133,6 +164,9 @@ class _Extreme(SelectedAggregate[T, tuple[V, ...], V], Generic[T, V]):
         return ()
 
     def add_all(self, accumulator: tuple[V, ...], values: Sequence[Any]) -> tuple[V, ...]:
+        values = self.known(values)
+        if not values:
+            return accumulator
         _refuse_none(set(map(type, values)))
         best = self.best((*accumulator, *values))
         # A NaN is less than nothing and greater than nothing: comparing would drop it or not by
@@ -145,7 +179,8 @@ class _Extreme(SelectedAggregate[T, tuple[V, ...], V], Generic[T, V]):
         """Return the value that counts."""
 
     def get_result(self, accumulator: tuple[V, ...]) -> V:
-        return accumulator[0]
+        nothing: Any = None
+        return nothing if self.skips_none and not accumulator else accumulator[0]
 
     def merge(self, a: tuple[V, ...], b: tuple[V, ...]) -> tuple[V, ...]:
         return self.add_all(a, b) if b else a
@@ -176,7 +211,7 @@ class Distinct(SelectedAggregate[T, "set[Any]", int]):
         return set()
 
     def add_all(self, accumulator: set[Any], values: Sequence[Any]) -> set[Any]:
-        accumulator.update(values)
+        accumulator.update(self.known(values))
         return accumulator
 
     def get_result(self, accumulator: set[Any]) -> int:

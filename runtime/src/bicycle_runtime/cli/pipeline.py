@@ -56,10 +56,11 @@ def check_command(*, file: str, as_json: bool) -> None:
                 "name": pipeline.name,
                 "operators": [vertex.id for vertex in graph.vertices],
                 "tests": [test.name for test in pipeline.tests],
+                "remarks": pipeline.remarks,
             }
         )
     else:
-        show_text(f"{file} is good: {arrows}")
+        show_text("\n".join([f"{file} is good: {arrows}", *pipeline.remarks]))
 
 
 @pipeline_command.command(

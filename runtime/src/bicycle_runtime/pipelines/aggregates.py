@@ -1,21 +1,24 @@
-"""The aggregates that a pipeline names by a word, and the fields of their results."""
+"""The aggregates that a pipeline names by a word, and the fields of their results.
+
+As in SQL, a null or missing field does not take part, and counts in ``count`` alone.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bicycle_runtime.pipelines.record_functions import FieldValue, JsonText, NumberOf
+from bicycle_runtime.pipelines.record_functions import EqualText, FieldValue, NumberOf
 from bicycle_sdk.windows import AggregateFunction, Average, Count, Distinct, Maximum, Minimum, Sum
 
 __all__ = ["AggregateTuple", "aggregate_of", "result_names", "wanted_aggregates"]
 
 _AGGREGATES: Mapping[str, Callable[[str], AggregateFunction[Any, Any, Any]]] = {
-    "sum": lambda field: Sum(NumberOf(field)),
-    "avg": lambda field: Average(NumberOf(field)),
-    "min": lambda field: Minimum(FieldValue(field)),
-    "max": lambda field: Maximum(FieldValue(field)),
-    "distinct": lambda field: Distinct(JsonText(field)),
+    "sum": lambda field: Sum(NumberOf(field), skips_none=True),
+    "avg": lambda field: Average(NumberOf(field), skips_none=True),
+    "min": lambda field: Minimum(FieldValue(field), skips_none=True),
+    "max": lambda field: Maximum(FieldValue(field), skips_none=True),
+    "distinct": lambda field: Distinct(EqualText(field), skips_none=True),
 }
 _NAMES: Mapping[str, str] = {"distinct": "distinct_count"}
 

@@ -38,7 +38,7 @@ from bicycle_runtime.pipelines.named_functions import (
     is_process,
 )
 from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
-from bicycle_runtime.pipelines.operator_keys import Join
+from bicycle_runtime.pipelines.operator_keys import Join, disorder_of
 from bicycle_runtime.pipelines.record_functions import (
     ClockTrigger,
     CountRow,
@@ -230,7 +230,7 @@ class _Building:
     def _time(self, node: Node) -> Any:
         spec = node.spec
         strategy: WatermarkStrategy[Any] = WatermarkStrategy.bounded_out_of_orderness(
-            duration_ms(spec.allowed_lateness)
+            duration_ms(disorder_of(spec))
         )
         idle_ms = duration_ms(spec.idle_timeout)
         strategy = strategy.with_idle_timeout(idle_ms or None)
@@ -388,7 +388,8 @@ class _Building:
         functions = [aggregate_of(agg, field) for _, agg, field in wanted_aggregates(spec)]
         function = functions[0] if len(functions) == 1 else AggregateTuple(functions)
         running = self._set(keyed.aggregate(function), node)
-        return self._set(running.map(RunningRow(result_names(spec))), node, suffix="-rows")
+        rows = running.map(RunningRow(result_names(spec), spec.key_name))
+        return self._set(rows, node, suffix="-rows")
 
     def _window(self, node: Node) -> Any:
         spec = node.spec
@@ -401,11 +402,10 @@ class _Building:
         functions = [aggregate_of(agg, field) for _, agg, field in wanted_aggregates(spec)]
         results = self._set(windowed.aggregate(*functions), node)
         if has_late:
-            late = results.side_output(_LATE).uid(f"{node.id}-{_LATE}-records")
-            rows = late.map(LateRow()).uid(f"{node.id}-{_LATE}")
-            self._side_outputs[node.id, _LATE] = rows
-        row = WindowRow(result_names(spec))
-        return self._set(results.map(row), node, suffix="-rows")
+            late = results.side_output(_LATE).uid(f"{node.id}-{_LATE}-records").map(LateRow())
+            self._side_outputs[node.id, _LATE] = late.uid(f"{node.id}-{_LATE}")
+        rows = results.map(WindowRow(result_names(spec), spec.key_name))
+        return self._set(rows, node, suffix="-rows")
 
     def _open_windows(self, node: Node) -> Any:
         spec, keyed = node.spec, self._key(node)

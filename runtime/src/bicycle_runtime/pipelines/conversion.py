@@ -13,7 +13,7 @@ import msgspec
 from bicycle_runtime.pipelines.documents import Notation, yaml_dumper
 from bicycle_runtime.pipelines.errors import PIPELINE_NOT_SHORT
 from bicycle_runtime.pipelines.model import Ops
-from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node
+from bicycle_runtime.pipelines.nodes import CheckedPipeline, Node, default_key_name
 from bicycle_runtime.pipelines.operator_keys import Window, WindowSize
 
 __all__ = ["Form", "form_of", "pipeline_data", "write_document"]
@@ -181,6 +181,9 @@ def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, An
         raise _not_short(pipeline, "it reduces by a function")
     ops = {"count_by": key.spec.field}
     ops |= {name: _plain(getattr(result.spec, name)) for name in _changed_ops(result.spec)}
+    times = (node.spec for node in pipeline.nodes if node.operator == "time")
+    if result.spec.key_name != default_key_name(next(times, None), key.spec.field):
+        ops["key_name"] = result.spec.key_name
     if not isinstance(result.spec, Window):
         return {"ops": ops}
     size = {
@@ -195,7 +198,11 @@ def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, An
 
 def _changed_ops(spec: Any) -> list[str]:
     """Return the keys of what is computed that differ from their defaults."""
-    names = [each.name for each in msgspec.structs.fields(Ops) if each.name != "count_by"]
+    names = [
+        each.name
+        for each in msgspec.structs.fields(Ops)
+        if each.name not in ("count_by", "key_name")
+    ]
     changed = _keys(spec)
     return [name for name in names if name in changed]
 

@@ -13,7 +13,7 @@ import datetime
 import re
 import tomllib
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -269,17 +269,42 @@ class _YamlReading:
         return self._scalar(node)
 
     def _mapping(self, node: Any, path: KeyPath) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key_node, value_node in node.value:
+        own: dict[str, Any] = {}
+        merged: dict[str, Any] = {}
+        for key_node, value_node, is_merged in self._pairs(node, len(path)):
             line = key_node.start_mark.line + 1
             if key_node.id != "scalar":
                 raise _unreadable(self._file, line, "a key is no text")
             key = str(key_node.value)
-            if key in found:
+            if key in own and not is_merged:
                 raise _unreadable(self._file, line, f"the key {key!r} is given twice")
+            if key in own or key in merged:
+                continue
             self.keys[(*path, key)] = Position(line, key_node.start_mark.column + 1)
+            found = merged if is_merged else own
             found[key] = self.value(value_node, (*path, key))
-        return found
+        return merged | own
+
+    def _pairs(self, node: Any, depth: int) -> Iterator[tuple[Any, Any, bool]]:
+        """Yield the keys and values of a mapping, then those that it merges by ``<<``.
+
+        The first of equal keys counts: the mapping's own, then those of the first merged mapping.
+        """
+        merges = [(key, value) for key, value in node.value if _is_merge(key)]
+        yield from ((key, value, False) for key, value in node.value if not _is_merge(key))
+        if len(merges) > 1:
+            line = merges[1][0].start_mark.line + 1
+            raise _unreadable(self._file, line, "the key '<<' is given twice")
+        for key, merge in merges:
+            line = key.start_mark.line + 1
+            for each in merge.value if merge.id == "sequence" else [merge]:
+                if each.id != "mapping":
+                    problem = "'<<' merges no mapping, and no list of mappings, such as *NAME"
+                    raise _unreadable(self._file, line, problem)
+                self._count += 1 + len(each.value)
+                if self._count > _NODE_COUNT_MAX or depth > _DEPTH_MAX:
+                    raise _unreadable(self._file, line, "it is too large, or refers to itself")
+                yield from ((key, value, True) for key, value, _ in self._pairs(each, depth + 1))
 
     def _scalar(self, node: Any) -> Any:
         kind = node.tag.removeprefix("tag:yaml.org,2002:")
@@ -299,6 +324,11 @@ class _YamlReading:
                     raise _unreadable(self._file, line, problem) from error
             case _:
                 raise _unreadable(self._file, line, f"the tag {node.tag!r} is not known")
+
+
+def _is_merge(key: Any) -> bool:
+    """Return whether a key is the merge key of YAML 1.1; in quotes it is a text."""
+    return key.id == "scalar" and key.value == "<<" and key.style is None
 
 
 def _unreadable(file: str, line: int, problem: str) -> BicycleError:

@@ -10,10 +10,19 @@ from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.pipelines.checking import Checks, likely
 from bicycle_runtime.pipelines.documents import KeyPath
 from bicycle_runtime.pipelines.model import Edge
+from bicycle_runtime.pipelines.operator_keys import Union
 
 __all__ = ["Input", "check_edges"]
 
 _INPUTS_MAX: Mapping[str, int] = {"source": 0, "join": 2, "union": 1_000}
+# Records of several inputs are one stream to these: they keep nothing by the key of their input.
+_ONE_STREAM = frozenset(
+    {
+        "sink", "time", "map", "flat_map", "filter", "rate_limit", "split", "enrich", "http_call",
+        "lookup", "key_by", "dedup",
+    }
+)  # fmt: skip
+_SEVERAL = 2
 _INPUTS_MIN: Mapping[str, int] = {"source": 0, "join": 2}
 
 
@@ -63,7 +72,32 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
             checks, node, len(inputs[node.id]), is_read=node.id in senders, is_whole=is_whole
         )
     found = [replace(node, inputs=tuple(inputs[node.id])) for node in nodes]
-    return _sort(checks, found)
+    joined = [part for node in found for part in _with_union(checks, node, by_id)]
+    return _sort(checks, joined)
+
+
+def _with_union(checks: Checks, node: T, by_id: Mapping[str, T]) -> list[T]:
+    """Return a node, with a union before it if several edges lead to one that takes one input."""
+    if node.operator not in _ONE_STREAM or len(node.inputs) < _SEVERAL:
+        return [node]
+    union_id = f"{node.id}-inputs"
+    if union_id in by_id:
+        text = f"several edges lead to {node.id!r}, which makes a union with the id {union_id!r}"
+        checks.note(by_id[union_id].path, f"{text}: give this vertex another id")
+        return [node]
+    partitions = {each.partition for each in node.inputs}
+    if len(partitions) > 1:
+        words = " and ".join(sorted(partitions))
+        text = f"edges to {node.id!r} have the partitions {words}: give all of them the same"
+        checks.note(node.path, f"{text}, or join them by a union")
+        return [node]
+    [partition] = partitions
+    inputs = tuple(replace(each, partition="forward") for each in node.inputs)
+    union = replace(
+        node, id=union_id, operator="union", spec=Union(), inputs=inputs,
+        name=None, word="", parallelism=None, on_error=None,
+    )  # fmt: skip
+    return [union, replace(node, inputs=(Input(node=union_id, partition=partition),))]
 
 
 def _input(data: Mapping[str, Any]) -> Input:
@@ -98,7 +132,8 @@ def _check_output(checks: Checks, source: Any, output: Any, path: KeyPath) -> No
 def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_whole: bool) -> None:
     """See that a node has its edges; too few are no news where an edge is wrong."""
     low = _INPUTS_MIN.get(node.operator, 1)
-    high = _INPUTS_MAX.get(node.operator, 1)
+    high = _INPUTS_MAX["union"] if node.operator in _ONE_STREAM else 1
+    high = _INPUTS_MAX.get(node.operator, high)
     if count < low and is_whole:
         needed = "two inputs: two edges" if low == 2 else "an input: an edge"
         checks.note(node.path, f"{node.id!r} needs {needed} to it")

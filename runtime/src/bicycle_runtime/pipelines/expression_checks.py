@@ -86,7 +86,7 @@ def _window(spec: Any, first: Fields, inputs: list[Fields], key: str | None) -> 
 def _reduce(spec: Any, first: Fields, _inputs: list[Fields], key: str | None) -> Fields:
     if getattr(spec, "function", None) is not None:
         return None
-    found = {"key": (first or {}).get(key or "", "json")}
+    found = {spec.key_name: (first or {}).get(key or "", "json")}
     for name, agg, field in wanted_aggregates(spec):
         declared = (first or {}).get(field or "")
         is_kept = agg in _SUMS and (declared in ("int", "float") or agg != "sum")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from bicycle_runtime.pipelines.aggregates import result_names
 from bicycle_runtime.pipelines.builtin_functions import FILTERS, FLAT_MAPS, MAPS
 from bicycle_runtime.pipelines.checking import (
     Checks,
@@ -25,6 +26,7 @@ from bicycle_runtime.pipelines.operator_keys import (
     Lookup,
     Map,
     Reduce,
+    Time,
     Window,
 )
 from bicycle_runtime.pipelines.sinks import SinkKeys
@@ -199,6 +201,7 @@ def _reduce(checks: Checks, spec: Reduce, path: KeyPath) -> None:
 def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
     """See that what is computed of a field names one, and that each result has its own name."""
     agg = spec.agg
+    _key_name(checks, spec, path)
     if spec.aggregates is None:
         if agg not in (None, "count") and not spec.agg_field:
             _agg_field(checks, agg, path)
@@ -206,7 +209,7 @@ def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
     for key in ("agg", "agg_field"):
         if getattr(spec, key) not in (None, "count"):
             checks.note((*path, key), f"aggregates and {key} are given; one is enough")
-    names = {"key", *(_BOUNDS if isinstance(spec, Window) else ())}
+    names = {spec.key_name, *(_BOUNDS if isinstance(spec, Window) else ())}
     for index, each in enumerate(spec.aggregates):
         at = (*path, "aggregates", index)
         if each.agg != "count" and not each.field:
@@ -216,6 +219,26 @@ def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
             label = label_of((*at, "name"))
             checks.note((*at, "name"), f"{label} is {each.name}, which another field is called")
         names.add(each.name)
+
+
+def _key_name(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
+    """Check that the key of a result is not called as another of its fields."""
+    taken = set(_BOUNDS if isinstance(spec, Window) else ())
+    if spec.aggregates is None and spec.agg is not None:
+        taken |= set(result_names(spec))
+    if spec.key_name in taken:
+        text = f"the key is called {spec.key_name!r}, as another field of the result is"
+        place = (*path, "count_by" if path == ("ops",) else "key_name")
+        checks.note(place, f"{text}: give key_name, or names by aggregates")
+
+
+def _time(checks: Checks, spec: Time, path: KeyPath) -> None:
+    if (
+        spec.allowed_lateness is not None
+        and spec.max_out_of_orderness != Time().max_out_of_orderness
+    ):
+        text = "allowed_lateness and max_out_of_orderness are two names of one key; give one"
+        checks.note((*path, "allowed_lateness"), text, at_key=True)
 
 
 def _agg_field(checks: Checks, agg: str | None, path: KeyPath) -> None:
@@ -279,6 +302,7 @@ _RULES: Mapping[str, Callable[[Checks, Any, KeyPath], None]] = {
     "map": _map,
     "flat_map": _flat_map,
     "filter": _filter,
+    "time": _time,
     "key_by": _key_by,
     "window": _window,
     "reduce": _reduce,

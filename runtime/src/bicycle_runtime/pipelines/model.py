@@ -61,6 +61,10 @@ class Ops(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     agg: Annotated[AggregateWord, describe("What is computed.")] = "count"
     agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
     aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
+    key_name: Annotated[
+        Text | None,
+        describe("Field of the result with the key; else that of count_by (in Pulse's files key)."),
+    ] = None
 
 
 class Edge(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename={"from_": "from"}):

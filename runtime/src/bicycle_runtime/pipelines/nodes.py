@@ -31,7 +31,7 @@ from bicycle_runtime.pipelines.sinks import SINKS
 from bicycle_runtime.pipelines.sources import SOURCES
 from bicycle_runtime.pipelines.values import ErrorRule, OnError, Parallelism, describe
 
-__all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline"]
+__all__ = ["Around", "CheckedPipeline", "Node", "check_pipeline", "default_key_name"]
 
 # Names that clients of Kafka, and other systems, have for keys of ours.
 _KAFKA_KEYS: Mapping[str, str] = {
@@ -83,6 +83,25 @@ class CheckedPipeline:
     tests: tuple[Test, ...] = ()
     document: Document = field(compare=False)
 
+    @property
+    def remarks(self) -> list[str]:
+        """What is right in the file and may mislead, each with its line."""
+        found = []
+        for node in self.nodes:
+            if node.operator != "time" or node.spec.allowed_lateness is None:
+                continue
+            below = ("config",) if node.path[0] == "vertices" else ()
+            place = self.document.key_position((*node.path, *below, "allowed_lateness"))
+            is_short = node.path[0] == "time"
+            text = (
+                "allowed_lateness is Pulse's name of max_out_of_orderness; how long late records "
+                "update a result is `keep` of the window"
+            )
+            if is_short:
+                text += "; with this name the key of results is called key"
+            found.append(f"{self.document.file}:{place.line}:{place.column}: {text}")
+        return found
+
     def rule_of(self, node: Node) -> Any:
         """Return what becomes of records that fail: by default a source tries nothing again."""
         rule = self.on_error if node.on_error is None else node.on_error
@@ -119,6 +138,15 @@ def check_pipeline(document: Document) -> CheckedPipeline:
         tests=tuple(whole.test),
         document=document,
     )
+
+
+def default_key_name(time: Time | None, count_by: str | None) -> str:
+    """Return what the short form calls the key of results: as its field.
+
+    In a file in Pulse's shape, which has ``allowed_lateness``, it is ``key``, as there.
+    """
+    is_of_pulse = time is not None and time.allowed_lateness is not None
+    return "key" if is_of_pulse or not count_by else count_by
 
 
 class _Reading:
@@ -278,6 +306,7 @@ class _Reading:
             self._checks.missing(("ops", "count_by"), text)
         key = Node(id="key", operator="key_by", spec=KeyBy(field=ops.count_by), path=("ops",))
         wanted = {name: getattr(ops, name) for name in ("agg", "agg_field", "aggregates")}
+        wanted["key_name"] = ops.key_name or default_key_name(self._whole.time, ops.count_by)
         if self._data.get("window") is None:
             return [key, Node(id="reduce", operator="reduce", spec=Reduce(**wanted), path=("ops",))]
         size = {} if window is None else msgspec.structs.asdict(window)

@@ -40,6 +40,7 @@ __all__ = [
     "Union",
     "Window",
     "WindowSize",
+    "disorder_of",
 ]
 
 
@@ -93,15 +94,25 @@ class KeyBy(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class Time(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Says when records happened, and how late they may come."""
 
-    allowed_lateness: Annotated[
+    max_out_of_orderness: Annotated[
         Duration, describe("A record is at most so much older than the newest one.")
     ] = "5s"
+    allowed_lateness: Annotated[
+        Duration | None,
+        describe("Pulse's name of max_out_of_orderness, for files that come from there."),
+    ] = None
     field: Annotated[
         str | None, describe("Field with the event time; else that of the source counts.")
     ] = None
     idle_timeout: Annotated[
         Duration, describe("A shard that is silent for so long holds nobody back; 0: forever.")
     ] = "10s"
+
+
+def disorder_of(time: Time) -> Duration:
+    """Return how much older than the newest record one may be, under whichever name."""
+    older = time.allowed_lateness
+    return time.max_out_of_orderness if older is None else older
 
 
 class Aggregate(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -145,6 +156,7 @@ class Window(WindowSize, forbid_unknown_fields=True, frozen=True, kw_only=True):
     agg: Annotated[AggregateWord, describe("What is computed.")] = "count"
     agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
     aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
+    key_name: Annotated[Text, describe("Field of the result with the key.")] = "key"
 
 
 class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -154,6 +166,7 @@ class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     agg: Annotated[AggregateWord | None, describe("What is computed.")] = None
     agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
     aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
+    key_name: Annotated[Text, describe("Field of the result with the key.")] = "key"
 
 
 class Count(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ import base64
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from typing import Any, ClassVar, NotRequired, TypedDict
 
@@ -27,13 +28,13 @@ __all__ = [
     "ClockTrigger",
     "CountRow",
     "CountText",
+    "EqualText",
     "FieldKey",
     "FieldText",
     "FieldValue",
     "FirstOfKey",
     "GoesTo",
     "JoinedRow",
-    "JsonText",
     "LateRow",
     "NumberOf",
     "PayloadSchema",
@@ -107,14 +108,14 @@ class FieldValue(_OfField):
 
 
 class NumberOf(_OfField):
-    """The number in a field: a text may be one, anything else counts as 0."""
+    """The number in a field, None for null: a text may be one, anything else counts as 0."""
 
     __slots__ = ()
     as_they_are = frozenset({int, float})
 
     @staticmethod
-    def of(value: Any) -> int | float:
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
+    def of(value: Any) -> int | float | None:
+        if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
             return value
         if not isinstance(value, str):
             return 0
@@ -126,14 +127,29 @@ class NumberOf(_OfField):
         return 0
 
 
-class JsonText(_OfField):
-    """The JSON text of a field, by which values are told apart."""
+class EqualText(_OfField):
+    """A text of a field that is the same for equal values; None if there is none.
+
+    Values that are one key are equal: ``1``, ``1.0`` and ``true``, but not ``"1"``. Lists and
+    tables are equal if their JSON is.
+    """
 
     __slots__ = ()
 
     @staticmethod
-    def of(value: Any) -> str:
-        return msgspec.json.encode(value, order="sorted").decode()
+    def of(value: Any) -> str | None:
+        if isinstance(value, (int, float, Decimal)):
+            return _number_text(value)
+        return None if value is None else msgspec.json.encode(value, order="sorted").decode()
+
+
+def _number_text(number: int | float | Decimal) -> str:
+    if isinstance(number, Decimal):
+        as_float = float(number)
+        if Decimal(as_float) != number:
+            return str(number.normalize())
+        number = as_float
+    return str(int(number)) if isinstance(number, int) or number.is_integer() else repr(number)
 
 
 class FieldText(_OfField):
@@ -210,37 +226,42 @@ class CountRow:
         return {"key": counted[0], "count": counted[1]}
 
 
-class RunningRow:
-    """A running result as a record.
+class _ResultRow:
+    """A result as a record.
 
     Args:
         names: Fields of the results; of several aggregates in their order.
+        key_name: Field of the key.
     """
 
-    __slots__ = ("names",)
+    __slots__ = ("key_name", "names")
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+    def __init__(self, names: Sequence[str], key_name: str = "key") -> None:
+        self.names, self.key_name = tuple(names), key_name
+
+    def __setstate__(self, state: tuple[None, dict[str, Any]]) -> None:
+        # One that was stored before keys had names has none.
+        self.names, self.key_name = state[1]["names"], state[1].get("key_name", "key")
+
+
+class RunningRow(_ResultRow):
+    """A running result as a record."""
+
+    __slots__ = ()
 
     def __call__(self, result: tuple[Any, Any]) -> dict[str, Any]:
         values = result[1] if len(self.names) > 1 else result[1:]
-        return dict(zip(("key", *self.names), (result[0], *values), strict=True))
+        return dict(zip((self.key_name, *self.names), (result[0], *values), strict=True))
 
 
-class WindowRow(HasExpression):
-    """The result of a window as a record.
+class WindowRow(_ResultRow, HasExpression):
+    """The result of a window as a record."""
 
-    Args:
-        names: Fields of the results; of several aggregates in their order.
-    """
-
-    __slots__ = ("names",)
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
+    __slots__ = ()
 
     def __call__(self, result: Any) -> dict[str, Any]:
-        row = dict(zip(_WINDOW_FIELDS, (result.start, result.end, result.key), strict=True))
+        fields = (*_BOUNDS, self.key_name)
+        row = dict(zip(fields, (result.start, result.end, result.key), strict=True))
         if len(self.names) == 1:
             row[self.names[0]] = result.value
         else:
@@ -248,15 +269,15 @@ class WindowRow(HasExpression):
         return row
 
     def expression(self) -> Expression:
-        value = col("value")
-        values = [value]
+        values = [col("value")]
         if len(self.names) > 1:
-            values = [Expression("item", value, lit(place)) for place in range(len(self.names))]
+            places = range(len(self.names))
+            values = [Expression("item", col("value"), lit(place)) for place in places]
         columns = [col("start"), col("end"), col("key"), *values]
-        return Expression("record", (*_WINDOW_FIELDS, *self.names), *columns)
+        return Expression("record", (*_BOUNDS, self.key_name, *self.names), *columns)
 
 
-_WINDOW_FIELDS = ("window_start_ms", "window_end_ms", "key")
+_BOUNDS = ("window_start_ms", "window_end_ms")
 
 
 class ClockTrigger(ProcessingTimeTrigger):

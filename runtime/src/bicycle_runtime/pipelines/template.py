@@ -16,7 +16,7 @@ path = "events.jsonl"  # one JSON object a line
 time_field = "at"      # RFC 3339, or ms since 1970
 
 [time]
-allowed_lateness = "10s"
+max_out_of_orderness = "10s"
 
 [window]
 type = "tumbling"      # tumbling, sliding, session, count
@@ -37,8 +37,8 @@ input = [
     {{ at = "2026-01-01T00:00:45Z", page = "/cart" }},
 ]
 output = [
-    {{ window_start_ms = 1767225600000, window_end_ms = 1767225660000, key = "/", count = 2 }},
-    {{ window_start_ms = 1767225600000, window_end_ms = 1767225660000, key = "/cart", count = 1 }},
+    {{ window_start_ms = 1767225600000, window_end_ms = 1767225660000, page = "/", count = 2 }},
+    {{ window_start_ms = 1767225600000, window_end_ms = 1767225660000, page = "/cart", count = 1 }},
 ]
 """
 
@@ -52,7 +52,7 @@ source:
   time_field: at      # RFC 3339, or ms since 1970
 
 time:
-  allowed_lateness: 10s
+  max_out_of_orderness: 10s
 
 window:
   type: tumbling      # tumbling, sliding, session, count
@@ -72,8 +72,8 @@ test:
       - {{at: "2026-01-01T00:00:25Z", page: /}}
       - {{at: "2026-01-01T00:00:45Z", page: /cart}}
     output:
-      - {{window_start_ms: 1767225600000, window_end_ms: 1767225660000, key: /, count: 2}}
-      - {{window_start_ms: 1767225600000, window_end_ms: 1767225660000, key: /cart, count: 1}}
+      - {{window_start_ms: 1767225600000, window_end_ms: 1767225660000, page: /, count: 2}}
+      - {{window_start_ms: 1767225600000, window_end_ms: 1767225660000, page: /cart, count: 1}}
 """
 
 

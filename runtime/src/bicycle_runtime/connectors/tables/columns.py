@@ -237,8 +237,10 @@ def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] 
     """
     if columns is None:
         return None
-    if isinstance(columns, Mapping) and columns:
+    if isinstance(columns, Mapping) and columns:  # As until 0.1.0, sorted by name.
         return {str(name): str(word) for name, word in columns.items()}
+    if isinstance(columns, list) and columns and all(_is_pair(each) for each in columns):
+        return {str(name): str(word) for name, word in columns}
     raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
@@ -246,6 +248,10 @@ def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] 
         problem=f"{columns!r} is not accepted",
         hint="give {'name': 'str', 'count': 'int'}",
     )
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == len(("name", "word"))
 
 
 def _check(spec: ConnectorSpec, found: TableColumns) -> TableColumns:

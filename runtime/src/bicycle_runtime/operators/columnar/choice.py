@@ -137,6 +137,9 @@ def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
         if found is None:
             return None
         if type(function) is Count:
+            # Columns that a sum takes hold no None.
+            if function.selector is not None and not _is_summed(function.selector, functions):
+                return None
             columns.append(FieldColumn(None, None, *found))
             continue
         selector = function.selector
@@ -149,6 +152,10 @@ def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
             values[place] = None if is_called else _read(selector)
         columns.append(FieldColumn(selects, values[selects], *found))
     return columns
+
+
+def _is_summed(selector: Any, functions: Sequence[Any]) -> bool:
+    return any(type(each) is Sum and each.selector is selector for each in functions)
 
 
 def _read(selector: Any) -> Expression | None:

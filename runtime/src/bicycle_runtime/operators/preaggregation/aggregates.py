@@ -63,6 +63,8 @@ class Folding:
         selector = getattr(function, "selector", None)
         for position, known in enumerate(self.functions):
             is_same = type(known) is type(function) and type(known) in (Count, Sum)
+            skips_none = getattr(function, "skips_none", False)
+            is_same = is_same and getattr(known, "skips_none", False) == skips_none
             if is_same and getattr(known, "selector", None) is selector:
                 return position
         self.functions.append(function)
@@ -72,9 +74,14 @@ class Folding:
         """Return what reads the result of a function from the accumulators of a window."""
         if type(function) is Average:
             # An average is a sum over a count, which others may ask for, too.
-            total: Sum[Any, Any] = Sum(function.selector)
-            namespace, count = self._position(total), self._position(Count())
+            total: Sum[Any, Any] = Sum(function.selector, skips_none=function.skips_none)
+            counted: Count[Any] = Count(function.selector if function.skips_none else None)
+            namespace, count = self._position(total), self._position(counted)
             self._places.append((namespace, count))
+            if function.skips_none:
+                return lambda found: (
+                    total.get_result(found[namespace]) / found[count] if found[count] else None
+                )
             return lambda found: total.get_result(found[namespace]) / found[count]
         position = self._position(function)
         self._places.append((position,))

@@ -108,7 +108,7 @@ class _Selection:
         self._is_summed = True
         self.clear()
 
-    def join(self, position: int, function: SelectedAggregate[Any, Any, Any]) -> None:
+    def join(self, position: int, function: SelectedAggregate[Any, Any, Any] | Count[Any]) -> None:
         """Take an aggregate of this selector in."""
         self.positions.append(position)
         plain = function.plain_types
@@ -183,10 +183,11 @@ class FoldedContents(Contents):
         self._filled = 0  # ordinals below hold a record, but for the empty ones
         self._empty: set[int] = set()
         for position, function in enumerate(folding.functions):
-            if type(function) is Count:
+            selector = getattr(function, "selector", None)
+            if type(function) is Count and selector is None:
                 self._counts.append(position)
-            elif isinstance(function, SelectedAggregate):
-                self._selection_of(function.selector).join(position, function)
+            elif selector is not None and isinstance(function, SelectedAggregate | Count):
+                self._selection_of(selector).join(position, function)
             else:
                 self._whole.append(position)
 
