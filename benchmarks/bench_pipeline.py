@@ -69,7 +69,7 @@ import sys, duckdb
 source, output = sys.argv[1:]
 duckdb.sql(f\"\"\"
     copy (
-        select "at" - "at" % 10000 as window_start_ms, sensor as key, count(*) as count
+        select "at" - "at" % 10000 as window_start_ms, sensor, count(*) as count
         from read_json('{source}/*.jsonl', columns = {{'sensor': 'VARCHAR', 'at': 'BIGINT'}})
         group by all
     ) to '{output}/all.jsonl' (format json)

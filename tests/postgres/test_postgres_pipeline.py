@@ -85,7 +85,7 @@ def test_rows_are_read_completed_and_written_once_whatever_is_killed(server, ord
     with ran(text, faults=["before_seal"], **settings) as harness:
         assert harness.crash_count == 1
 
-    rows = server.query(f"select window_start_ms, key, orders, cents from {orders}_sums")
+    rows = server.query(f"select window_start_ms, city, orders, cents from {orders}_sums")
     assert sorted(rows) == sums("inner")
 
 

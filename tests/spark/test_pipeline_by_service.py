@@ -82,6 +82,6 @@ def test_a_pipeline_runs_by_a_service_that_is_killed_meanwhile(
 
     assert begun == "job"
     assert len(kept) == 1
-    assert sorted((row["key"], row["count"]) for row in site.rows()) == [
+    assert sorted((row["word"], row["count"]) for row in site.rows()) == [
         ("ada", 1), ("ada", 2), ("bob", 1),
     ]  # fmt: skip

@@ -43,6 +43,9 @@ _CASTS: Mapping[str, str] = {
 # They stand in the text as they are.
 _KEPT = (exp.Boolean, exp.DataType, exp.Identifier, exp.Literal, exp.Null)
 _NUMBERS = ("int", "float")
+# What is larger takes minutes to check: the kernel plans each part, and parts again as a whole.
+_TERMS_MAX = 5_000
+_PLANS_MAX = 2_000
 
 
 def compile_expressions(
@@ -83,6 +86,9 @@ def compile_expressions(
 
 def _parse(text: str) -> exp.Expr:
     try:
+        terms = len(sqlglot.tokenize(text, dialect=_DIALECT))
+        if terms > _TERMS_MAX:
+            raise ValueError(f"it has {terms:,} terms, and {_TERMS_MAX:,} at most are allowed")
         found = sqlglot.parse(text, dialect=_DIALECT)
     except TokenError as error:
         raise ValueError("this is no SQL: a quote is not closed") from error
@@ -111,6 +117,7 @@ class _Rewriting:
     def __init__(self, fields: Mapping[str, FieldWord], reads: dict[FieldRead, None]) -> None:
         self._fields = fields
         self._reads = reads
+        self._plan_count = 0
 
     def sql(self, node: exp.Expr) -> str:
         """Return a node in the words of the kernel, its children first."""
@@ -143,8 +150,13 @@ class _Rewriting:
         """Return the type of what the kernel gives for a text.
 
         Raises:
-            ValueError: the kernel refuses it.
+            ValueError: the kernel refuses it, or was asked too often.
         """
+        self._plan_count += 1
+        if self._plan_count > _PLANS_MAX:
+            raise ValueError(
+                f"its type takes more than {_PLANS_MAX:,} steps to check; split it, or nest less"
+            )
         return planned_type(text, tuple(self._reads))
 
     def _column(self, node: exp.Column) -> str:

@@ -10,6 +10,7 @@ import difflib
 import math
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -36,6 +37,11 @@ __all__ = [
 S = TypeVar("S", bound=msgspec.Struct)
 _TIMES = "a time such as 250ms, 10s, 5m, 1h"
 _SHOWN_MAX = 60
+# A check ends with so many problems. Words are compared only where that is quick.
+_PROBLEMS_MAX = 100
+_WORD_MAX = 200
+_COMPARED_MAX = 1_000
+_LISTED_MAX = 100
 _WHOLE_MAX = 2**63 - 1
 _TIME_MAX_MS = 100 * 366 * 86_400_000
 
@@ -87,12 +93,13 @@ class Checks:
         """
         if not self.problems:
             return
+        is_cut = len(self.problems) >= _PROBLEMS_MAX
         found = sorted(self.problems, key=lambda each: (each.line, each.column))
         file = self.document.file
         lines = [f"  {file}:{each.line}:{each.column}: {each.text}" for each in found]
         raise PIPELINE_INVALID(
             file=file,
-            count_text=amount(len(found), "problem"),
+            count_text=f"{amount(len(found), 'problem')}{' or more' if is_cut else ''}",
             listing="\n".join(lines),
             problems=[
                 {
@@ -139,6 +146,8 @@ class Checks:
     def _add(self, path: KeyPath, text: str, place: Position) -> None:
         found = Problem(path=path, text=text, line=place.line, column=place.column)
         self.problems.append(found)
+        if len(self.problems) >= _PROBLEMS_MAX:
+            self.raise_problems()
 
     def _struct(self, data: Any, info: Any, path: KeyPath, of: str) -> None:
         if not isinstance(data, dict):
@@ -260,20 +269,24 @@ def label_of(path: KeyPath) -> str:
 
 
 def likely(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant.
+    """Return the known word that was probably meant; None where a comparison takes too long.
 
     Example:
         >>> likely("tumblng", ["tumbling", "sliding"])
         'tumbling'
     """
-    found = difflib.get_close_matches(word, list(known), n=1)
+    words = list(islice(known, _COMPARED_MAX + 1))
+    if len(word) > _WORD_MAX or len(words) > _COMPARED_MAX:
+        return None
+    found = difflib.get_close_matches(word, words, n=1)
     return found[0] if found else None
 
 
 def _one_of(word: str, known: list[str]) -> str:
     near = likely(word, known)
     hint = f"did you mean {near!r}? " if near else ""
-    return f"{hint}known: {', '.join(known)}"
+    more = f" and {len(known) - _LISTED_MAX} more" if len(known) > _LISTED_MAX else ""
+    return f"{hint}known: {', '.join(known[:_LISTED_MAX])}{more}"
 
 
 _WRONG = object()

@@ -23,6 +23,7 @@ _ONE_STREAM = frozenset(
     }
 )  # fmt: skip
 _SEVERAL = 2
+_NAMED_MAX = 20
 _INPUTS_MIN: Mapping[str, int] = {"source": 0, "join": 2}
 
 
@@ -149,20 +150,28 @@ def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_wh
 
 
 def _sort(checks: Checks, nodes: list[T]) -> list[T]:
-    """Return the nodes with senders first; a circle is a problem."""
-    left, placed, found = list(nodes), set[str](), list[T]()
+    """Return the nodes with senders first, else in their order; a circle is a problem."""
     known = {node.id for node in nodes}
-    while left:
-        ready = [
-            node
-            for node in left
-            if all(each.node in placed or each.node not in known for each in node.inputs)
-        ]
-        if not ready:
-            names = ", ".join(repr(node.id) for node in left)
-            checks.note(left[0].path, f"records go round in a circle: {names}")
-            return found
+    missing = {node.id: {each.node for each in node.inputs} & known for node in nodes}
+    takers: dict[str, list[T]] = {}
+    for node in nodes:
+        for sender in missing[node.id]:
+            takers.setdefault(sender, []).append(node)
+    ready = [node for node in nodes if not missing[node.id]]
+    order = {id(node): place for place, node in enumerate(nodes)}
+    found: list[T] = []
+    while ready:
         found += ready
-        placed |= {node.id for node in ready}
-        left = [node for node in left if node.id not in placed]
+        freed = []
+        for node in ready:
+            for taker in takers.pop(node.id, ()):
+                missing[taker.id].discard(node.id)
+                if not missing[taker.id]:
+                    freed.append(taker)
+        ready = sorted(freed, key=lambda node: order[id(node)])
+    left = [node for node in nodes if missing[node.id]]
+    if left:
+        names = ", ".join(repr(node.id) for node in left[:_NAMED_MAX])
+        more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
+        checks.note(left[0].path, f"records go round in a circle: {names}{more}")
     return found

@@ -48,3 +48,9 @@ SQL_EXTRA_MISSING = BicycleError.row(
     cause="Expressions need libraries that are an extra of the runtime.",
     fix="pip install 'bicycle-runtime[sql]'",
 )
+PIPELINE_TOO_COSTLY = BicycleError.row(
+    "BIC-2707",
+    "the check of {file} was ended: {reason}; nothing was started",
+    cause="A pipeline takes more time or memory to check than a service gives to one request.",
+    fix="make expressions, tables and lists smaller; `bicycle pipeline check` has no such limit",
+)

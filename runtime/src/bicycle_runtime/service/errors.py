@@ -113,9 +113,9 @@ GRAPH_UNKNOWN = BicycleError.row(
 
 READING_TIMED_OUT = BicycleError.row(
     "BIC-2311",
-    "{what} was not read within {waited_ms:duration}; the storage does not answer",
-    cause="A storage or file did not answer in time.",
-    fix="try again later; see whether the checkpoint storage of the job answers",
+    "{what} has no answer after {waited_ms:duration}: {busy}",
+    cause="A storage or file did not answer in time, or the service is busy; ``busy`` names it.",
+    fix="try again later; if a storage does not answer, check the checkpoint storage of the job",
 )
 
 

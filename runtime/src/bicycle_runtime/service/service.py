@@ -10,7 +10,6 @@ import asyncio
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, ParamSpec, TypeVar
 
@@ -38,6 +37,7 @@ from bicycle_runtime.service.state_lookups import StateLookups
 from bicycle_runtime.service.store.database import Database
 from bicycle_runtime.service.store.history import History, Operation
 from bicycle_runtime.service.store.schema import CONTROL, HISTORY
+from bicycle_runtime.service.threads import Threads
 from bicycle_runtime.service.tracing.receiver import is_receiver_configured
 from bicycle_runtime.service.users.logins import Sessions
 from bicycle_runtime.service.users.owners import Owners, Quota
@@ -54,6 +54,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _READ_THREAD_COUNT = 8
 _READ_TIMEOUT_MS = 10_000
+_CHECK_THREAD_COUNT = 2
+_CHECKS_WAITING_MAX = 20
+_CHECK_TIMEOUT_MS = 120_000
 
 
 class Service:
@@ -112,7 +115,8 @@ class Service:
         self.lookups = StateLookups()
         self.metrics = MetricsText(self.fleet)
         self.figures = ServiceFigures()
-        self._threads = ThreadPoolExecutor(_READ_THREAD_COUNT, thread_name_prefix="read")
+        self._threads = Threads(_READ_THREAD_COUNT, name="read")
+        self._checks = Threads(_CHECK_THREAD_COUNT, name="check", waiting_max=_CHECKS_WAITING_MAX)
         self._opened = ExitStack()
 
     def __enter__(self) -> Service:
@@ -144,7 +148,8 @@ class Service:
 
     def __exit__(self, *_: object) -> None:
         self.fleet.close()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
+        self._checks.close()
         self.lookups.close()
         self._opened.close()
 
@@ -165,14 +170,22 @@ class Service:
             READING_TIMED_OUT: it took more than 10 s. It ends by itself, and nobody waits for it.
             BicycleError: whatever it raised.
         """
-        loop = asyncio.get_running_loop()
         call = functools.partial(function, *args, **kwargs)
-        try:
-            async with asyncio.timeout(_READ_TIMEOUT_MS / 1_000):
-                return await loop.run_in_executor(self._threads, call)
-        except TimeoutError:
-            what = getattr(function, "__name__", "it")
-            raise READING_TIMED_OUT(what=what, waited_ms=_READ_TIMEOUT_MS) from None
+        what = getattr(function, "__name__", "it")
+        return await self._threads.run(call, what=what, timeout_ms=_READ_TIMEOUT_MS)
+
+    async def check(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Return what a call gives that checks a pipeline: readings do not wait for it.
+
+        Raises:
+            SERVICE_BUSY: many others wait to be checked.
+            READING_TIMED_OUT: it did not come to its end.
+            BicycleError: whatever it raised.
+        """
+        call = functools.partial(function, *args, **kwargs)
+        return await self._checks.run(
+            call, what="the check of a pipeline", timeout_ms=_CHECK_TIMEOUT_MS
+        )
 
     def _trace(self) -> AbstractContextManager[object]:
         """Return what makes spans of epochs, where a receiver is configured.
@@ -220,7 +233,11 @@ class Service:
                         return found
         except TimeoutError:
             await self.slow(self.home.find, job)
-        raise READING_TIMED_OUT(what=f"job {job}", waited_ms=_READ_TIMEOUT_MS)
+        raise READING_TIMED_OUT(
+            what=f"job {job}",
+            waited_ms=_READ_TIMEOUT_MS,
+            busy="the watcher has not seen it",
+        )
 
     async def state(self, job: str, about: str, **words: Any) -> dict[str, Any]:
         """Return what is asked for about the state of a job, as of an epoch that is retained.

@@ -82,7 +82,11 @@ class StateLookups:
             except TimeoutError:  # Before OSError, which it is a case of.
                 self._forget(url, child)
                 waited_ms = round(_TIMEOUT_S * 1_000)
-                raise READING_TIMED_OUT(what="the state", waited_ms=waited_ms) from None
+                raise READING_TIMED_OUT(
+                    what="the state",
+                    waited_ms=waited_ms,
+                    busy="the checkpoint storage does not answer",
+                ) from None
             except (EOFError, OSError) as error:
                 how = self._forget(url, child, within_s=_LAST_WORDS_S)
                 reason = f"{type(error).__name__}: {error}; {how}"

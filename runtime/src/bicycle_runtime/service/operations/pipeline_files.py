@@ -16,8 +16,8 @@ import msgspec
 
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.jobs.home import Home
-from bicycle_runtime.pipelines.documents import notation_of, read_document
-from bicycle_runtime.pipelines.nodes import check_pipeline
+from bicycle_runtime.jobs.plugins.pipeline_checks import check_in_child
+from bicycle_runtime.pipelines.documents import notation_of
 from bicycle_runtime.service.address import service_folder
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID
 
@@ -41,6 +41,7 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
         OPERATION_FACTS_INVALID: the name is none of a file of TOML or YAML.
         PIPELINE_UNREADABLE: it is no TOML, or no YAML.
         PIPELINE_INVALID: with all that is wrong about it, except for the functions that it names.
+        PIPELINE_TOO_COSTLY: its check takes too much time or memory.
     """
     notation = notation_of(pipeline.file)
     if notation is None or not _NAME.fullmatch(pipeline.file):
@@ -48,7 +49,7 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
             kind="submit", problem=f"the pipeline's file is called {pipeline.file[:100]!r}",
             hint="give the name of a file that ends in .toml, .yaml or .yml, without a folder",
         )  # fmt: skip
-    check_pipeline(read_document(pipeline.text, file=pipeline.file, notation=notation))
+    check_in_child(pipeline.text, file=pipeline.file, notation=notation)
     content = pipeline.text.encode()
     folder = service_folder(home) / _FOLDER / hashlib.sha256(content).hexdigest()
     own_folder(folder)

@@ -1,0 +1,76 @@
+"""The check of a pipeline in a process of its own, which is ended when it takes too much.
+
+A file may be small and yet costly to check. Whoever answers others while it checks a file, such as
+the service, asks here: the processor time and the memory of the process are bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+from typing import Any
+
+from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.jobs.child_processes import NoAnswerError, answer, ask_child
+from bicycle_runtime.pipelines.documents import Notation, read_document
+from bicycle_runtime.pipelines.errors import PIPELINE_TOO_COSTLY
+from bicycle_runtime.pipelines.nodes import check_pipeline
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["check_in_child", "main"]
+
+_PROCESSOR_S = 10
+_WALL_S = 60.0
+_MEMORY_BYTES = 2 << 30
+_MODULE = "bicycle_runtime.jobs.plugins.pipeline_checks"
+
+
+def check_in_child(text: str, *, file: str, notation: Notation) -> None:
+    """Check a pipeline, except for the functions that it names.
+
+    Args:
+        text: The pipeline.
+        file: Its name, for errors.
+        notation: How it is written.
+
+    Raises:
+        PIPELINE_UNREADABLE: it is no TOML, or no YAML.
+        PIPELINE_INVALID: with what is wrong about it.
+        PIPELINE_TOO_COSTLY: the check took too much time or memory.
+    """
+    given = json.dumps({"text": text, "file": file, "notation": notation}).encode()
+    try:
+        found = ask_child(_MODULE, given=given, timeout_s=_WALL_S)
+    except NoAnswerError as error:
+        reason = (
+            f"it took more than {_PROCESSOR_S} s of a processor, "
+            f"or {_MEMORY_BYTES >> 30} GiB of memory ({error})"
+        )
+        raise PIPELINE_TOO_COSTLY(file=file, reason=reason) from error
+    if found is not None:
+        raise error_from_json(found)
+
+
+def main() -> int:
+    """Answer one request: null for a good pipeline, else its error."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CPU)
+    resource.setrlimit(resource.RLIMIT_CPU, (_PROCESSOR_S, hard))
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    return answer(_check)
+
+
+def _check(given: bytes) -> dict[str, Any] | None:
+    request = json.loads(given)
+    try:
+        document = read_document(
+            request["text"], file=request["file"], notation=request["notation"]
+        )
+        check_pipeline(document)
+    except BicycleError as error:
+        return error.to_json()
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

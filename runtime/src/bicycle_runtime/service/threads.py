@@ -1,0 +1,88 @@
+"""Threads for calls that may wait, bounded in number and time; errors name what is busy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY
+
+__all__ = ["Threads"]
+
+T = TypeVar("T")
+_NAMED_MAX = 5
+
+
+class Threads:
+    """Threads that run one kind of calls.
+
+    Args:
+        count: How many there are.
+        name: Begins their names.
+        waiting_max: How many calls may wait for a thread; None for any number.
+    """
+
+    def __init__(self, count: int, *, name: str, waiting_max: int | None = None) -> None:
+        self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
+        self._count, self._waiting_max = count, waiting_max
+        self._asked_count = 0  # calls that wait or run
+        self._running: dict[int, str] = {}  # by number of the call
+
+    def close(self) -> None:
+        """Let what runs come to its end, and start nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def run(self, call: Callable[[], T], *, what: str, timeout_ms: int) -> T:
+        """Return what a call returns; the loop goes on meanwhile.
+
+        Args:
+            call: The call.
+            what: What it does, for errors.
+            timeout_ms: How long to wait for it. It ends by itself, and nobody waits for it then.
+
+        Raises:
+            SERVICE_BUSY: too many calls wait.
+            READING_TIMED_OUT: it took longer; the error names what is busy.
+            Exception: whatever it raised.
+        """
+        waiting = self._asked_count - self._count
+        if self._waiting_max is not None and waiting >= self._waiting_max:
+            raise SERVICE_BUSY(waiting=waiting)
+        number = id(call)
+
+        def running() -> T:
+            self._running[number] = what
+            try:
+                return call()
+            finally:
+                self._running.pop(number, None)
+
+        self._asked_count += 1
+        future = asyncio.get_running_loop().run_in_executor(self._pool, running)
+        future.add_done_callback(self._note_done)
+        try:
+            async with asyncio.timeout(timeout_ms / 1_000):
+                return await asyncio.shield(future)
+        except TimeoutError:
+            busy = self._busy_with(number)
+            future.cancel()
+            raise READING_TIMED_OUT(what=what, waited_ms=timeout_ms, busy=busy) from None
+
+    def _note_done(self, future: asyncio.Future[T]) -> None:
+        self._asked_count -= 1
+        if not future.cancelled():
+            future.exception()  # Whoever asked has it, or waits no longer.
+
+    def _busy_with(self, number: int) -> str:
+        """Return why a call has no answer: it waits for its storage, or for a thread."""
+        if number in self._running:
+            return "its file or storage does not answer"
+        counts = Counter(self._running.copy().values())
+        named = ", ".join(
+            f"{count} x {name}" if count > 1 else name
+            for name, count in counts.most_common(_NAMED_MAX)
+        )
+        return f"all {self._count} threads are busy: {named}"
