@@ -19,8 +19,11 @@ def test_a_good_pipeline_is_shown_as_a_row_of_operators(shell, file):
     done = shell.run("pipeline", "check", file)
 
     assert done.exit_code == 0, done.output
-    assert done.output == "clicks.toml is good: source -> time -> key -> window -> sink\n"
-    assert shell.answer("pipeline", "check", file)["name"] == "clicks"
+    good, remark = done.output.splitlines()
+    assert good == "clicks.toml is good: source -> time -> key -> window -> sink"
+    assert remark.startswith("clicks.toml:7:1: allowed_lateness is Pulse's name")
+    answer = shell.answer("pipeline", "check", file)
+    assert (answer["name"], answer["remarks"]) == ("clicks", [remark])
 
 
 def test_a_bad_pipeline_is_told_by_every_command_before_anything_starts(shell, file, tmp_path):

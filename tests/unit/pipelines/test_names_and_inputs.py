@@ -99,7 +99,11 @@ def test_declared_columns_keep_their_order_through_the_graph(tmp_path):
     text = short(lines(tmp_path, *ROWS), sink=sink)
     found = type(graph(text)).from_json(graph(text).to_json())
     [vertex] = [vertex for vertex in found.vertices if vertex.id == "sink"]
-    spec = ConnectorSpec("sink", "parquet_file", vertex.connector.properties)
+    spec = ConnectorSpec(
+        vertex_id="sink",
+        connector_type="parquet_file",
+        properties=vertex.details["connector"]["properties"],
+    )
 
     for columns in (spec.properties["columns"], dict(COLUMNS)):
         declared = declared_columns(spec, columns)

@@ -56,21 +56,19 @@ def test_an_error_names_the_storage_if_the_call_itself_waits(gate):
 
 
 def test_no_more_calls_wait_than_may(gate):
-    threads = Threads(1, name="test", waiting_max=2)
+    threads = Threads(1, name="test")
+
+    async def check(call):
+        return await threads.run(call, what="a check", timeout_ms=60_000, waiting_max=2)
 
     async def ask():
-        taken = [
-            asyncio.ensure_future(threads.run(gate.wait, what="a check", timeout_ms=60_000))
-            for _ in range(3)
-        ]
+        taken = [asyncio.ensure_future(check(gate.wait)) for _ in range(3)]
         await asyncio.sleep(0)  # Each of them asks.
         with raises(SERVICE_BUSY) as caught:
-            await threads.run(lambda: 1, what="a check", timeout_ms=60_000)
+            await check(lambda: 1)
         gate.set()
         await asyncio.gather(*taken)
-        return caught.value.facts["waiting"], await threads.run(
-            lambda: 1, what="a check", timeout_ms=60_000
-        )
+        return caught.value.facts["waiting"], await check(lambda: 1)
 
     found = asyncio.run(ask())
     threads.close()

@@ -22,7 +22,6 @@ _ONE_STREAM = frozenset(
         "lookup", "key_by", "dedup",
     }
 )  # fmt: skip
-_SEVERAL = 2
 _NAMED_MAX = 20
 _INPUTS_MIN: Mapping[str, int] = {"source": 0, "join": 2}
 
@@ -79,7 +78,7 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
 
 def _with_union(checks: Checks, node: T, by_id: Mapping[str, T]) -> list[T]:
     """Return a node, with a union before it if several edges lead to one that takes one input."""
-    if node.operator not in _ONE_STREAM or len(node.inputs) < _SEVERAL:
+    if node.operator not in _ONE_STREAM or len(node.inputs) <= 1:
         return [node]
     union_id = f"{node.id}-inputs"
     if union_id in by_id:

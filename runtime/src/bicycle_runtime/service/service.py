@@ -116,7 +116,7 @@ class Service:
         self.metrics = MetricsText(self.fleet)
         self.figures = ServiceFigures()
         self._threads = Threads(_READ_THREAD_COUNT, name="read")
-        self._checks = Threads(_CHECK_THREAD_COUNT, name="check", waiting_max=_CHECKS_WAITING_MAX)
+        self._checks = Threads(_CHECK_THREAD_COUNT, name="check")
         self._opened = ExitStack()
 
     def __enter__(self) -> Service:
@@ -184,8 +184,9 @@ class Service:
         """
         call = functools.partial(function, *args, **kwargs)
         return await self._checks.run(
-            call, what="the check of a pipeline", timeout_ms=_CHECK_TIMEOUT_MS
-        )
+            call, what="the check of a pipeline", timeout_ms=_CHECK_TIMEOUT_MS,
+            waiting_max=_CHECKS_WAITING_MAX,
+        )  # fmt: skip
 
     def _trace(self) -> AbstractContextManager[object]:
         """Return what makes spans of epochs, where a receiver is configured.

@@ -5,12 +5,11 @@ The service itself reads no state: what a job keeps may be larger than all the m
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -21,7 +20,8 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.pipes import read_frame, write_frame
 from bicycle_runtime.base.processes import how_it_ended
-from bicycle_runtime.service.errors import READING_TIMED_OUT, SERVICE_BUSY, STATE_READER_ENDED
+from bicycle_runtime.service.errors import READING_TIMED_OUT, STATE_READER_ENDED
+from bicycle_runtime.service.threads import Threads
 
 __all__ = ["StateLookups"]
 
@@ -32,6 +32,7 @@ _LAST_WORDS_S = 2.0
 _CHILDREN_MAX = 3
 _WAITING_MAX = 16
 _TIMEOUT_S = 60.0
+_ASKED_MS = 600_000  # Two children for each question that waits.
 
 
 class StateLookups:
@@ -40,8 +41,7 @@ class StateLookups:
     def __init__(self) -> None:
         self._children: dict[str, _Child] = {}
         self._lock = Lock()
-        self._waiting_count = 0
-        self._threads = ThreadPoolExecutor(_CHILDREN_MAX, thread_name_prefix="state")
+        self._threads = Threads(_CHILDREN_MAX, name="state")
 
     async def ask(self, url: str, question: dict[str, Any]) -> dict[str, Any]:
         """Return the answer to a question about the state of one job.
@@ -56,14 +56,10 @@ class StateLookups:
             STATE_READER_ENDED: two children in turn ended before they answered.
             BicycleError: what the child answers: no such epoch, no such operator, and the like.
         """
-        if self._waiting_count >= _WAITING_MAX:
-            raise SERVICE_BUSY(waiting=self._waiting_count)
-        self._waiting_count += 1
-        try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._threads, self._ask, url, question)
-        finally:
-            self._waiting_count -= 1
+        return await self._threads.run(
+            partial(self._ask, url, question), what="the state", timeout_ms=_ASKED_MS,
+            waiting_max=_WAITING_MAX - _CHILDREN_MAX,
+        )  # fmt: skip
 
     def close(self) -> None:
         """End all children."""
@@ -72,7 +68,7 @@ class StateLookups:
             self._children.clear()
         for child in children:
             child.end()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._threads.close()
 
     def _ask(self, url: str, question: dict[str, Any]) -> dict[str, Any]:
         for _attempt in range(_ATTEMPTS):

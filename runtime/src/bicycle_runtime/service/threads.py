@@ -22,12 +22,11 @@ class Threads:
     Args:
         count: How many there are.
         name: Begins their names.
-        waiting_max: How many calls may wait for a thread; None for any number.
     """
 
-    def __init__(self, count: int, *, name: str, waiting_max: int | None = None) -> None:
+    def __init__(self, count: int, *, name: str) -> None:
         self._pool = ThreadPoolExecutor(count, thread_name_prefix=name)
-        self._count, self._waiting_max = count, waiting_max
+        self._count = count
         self._asked_count = 0  # calls that wait or run
         self._running: dict[int, str] = {}  # by number of the call
 
@@ -35,13 +34,16 @@ class Threads:
         """Let what runs come to its end, and start nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def run(self, call: Callable[[], T], *, what: str, timeout_ms: int) -> T:
+    async def run(
+        self, call: Callable[[], T], *, what: str, timeout_ms: int, waiting_max: int | None = None
+    ) -> T:
         """Return what a call returns; the loop goes on meanwhile.
 
         Args:
             call: The call.
             what: What it does, for errors.
             timeout_ms: How long to wait for it. It ends by itself, and nobody waits for it then.
+            waiting_max: How many calls may wait for a thread; None for any number.
 
         Raises:
             SERVICE_BUSY: too many calls wait.
@@ -49,7 +51,7 @@ class Threads:
             Exception: whatever it raised.
         """
         waiting = self._asked_count - self._count
-        if self._waiting_max is not None and waiting >= self._waiting_max:
+        if waiting_max is not None and waiting >= waiting_max:
             raise SERVICE_BUSY(waiting=waiting)
         number = id(call)
 
