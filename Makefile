@@ -48,8 +48,10 @@ check-machine:
 
 $(STAMP): requirements.lock $(PROJECTS) | check-machine
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes \
+	@echo "installing $$(grep -c == requirements.lock) packages into $(VENV), once; this takes some minutes"
+	$(BIN)/python -m pip install --disable-pip-version-check --no-deps --require-hashes --progress-bar off \
 		--requirement requirements.lock
+	@echo "installing Bicycle itself"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation $(EDITABLE)
 	@touch $@
 

@@ -47,7 +47,8 @@ class BicycleError(Exception):
     """An error with a stable code, rendered from a template and keyword facts.
 
     Subclasses set ``code``, ``message`` and ``fix``; the two templates may name any fact in braces.
-    A fact in ms is shown as people read it by ``{waited_ms:duration}`` and ``{reached_ms:moment}``.
+    A fact in ms is shown as people read it by ``{waited_ms:duration}`` and ``{reached_ms:moment}``,
+    a number with its noun by ``{shard_count:count shard}``.
 
     Args:
         row: The row that this error is of; None: code and templates are those of the class.
@@ -169,14 +170,20 @@ def _full_name(entry: type[BicycleError] | ErrorRow[BicycleError]) -> str:
     return f"{entry.__module__}.{entry.__qualname__}"
 
 
+_COUNT = "count "
+
+
 class _Texts(string.Formatter):
     """Fills templates of errors."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return a fact as text: durations and moments as people read them."""
+        """Return a fact as text: durations, moments and counts of a noun as people read them."""
         texts = {"duration": duration_text, "moment": moment_text}
         if format_spec in texts:
             return texts[format_spec](value)
+        if format_spec.startswith(_COUNT):
+            noun = format_spec.removeprefix(_COUNT)
+            return f"{value:,} {noun if value == 1 else noun + 's'}"
         return str(super().format_field(value, format_spec))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.parameters import answers, home, job_names
 from bicycle_runtime.cli.rendering import (
@@ -151,7 +152,7 @@ def details(report: EpochReport) -> list[str]:
     lines += [
         f"  sealed       {_time(report.sealed_ms)}, {duration_text(report.age_ms or 0)} ago",
         f"  state        bases {byte_text(report.base_bytes)}, "
-        f"deltas {byte_text(report.delta_bytes)}, {report.file_count} files",
+        f"deltas {byte_text(report.delta_bytes)}, {amount(report.file_count, 'file')}",
         f"  records      {count_text(report.record_count)} since the beginning",
         f"  watermark    {watermark_text(report.watermark_ms)}",
         *(

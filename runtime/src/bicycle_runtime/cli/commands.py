@@ -1,10 +1,13 @@
-"""Groups whose help shows summaries whole, and the examples below a command's help."""
+"""Help: groups that show summaries whole, options in sections, examples below."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 import click
 
-__all__ = ["CommandGroup", "examples"]
+__all__ = ["CommandGroup", "SectionedCommand", "examples"]
 
 _WHOLE = 1_000  # Characters: no summary is cut.
 
@@ -23,6 +26,33 @@ class CommandGroup(click.Group):
         ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+
+class SectionedCommand(click.Command):
+    """A command whose help shows its options in sections.
+
+    Args:
+        sections: Names of parameters by the title of their section; the others come last.
+    """
+
+    def __init__(
+        self, *parts: Any, sections: Mapping[str, Collection[str]], **settings: Any
+    ) -> None:
+        super().__init__(*parts, **settings)
+        self._sections = sections
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        titles = {name: title for title, names in self._sections.items() for name in names}
+        rows: dict[str, list[tuple[str, str]]] = {title: [] for title in self._sections}
+        for parameter in self.get_params(ctx):
+            row = parameter.get_help_record(ctx)
+            if row is not None:
+                rows.setdefault(titles.get(str(parameter.name), "Other options"), []).append(row)
+        for title, found in rows.items():
+            if found:
+                with formatter.section(title):
+                    formatter.write_dl(found)
 
 
 def examples(*lines: str) -> str:

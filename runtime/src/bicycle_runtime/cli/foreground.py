@@ -92,8 +92,8 @@ def summary_lines(summary: JobSummary) -> list[str]:
         )
     elif summary.event_count:
         lines.append(
-            f"  read      nothing new to read; {count_text(summary.event_count)} records were read "
-            f"up to epoch {summary.epoch}"
+            f"  read      nothing new to read; epochs up to {summary.epoch} read "
+            f"{amount(summary.event_count, 'record')}"
         )
     else:
         lines.append("  read      nothing: the input is empty")

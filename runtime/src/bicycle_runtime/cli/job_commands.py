@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
@@ -254,7 +255,7 @@ def _totals(found: Mapping[str, Any]) -> list[str]:
         ("jobs", ", ".join(states) or "none"),
         ("attention", count_text(found["attention"]) if found["attention"] else ""),
         ("records/s", count_text(found["records_per_second"])),
-        ("lag", "" if lag is None else f"{count_text(lag)} records"),
+        ("lag", "" if lag is None else amount(lag, "record")),
         ("tasks", f"{found['tasks_running']} of {found['tasks_total']} run"),
     ]
     return [f"{name:<11}{text}" for name, text in rows if text]
@@ -321,7 +322,7 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
     lines += _stuck(status)
     if status.late_dropped_count:
         lines.append(
-            f"  warning    {count_text(status.late_dropped_count)} late records were dropped: "
+            f"  warning    dropped {amount(status.late_dropped_count, 'late record')}: "
             "take them with late_to(...), or allow for more disorder"
         )
     if status.error is not None:
@@ -368,7 +369,7 @@ def _lag(status: JobStatus) -> str:
         lags = status.lags.get(uid, {}).values()
         known = [lag.records for lag in lags if lag.records is not None]
         if known:
-            texts[-1] += f" ({count_text(sum(known))} records when last known)"
+            texts[-1] += f" ({amount(sum(known), 'record')} when last known)"
     return f"unknown: {', '.join(texts)}"
 
 

@@ -10,6 +10,7 @@ import http.client
 import ipaddress
 import json
 import ssl
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ import click
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.cli.errors import SERVICE_UNREACHABLE, SERVICE_URL_UNUSABLE, TOKEN_EXPOSED
 from bicycle_sdk.errors import BicycleError
+from bicycle_sdk.quantities import duration_text
 
 __all__ = ["Remote", "job_path"]
 
@@ -100,7 +102,7 @@ class Remote:
         body, kind = _form({"wheel": wheel, **({} if lock is None else {"lock": lock})})
         plugin: dict[str, Any] = self._ask("POST", "/plugins", body=body, kind=kind)
         if "state" in plugin:  # It takes long: the answer is the operation.
-            plugin = self._over(plugin)["plugin"]
+            plugin = self._over(plugin, doing="the service installs the libraries")["plugin"]
         return plugin
 
     def events(self, path: str, **query: Any) -> Iterator[tuple[str, Any]]:
@@ -119,10 +121,18 @@ class Remote:
                 elif word == "data":
                     yield kind, json.loads(text)
 
-    def _over(self, operation: Mapping[str, Any]) -> dict[str, Any]:
-        """Wait until an operation is over; return its result."""
-        told, wait_s = "", _FIRST_WAIT_S
+    def _over(self, operation: Mapping[str, Any], *, doing: str = "") -> dict[str, Any]:
+        """Wait until an operation is over; return its result.
+
+        Args:
+            operation: The operation.
+            doing: What it does, shown again and again with the time that it has taken.
+        """
+        told, wait_s, began = "", _FIRST_WAIT_S, time.monotonic()
         while operation["state"] in ("waiting", "running"):
+            if doing:
+                taken = duration_text(round((time.monotonic() - began) * 1_000))
+                click.echo(f"{doing}: {taken} so far", err=True)
             operation = self.get(f"/operations/{operation['id']}", wait=wait_s)
             reason, wait_s = operation.get("reason", ""), _WAIT_S
             if reason not in ("", told):

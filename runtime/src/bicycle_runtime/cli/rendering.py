@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any
 import click
 
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.quantities import amount
 from bicycle_sdk.errors import BicycleError, ParameterError
 from bicycle_sdk.quantities import duration_text, moment_text
 
@@ -142,7 +143,7 @@ def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int |
         ('1,200 records, 2.1 s', '0 records', '512 B')
     """
     if record_count is not None:
-        text = f"{count_text(record_count)} records"
+        text = amount(record_count, "record")
     else:
         text = "" if byte_count is None else byte_text(byte_count)
     return f"{text}, {duration_text(waiting_ms)}" if text and waiting_ms else text
@@ -164,7 +165,7 @@ def waiting_texts(waiting: Mapping[str, Mapping[str, Any]], *, now_ms: int | Non
     """
     texts = []
     for uid, each in waiting.items():
-        records = f"{count_text(each['records'])} records, " if each["records"] else ""
+        records = f"{amount(each['records'], 'record')}, " if each["records"] else ""
         then = "when the job runs again"
         if now_ms is not None:
             left = max((each["visible_ms"] or now_ms) - now_ms, 0)
@@ -186,7 +187,7 @@ def metric_texts(metrics: Mapping[str, Mapping[str, Any]]) -> list[str]:
     for name, seen in metrics.get("histograms", {}).items():
         if seen["count"]:
             mean, span = seen["sum"] / seen["count"], _span_text(seen["min"], seen["max"])
-            texts.append(f"{name} {count_text(seen['count'])} values, mean {mean:.4g}, {span}")
+            texts.append(f"{name} {amount(seen['count'], 'value')}, mean {mean:.4g}, {span}")
     return texts
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from bicycle_runtime.base.errors import error_from_json
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
@@ -36,9 +37,9 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
 @click.command(
     "replay",
     epilog=examples(
-        "bicycle replay wordcount --epoch next",
+        "bicycle replay wordcount",
         "bicycle replay wordcount --epoch 7 --operator counts --key ada",
-        "bicycle replay wordcount --epoch next --pdb",
+        "bicycle replay wordcount --pdb",
     ),
 )
 @click.argument("job", required=False, shell_complete=job_names)
@@ -50,10 +51,11 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
 @click.option(
     "--epoch",
     callback=_epoch,
-    required=True,
+    default=_NEXT,
+    show_default=True,
     metavar="NUMBER",
-    help="A retained epoch, or the one behind them that failed, hangs or killed the job; `next` "
-    "means that one, too.",
+    help="A retained epoch, or `next`: the epoch after them, which failed, hangs or killed the "
+    "job.",
 )
 @click.option(
     "--key",
@@ -137,7 +139,7 @@ def _show(report: dict[str, Any]) -> None:
         headings = ("operator", "in", "out", "failed", "late")
         show_table(headings, [[_cell(row[name]) for name in names] for row in report["operators"]])
     for sink in report["sinks"]:
-        click.echo(f"{sink['sink']} would get {count_text(sink['record_count'])} records")
+        click.echo(f"{sink['sink']} would get {amount(sink['record_count'], 'record')}")
         for record in sink["records"]:
             click.echo(f"  {record}")
     for state in report["states"]:

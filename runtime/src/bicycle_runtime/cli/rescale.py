@@ -27,14 +27,21 @@ def _parallelisms(_context: click.Context, _option: click.Parameter, texts: Sequ
     return parallelisms
 
 
+def _parallelism(_context: click.Context, _argument: click.Parameter, text: str | None) -> Any:
+    if text is not None and not (text.isascii() and text.isdecimal() and int(text) > 0):
+        raise click.BadParameter(f"{text!r} is no parallelism", param_hint="NUMBER")
+    return text
+
+
 @click.command(
     "rescale",
     epilog=examples(
-        "bicycle rescale wordcount --parallelism 8",
+        "bicycle rescale wordcount 8",
         "bicycle rescale wordcount --operator counts=16",
     ),
 )
 @click.argument("job", shell_complete=job_names)
+@click.argument("number", required=False, callback=_parallelism)
 @declared_options(describe(RescaleOptions))
 @click.option(
     "--operator",
@@ -47,19 +54,27 @@ def _parallelisms(_context: click.Context, _option: click.Parameter, texts: Sequ
 @service_options
 @answers
 def rescale_command(
-    *, job: str, operators: Mapping[str, int], as_json: bool, **given: str | None
+    *,
+    job: str,
+    number: str | None,
+    operators: Mapping[str, int],
+    as_json: bool,
+    **given: str | None,
 ) -> None:
     """Change the parallelism of a running job.
 
-    It goes up or down, between two of its epochs. JOB is the id that `bicycle list` shows. The job
-    does not end, and no input is read again. What cannot be done is refused with the reason, and
-    the job goes on as before.
+    It goes up or down, between two of its epochs. JOB is the id that `bicycle list` shows, and
+    NUMBER the new parallelism, as --parallelism. The job does not end, and no input is read again.
+    A change that is not possible is refused with the reason, and the job continues as before.
     """
+    if number is not None and given["parallelism"] is not None:
+        raise click.UsageError("NUMBER and --parallelism are given; give one of them")
+    given["parallelism"] = number or given["parallelism"]
     options = from_mapping(
         RescaleOptions, {name: text for name, text in given.items() if text is not None}
     )
     if options.parallelism is None and not operators:
-        raise click.UsageError("say which parallelism: --parallelism or --operator UID=NUMBER")
+        raise click.UsageError("give the parallelism: NUMBER, or --operator UID=NUMBER")
     done = reached_jobs().rescale(job, options, operators)
     if as_json:
         answer_json({"job": job, **done.to_json()})

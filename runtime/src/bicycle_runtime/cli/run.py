@@ -11,7 +11,7 @@ import click
 
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.access import reached_service, remote_start, service_options
-from bicycle_runtime.cli.commands import examples
+from bicycle_runtime.cli.commands import SectionedCommand, examples
 from bicycle_runtime.cli.parameters import (
     answers,
     declared_options,
@@ -30,6 +30,18 @@ __all__ = ["run_command", "submit_command"]
 
 _JOB_OPTIONS = describe(JobOptions)
 _ENGINE_OPTIONS = describe(EngineOptions)
+
+
+_WHERE = ("parallelism", "master", "cluster_timeout_ms", "spark")
+_WHAT = ("plugin", "pipeline", "plugin_env", "params", "params_file", "functions_of_plugins")
+_SECTIONS = {
+    "What runs": (*_WHAT, "wheel", "lock"),
+    "Job and checkpoints": tuple(
+        info.name for info in _JOB_OPTIONS if info.name not in (*_WHERE, *_WHAT)
+    ),
+    "Where it runs": _WHERE,
+    "Epochs and state": tuple(info.name for info in _ENGINE_OPTIONS),
+}
 
 
 def _job_flags(command: Any) -> Any:
@@ -76,6 +88,8 @@ def _check_pipeline(job: str) -> None:
 
 @click.command(
     "run",
+    cls=SectionedCommand,
+    sections=_SECTIONS,
     epilog=examples(
         "bicycle run clicks.py --set input=clicks.csv",
         "bicycle run --plugin wordcount --set input=in --set output=out --checkpoint-dir cp",
@@ -133,6 +147,8 @@ def _figures(port: int) -> AbstractContextManager[object]:
 
 @click.command(
     "submit",
+    cls=SectionedCommand,
+    sections=_SECTIONS,
     epilog=examples(
         "bicycle submit --plugin wordcount --params job.toml --checkpoint-dir cp",
         "bicycle submit clicks.py --set input=clicks.csv --name clicks",

@@ -9,6 +9,7 @@ import click
 import msgspec
 
 from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.access import reached_jobs, service_options
 from bicycle_runtime.cli.checkpoints import details
 from bicycle_runtime.cli.commands import CommandGroup, examples
@@ -286,7 +287,8 @@ def _savepoint_lines(savepoint: Savepoint, url: str, *, is_verified: bool) -> li
         f"savepoint {savepoint.name} in {url}",
         f"  job          {savepoint.job}, plugin {plugin or 'unknown'}",
         f"  created      {_time(savepoint.created_ms)}",
-        f"  size         {byte_text(savepoint.byte_count)} in {savepoint.file_count} files{whole}",
+        f"  size         {byte_text(savepoint.byte_count)} in "
+        f"{amount(savepoint.file_count, 'file')}{whole}",
         f"  digest       {savepoint.bundle_digest}",
     ]
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.checkpoints import place_options
 from bicycle_runtime.cli.commands import CommandGroup, examples
@@ -205,8 +206,8 @@ def diff_command(
     if as_json:
         answer_json(found)
         return
-    records = count_text(found["record_count"])
-    click.echo(f"epoch {epoch_a} to {epoch_b} of {storage.url}: {records} records")
+    records = amount(found["record_count"], "record")
+    click.echo(f"epoch {epoch_a} to {epoch_b} of {storage.url}: {records}")
     for each in found["operators"]:
         words = ("added", "removed", "changed")
         totals = ", ".join(f"{count_text(each[word])} {word}" for word in words)
@@ -263,7 +264,8 @@ def export_command(
     if as_json:
         answer_json(_about(sealed) | {"file": str(target), "entry_count": entry_count})
     else:
-        click.echo(f"{count_text(entry_count)} entries of epoch {sealed.epoch} are in {target}")
+        noun = "entry" if entry_count == 1 else "entries"
+        click.echo(f"{count_text(entry_count)} {noun} of epoch {sealed.epoch} are in {target}")
 
 
 def _storage(job: str | None, checkpoint_dir: str | None) -> Storage:

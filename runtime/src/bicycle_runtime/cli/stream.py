@@ -15,6 +15,7 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, service_options
 from bicycle_runtime.cli.rendering import answer_json, show_overview, show_text
@@ -385,7 +386,7 @@ def _tell_sent(tally: Tally, url: StreamUrl, *, as_json: bool) -> None:
     if as_json:
         answer_json({"sent": tally.sent, "to": str(url)})
     else:
-        click.echo(f"{tally.sent} messages to {url}", err=True)
+        click.echo(f"{amount(tally.sent, 'message')} to {url}", err=True)
 
 
 def _tell_end(path: Path, *, as_json: bool) -> None:

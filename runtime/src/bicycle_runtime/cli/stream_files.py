@@ -9,6 +9,7 @@ from typing import get_args
 
 import click
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.cli.commands import examples
 from bicycle_runtime.cli.exit_codes import FAILED
 from bicycle_runtime.cli.parameters import answers
@@ -96,7 +97,7 @@ def _tell(report: Report, output: Path | None, *, as_json: bool) -> None:
     verdict = "intact" if report.is_intact else f"broken places: {len(report.broken)}"
     gaps = f", gaps in sequences: {len(report.gaps)}" if report.gaps else ""
     where = "" if output is None else f", written to {output}"
-    click.echo(f"{report.path}: {report.message_count} messages, {verdict}{gaps}{where}")
+    click.echo(f"{report.path}: {amount(report.message_count, 'message')}, {verdict}{gaps}{where}")
     if report.broken:
         rows = [
             (str(b.offset), str(b.size), b.stream or "", _text(b.sequence), b.problem)

@@ -203,7 +203,7 @@ def _tell(found: list[StreamInfo], *, as_json: bool) -> None:
     for number, info in enumerate(found):
         if number:
             click.echo()
-        click.echo(f"{info.key}: {_count(info.message_count)} messages, shards: {len(info.shards)}")
+        click.echo(f"{info.key}: {_messages(info.message_count)}, shards: {len(info.shards)}")
         for name, value in info.settings.items():
             click.echo(f"  {name} = {value}")
         rows = [
@@ -228,6 +228,10 @@ def _tell(found: list[StreamInfo], *, as_json: bool) -> None:
 def _plain(info: StreamInfo) -> dict[str, Any]:
     sums = {"message_count": info.message_count, "lag": info.lag}
     return asdict(info) | sums
+
+
+def _messages(number: int | None) -> str:
+    return f"{_count(number)} {'message' if number == 1 else 'messages'}"
 
 
 def _count(number: int | None) -> str:

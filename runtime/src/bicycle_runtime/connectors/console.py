@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from bicycle_runtime.base.options import option
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.lines import json_lines, text_lines
 from bicycle_runtime.connectors.settings import read_options
 from bicycle_runtime.connectors.staging import (
@@ -134,7 +135,11 @@ class ConsoleSink(StagedPublication, Sink):
             for line in read_staged(self._services.storage, file).splitlines()
         )
         rows = [msgspec.json.decode(line) for line in islice(lines, self._options.rows)]
-        shown = f"{count:,} rows" if count == len(rows) else f"{len(rows):,} of {count:,} rows"
+        shown = (
+            amount(count, "row")
+            if count == len(rows)
+            else f"{len(rows):,} of {amount(count, 'row')}"
+        )
         self._services.console(_table(f"epoch {epoch}: {shown}", names, rows))
 
 

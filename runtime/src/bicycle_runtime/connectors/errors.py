@@ -162,7 +162,7 @@ STREAMS_UNREACHABLE = BicycleError.row(
 )
 STREAMS_LOST = BicycleError.row(
     "BIC-2691",
-    "{address}: of {expected} messages of {shard!r} from {start} to {end}, {found} are there",
+    "{address}: of {expected:count message} of {shard!r} from {start} to {end}, {found} are there",
     cause="Messages that an epoch was to read were removed: the stream was trimmed or emptied.",
     fix="set on_data_loss=continue to go on without them",
 )

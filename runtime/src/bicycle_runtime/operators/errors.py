@@ -42,7 +42,7 @@ class ErrorRateError(BicycleError):
 
     code = "BIC-1403"
     message = (
-        "operator {operator!r}: {failed} of the last {total} records failed, "
+        "operator {operator!r}: {failed} of the last {total:count record} failed, "
         "max_error_rate is {rate}; "
         "last error: {last_error}"
     )
@@ -67,7 +67,7 @@ UNKEYED_STATE = BicycleError.row(
 )
 BATCH_RESULT_WRONG = BicycleError.row(
     "BIC-1406",
-    "operator {operator!r}: {function} returned {found} for a call with {expected} records; "
+    "operator {operator!r}: {function} returned {found} for a call with {expected:count record}; "
     "one list of outputs for each record is expected, in the order of the records",
     cause="A function that takes many records at once gave no result for each of them.",
     fix="return [[], [a], [b, c]] for three records that give none, one and two; nothing of this "
@@ -76,7 +76,7 @@ BATCH_RESULT_WRONG = BicycleError.row(
 ENDLESS_TIMERS = BicycleError.row(
     "BIC-1425",
     "operator {operator!r}: all input has ended, and {function} has set timers of key {key} in "
-    "on_timer() more than {count} times since; nothing of this epoch was published",
+    "on_timer() more than {count:count time} since; nothing of this epoch was published",
     cause="At the end of all input a function went on setting timers, which fire at once then.",
     fix="set no further timer once ctx.current_watermark() is the greatest watermark "
     "(bicycle_sdk.contexts.WATERMARK_MAX)",

@@ -42,6 +42,13 @@ _PROBLEMS_MAX = 100
 _WORD_MAX = 200
 _COMPARED_MAX = 1_000
 _LISTED_MAX = 100
+# Names that other systems have for words of ours.
+_SYNONYMS: Mapping[str, str] = {
+    "average": "avg", "mean": "avg", "total": "sum", "maximum": "max", "minimum": "min",
+    "unique": "distinct", "count_distinct": "distinct", "size": "count", "stdout": "console",
+    "postgresql": "postgres", "deduplicate": "dedup", "group_by": "key_by", "select": "map",
+    "where": "filter", "hopping": "sliding", "hop": "sliding", "tumble": "tumbling",
+}  # fmt: skip
 _WHOLE_MAX = 2**63 - 1
 _TIME_MAX_MS = 100 * 366 * 86_400_000
 
@@ -274,8 +281,13 @@ def likely(word: str, known: Iterable[str]) -> str | None:
     Example:
         >>> likely("tumblng", ["tumbling", "sliding"])
         'tumbling'
+        >>> likely("mean", ["avg", "min"])
+        'avg'
     """
     words = list(islice(known, _COMPARED_MAX + 1))
+    meant = _SYNONYMS.get(word.lower())
+    if meant in words:
+        return meant
     if len(word) > _WORD_MAX or len(words) > _COMPARED_MAX:
         return None
     found = difflib.get_close_matches(word, words, n=1)

@@ -76,7 +76,7 @@ class Threads:
     def _note_done(self, future: asyncio.Future[T]) -> None:
         self._asked_count -= 1
         if not future.cancelled():
-            future.exception()  # Whoever asked has it, or waits no longer.
+            future.exception()  # The caller has it, or no longer waits.
 
     def _busy_with(self, number: int) -> str:
         """Return why a call has no answer: it waits for its storage, or for a thread."""

@@ -53,7 +53,7 @@ ZERO_NODE = StreamUrlError.row(
 )
 NOT_ONE_STREAM_KEY = StreamUrlError.row(
     "BIC-2605",
-    "{address!r} names {key_count} streams, and one is needed here",
+    "{address!r} names {key_count:count stream}, and one is needed here",
     cause="A call for one stream got an address with none, or with several.",
     fix="name one stream behind the last slash, or ask for all of them",
 )
@@ -227,7 +227,7 @@ STREAMER_NOT_OPEN = StreamConnectError.row(
 
 FLUSH_TIMED_OUT = StreamError.row(
     "BIC-2628",
-    "{address} has not acknowledged {waiting} messages within {timeout_s} s",
+    "{address} has not acknowledged {waiting:count message} within {timeout_s} s",
     cause="Messages are sent faster than the other side takes them, or it is away.",
     fix="flush again, or wait longer: they are still being sent; nothing was given up",
 )
@@ -246,7 +246,7 @@ class UnacknowledgedError(StreamError):
     """A consumer took more messages than it may hold without saying that they are done."""
 
     code = "BIC-2626"
-    message = "group {group!r} of {address} holds {waiting} messages that nobody acknowledged"
+    message = "group {group!r} of {address} holds {waiting:count message} that nobody acknowledged"
     fix = "call ack(message) for each message that is done, or raise unacknowledged_max"
 
 
@@ -265,13 +265,13 @@ STREAM_UNKNOWN = StreamError.row(
 )
 STREAM_EXISTS = StreamError.row(
     "BIC-2665",
-    "there is a stream {key!r} in {address} already, with {shard_count} shards",
+    "there is a stream {key!r} in {address} already, with {shard_count:count shard}",
     cause="A stream was to be created that exists.",
     fix="use it, alter it, or choose another name",
 )
 FEWER_SHARDS = StreamError.row(
     "BIC-2666",
-    "stream {key!r} in {address} has {shard_count} shards and cannot have {wanted}",
+    "stream {key!r} in {address} has {shard_count:count shard} and cannot have {wanted}",
     cause="A stream was to get fewer shards, and messages would go with them.",
     fix="create another stream, and copy the messages with `bicycle stream dump`",
 )

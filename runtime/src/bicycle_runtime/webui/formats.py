@@ -11,8 +11,8 @@ from bicycle_runtime.jobs.epoch_ages import activity_text, fixed_text
 from bicycle_sdk.quantities import duration_text
 
 __all__ = [
-    "FILTERS", "NOTHING", "clock_text", "count", "rate", "seconds_of_lag", "share", "size",
-    "whole_number",
+    "FILTERS", "NOTHING", "amount", "clock_text", "count", "rate", "seconds_of_lag", "share",
+    "size", "whole_number",
 ]  # fmt: skip
 
 NOTHING = "\u2013"  # A dash, where a number is not known.
@@ -32,6 +32,16 @@ def count(value: float | None) -> str:
     if value is None:
         return NOTHING
     return _short(value) if round(abs(value)) >= _EXACT_MAX else f"{value:,.0f}"
+
+
+def amount(value: float | None, noun: str) -> str:
+    """Return a count with its noun.
+
+    Example:
+        >>> [amount(value, "record") for value in (1, 2, 1_234_567)]
+        ['1 record', '2 records', '1.23 M records']
+    """
+    return f"{count(value)} {noun if value == 1 else noun + 's'}"
 
 
 def rate(value: float | None) -> str:
@@ -161,6 +171,7 @@ def whole_number(text: str) -> int | None:
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
+    "amount": amount,
     "behind": behind_text,
     "brief": brief,
     "clock": clock_text,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from bicycle_runtime.service.watching.states import State
 from bicycle_runtime.service.watching.summaries import JobSummary, KnownJob
-from bicycle_runtime.webui.formats import count, share
+from bicycle_runtime.webui.formats import amount, share
 
 __all__ = ["limit_text", "why_text"]
 
@@ -57,4 +57,4 @@ def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
 
 
 def _records(number: int) -> str:
-    return "1 record" if number == 1 else f"{count(number)} records"
+    return amount(number, "record")

@@ -117,7 +117,7 @@ KAFKA_TRANSACTION_TIMEOUT_WRONG = BicycleError.row(
 KAFKA_DELIVERY_FAILED = BicycleError.row(
     "BIC-1767",
     "vertex {vertex!r}, subtask {subtask}: Kafka topic {topic!r} did not take {failed_count:,} "
-    "of {message_count:,} messages of epoch {epoch}: {reason}; the epoch is not sealed",
+    "of {message_count:count message} of epoch {epoch}: {reason}; the epoch is not sealed",
     cause="Messages that a task wrote directly were not taken by the brokers.",
     fix="{hint}",
 )

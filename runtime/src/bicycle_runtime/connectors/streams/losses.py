@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.streams.backends import Extent
 
 __all__ = ["Loss", "LossWatch"]
@@ -111,7 +112,7 @@ class LossWatch:
         elif is_behind:
             trimmed = removed_count - known.read_count
             if trimmed > 0 and extent.deletion == known.deletion:
-                problem = f"was trimmed: {trimmed} messages are gone"
+                problem = f"was trimmed, and lost {amount(trimmed, 'message')}"
                 loss = Loss(problem=problem, count=trimmed, next=position, is_replaced=False)
             known = _Known(removed_count, extent.added_count, extent.deletion)
         self._known[shard] = msgspec.structs.replace(known, added_count=extent.added_count)

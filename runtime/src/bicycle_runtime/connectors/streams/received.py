@@ -18,6 +18,7 @@ from typing import Any
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.connectors.journal import Journal, JournalSegments
 from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
 from bicycle_runtime.connectors.settings import read_options
@@ -228,7 +229,7 @@ class Receiver:
 
     def _note_gaps(self, count: int) -> None:
         if count > self._gap_count:
-            self._warn("streams_gap", f"{count - self._gap_count} messages are missing")
+            self._warn("streams_gap", f"missing: {amount(count - self._gap_count, 'message')}")
         self._gap_count = count
 
     def _warn(self, event: str, reason: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bicycle_runtime.base.quantities import amount
 from bicycle_runtime.engine.resuming.restoring import lost_operators
 from bicycle_runtime.engine.resuming.state_metadata import compared_states
 from bicycle_runtime.extraction.bundle import JobBundle
@@ -185,7 +186,7 @@ def _sources(manifest: Manifest, bundle: JobBundle) -> list[str]:
 def _offset_words(shards: Mapping[str, int]) -> str:
     if len(shards) == 1:
         return f"offset {next(iter(shards.values()))}"
-    return f"the offsets of {len(shards)} shards"
+    return f"the offsets of {amount(len(shards), 'shard')}"
 
 
 def _lost_words(manifest: Manifest, uid: str) -> str:

@@ -1,7 +1,7 @@
 """The check of a pipeline in a process of its own, which is ended when it takes too much.
 
-A file may be small and yet costly to check. Whoever answers others while it checks a file, such as
-the service, asks here: the processor time and the memory of the process are bounded.
+A file may be small and yet costly to check. A program that answers other requests meanwhile, such
+as the service, checks a file here: the processor time and the memory of the process are bounded.
 """
 
 from __future__ import annotations

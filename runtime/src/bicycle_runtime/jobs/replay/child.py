@@ -280,7 +280,7 @@ def _state_differences(diff: OperatorDiff, reader: ValueReader) -> Iterator[str]
         row = _rows(diff, reader)[0]
         example = f"state {row['state']!r} of key {row['key']!r}"
         yield (
-            f"operator {diff.operator!r}: {count} entries of state are not those that were sealed, "
+            f"operator {diff.operator!r}: the state differs from the sealed one ({count}), "
             f"such as {example}: {_clip(row['before'])} was sealed, {_clip(row['after'])} came "
             "out now"
         )
@@ -293,8 +293,8 @@ def _other_differences(sealed: Manifest, record: ReplayRecord, done: Replayed) -
         now = (counts.records_in, counts.records_out) if counts is not None else (0, 0)
         if now != (was_in, was_out):
             yield (
-                f"operator {uid!r}: {was_in} records in and {was_out} out were sealed, now it is "
-                f"{now[0]} in and {now[1]} out"
+                f"operator {uid!r}: records in and out were {was_in} and {was_out} when sealed, "
+                f"now they are {now[0]} and {now[1]}"
             )
     if {u: dict(s) for u, s in sealed.offsets.items()} != done.manifest.offsets:
         yield "sources were read to other offsets"

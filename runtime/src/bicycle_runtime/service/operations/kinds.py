@@ -426,7 +426,7 @@ def _choose_letters(where: Surroundings, job: str, facts: ReplayFacts, now_ms: i
     letters = [each.id for each in chosen]
     if len(letters) > _LETTERS_MAX:
         raise OPERATION_FACTS_INVALID(
-            kind="replay_letters", problem=f"{len(letters):,} letters are left",
+            kind="replay_letters", problem=f"letters that are left: {len(letters):,}",
             hint=f"replay at most {_LETTERS_MAX:,} at once: name them, or one operator",
         )  # fmt: skip
     return msgspec.structs.replace(facts, letters=letters, mark=f"service-{now_ms}")
