@@ -52,6 +52,19 @@ def test_a_job_that_nobody_knows_is_refused_and_ctrl_c_works_as_before(shell):
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_without_an_epoch_the_next_one_is_meant(shell, monkeypatch):
+    asked = []
+
+    def replayed(request, _home, *, is_quiet):
+        asked.append((request.epoch, is_quiet))
+        return REPORT
+
+    monkeypatch.setattr("bicycle_runtime.jobs.replay.epochs.replay", replayed)
+
+    assert shell.answer("replay", "job") == REPORT
+    assert asked == [("next", True)]
+
+
 def test_people_see_counts_records_and_changes(capsys):
     text = shown(capsys)
     for part in ("epoch 7 of /ck/job (sealed)", "1,200", "('ada', 1)", "1 added", "ada"):

@@ -56,6 +56,20 @@ def test_the_answer_says_where_it_happened_and_what_has_changed(shell, asked):
     ]
 
 
+def test_the_parallelism_may_follow_the_job(shell, asked):
+    assert shell.run("rescale", "shop", "4").exit_code == 0
+    assert shell.run("rescale", "shop", "4", "--operator", "count=8").exit_code == 0
+    assert asked() == [("shop", 4, 120_000, {}), ("shop", 4, 120_000, {"count": 8})]
+
+
+@pytest.mark.parametrize("words", [["0"], ["two"], ["2", "--parallelism", "4"]])
+def test_a_parallelism_behind_the_job_that_is_wrong_is_refused(shell, asked, words):
+    code, error = shell.error("rescale", "shop", *words)
+
+    assert (code, error["code"]) == (2, "BIC-2001")
+    assert asked() == []
+
+
 def test_programs_get_all_widths(shell, asked):
     answer = shell.answer("rescale", "shop", "--operator", "count=8", "--timeout-ms", "5s")
 

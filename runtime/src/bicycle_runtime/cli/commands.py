@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-__all__ = ["CommandGroup", "SectionedCommand", "examples"]
+__all__ = ["CommandGroup", "CommandWithSections", "examples"]
 
 _WHOLE = 1_000  # Characters: no summary is cut.
 
@@ -28,7 +28,7 @@ class CommandGroup(click.Group):
             formatter.write_dl(rows)
 
 
-class SectionedCommand(click.Command):
+class CommandWithSections(click.Command):
     """A command whose help shows its options in sections.
 
     Args:

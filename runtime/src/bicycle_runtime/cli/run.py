@@ -11,7 +11,7 @@ import click
 
 from bicycle_runtime.base.options import describe, from_mapping
 from bicycle_runtime.cli.access import reached_service, remote_start, service_options
-from bicycle_runtime.cli.commands import SectionedCommand, examples
+from bicycle_runtime.cli.commands import CommandWithSections, examples
 from bicycle_runtime.cli.parameters import (
     answers,
     declared_options,
@@ -88,7 +88,7 @@ def _check_pipeline(job: str) -> None:
 
 @click.command(
     "run",
-    cls=SectionedCommand,
+    cls=CommandWithSections,
     sections=_SECTIONS,
     epilog=examples(
         "bicycle run clicks.py --set input=clicks.csv",
@@ -147,7 +147,7 @@ def _figures(port: int) -> AbstractContextManager[object]:
 
 @click.command(
     "submit",
-    cls=SectionedCommand,
+    cls=CommandWithSections,
     sections=_SECTIONS,
     epilog=examples(
         "bicycle submit --plugin wordcount --params job.toml --checkpoint-dir cp",

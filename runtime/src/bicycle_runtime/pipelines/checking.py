@@ -43,7 +43,7 @@ _WORD_MAX = 200
 _COMPARED_MAX = 1_000
 _LISTED_MAX = 100
 # Names that other systems have for words of ours.
-_SYNONYMS: Mapping[str, str] = {
+_OTHER_NAMES: Mapping[str, str] = {
     "average": "avg", "mean": "avg", "total": "sum", "maximum": "max", "minimum": "min",
     "unique": "distinct", "count_distinct": "distinct", "size": "count", "stdout": "console",
     "postgresql": "postgres", "deduplicate": "dedup", "group_by": "key_by", "select": "map",
@@ -285,7 +285,7 @@ def likely(word: str, known: Iterable[str]) -> str | None:
         'avg'
     """
     words = list(islice(known, _COMPARED_MAX + 1))
-    meant = _SYNONYMS.get(word.lower())
+    meant = _OTHER_NAMES.get(word.lower())
     if meant in words:
         return meant
     if len(word) > _WORD_MAX or len(words) > _COMPARED_MAX:

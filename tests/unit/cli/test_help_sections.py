@@ -1,0 +1,26 @@
+"""The options of long commands stand in sections of their help, each once."""
+
+import re
+
+import pytest
+
+SECTIONS = ["What runs", "Job and checkpoints", "Where it runs", "Epochs and state"]
+
+
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_every_option_stands_in_one_section(shell, command):
+    text = shell.run(command, "--help").output
+
+    titles = re.findall(r"^([A-Z][A-Za-z ]+):$", text, re.MULTILINE)
+    assert titles == [*SECTIONS, "Other options"]
+    flags = re.findall(r"^  (?:-\w, )?(--[\w-]+)", text, re.MULTILINE)
+    assert len(flags) == len(set(flags))
+    where = {title: text.index(f"\n{title}:\n") for title in titles}
+    for flag, title in [
+        ("--plugin", "What runs"), ("--name", "Job and checkpoints"), ("--json", "Other options"),
+        ("--parallelism", "Where it runs"), ("--conf", "Where it runs"),
+        ("--epoch-target-ms", "Epochs and state"),
+    ]:  # fmt: skip
+        place = re.search(rf"^  (?:-\w, )?{flag}\b", text, re.MULTILINE).start()
+        last = max(each for each in where.values() if each < place)
+        assert where[title] == last
