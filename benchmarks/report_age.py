@@ -31,6 +31,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "epoch-latency": _FILES,
     "failed-attempts": _EPOCHS,
     "hot-key": _FILES,
+    "idle-kafka": (*_KAFKA, f"{_RUNTIME}/jobs/running"),
     "idle-windows": _FILES,
     "joins": _OPERATORS,
     "kafka-latency": _KAFKA,

@@ -11,7 +11,7 @@ from tests.unit.jobs.inspection.test_reports import report
 BENCHES = (
     "bench_w1_json", "bench_w2_wordcount", "bench_w3_windows", "bench_w3_kinds",
     "bench_joins",
-    "bench_keyed_state", "bench_idle_windows", "bench_hot_key",
+    "bench_keyed_state", "bench_idle_windows", "bench_idle_kafka", "bench_hot_key",
 )  # fmt: skip
 
 
