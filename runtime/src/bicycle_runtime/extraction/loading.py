@@ -18,6 +18,7 @@ from typing import Any
 
 import bicycle_sdk
 from bicycle_runtime.base.code_paths import show_paths
+from bicycle_runtime.base.user_code import error_text
 from bicycle_runtime.extraction.errors import (
     ENTRY_POINT_BROKEN,
     MISSING_DEPENDENCY,
@@ -344,10 +345,7 @@ def _exit_facts(error: SystemExit) -> dict[str, Any]:
 
 
 def _text(error: BaseException) -> str:
-    try:
-        return str(error)[:_TEXT_LENGTH_MAX]
-    except Exception:  # noqa: BLE001 - User code may write a __str__ that raises.
-        return "(its text cannot be read)"
+    return error_text(error)[:_TEXT_LENGTH_MAX]
 
 
 def _function_dists(payloads: Iterable[Any], target: Target) -> list[str]:

@@ -220,6 +220,26 @@ def test_a_hook_that_exits_is_an_error_of_its_operator():
     assert caught.value.facts["exception"] == "SystemExit"
 
 
+def test_a_function_that_exits_in_close_does_not_end_the_process():
+    class Leaves(RichAsyncFunction):
+        async def process(self, value, ctx):
+            return [value]
+
+        async def close(self):
+            sys.exit("so long")
+
+    def job(env):
+        words = env.add_source(script_source(str)).uid("words")
+        words.process(Leaves()).uid("leaving").collect("out")
+
+    with (
+        pytest.raises(RuntimeError, match=r"SystemExit: so long in close\(\) of operator"),
+        Harness(job) as harness,
+    ):
+        harness.push(["good"])
+        harness.run_epoch()
+
+
 def test_what_comes_from_outside_is_raised_again():
     for error in (ProcessEnding(), KeyboardInterrupt(), GeneratorExit()):
         with pytest.raises(type(error)):

@@ -10,7 +10,7 @@ from itertools import chain
 from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any
 
-from bicycle_runtime.base.user_code import users_error
+from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.layouts.state import RangeState
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
@@ -145,8 +145,14 @@ class Operator(ABC):
         try:
             resolve(function.close)
         except BaseException as error:
-            error.add_note(f"in close() of operator {self.uid!r}")
-            raise
+            note = f"in close() of operator {self.uid!r}"
+            users_error(error).add_note(note)
+            if isinstance(error, Exception):
+                raise
+            text = (
+                f"{type(error).__qualname__}: {error_text(error)}"  # It must not end the process.
+            )
+            raise RuntimeError(f"{text} {note}") from error
 
 
 class Stateful(ABC):
