@@ -225,7 +225,7 @@ def test_a_build_is_given_up_at_its_bounds_and_its_processes_end(tmp_path, shelf
 def test_a_builder_ends_with_its_parent(tmp_path):
     folder = tmp_path / "build"
     folder.mkdir()
-    words = [builder_child.sys.executable, "-m", builder_child.__name__, str(folder)]
+    words = [builder_child.sys.executable, "-m", builder_child.__name__, "build", str(folder)]
     child = subprocess.Popen(
         [*words, str(1 << 31), str(1 << 31)],
         stdin=subprocess.PIPE, start_new_session=True,

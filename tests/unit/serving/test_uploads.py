@@ -124,20 +124,24 @@ def test_the_command_uploads_a_wheel_and_starts_its_job_as_it_was_asked_for(
     monkeypatch.setenv("BICYCLE_HOME", str(served.home.path))
     wheel = demo(tmp_path / "wheels", "4.0")
     monkeypatch.chdir(tmp_path)
-    words = ["--wheel", str(wheel), "--json", "--checkpoint-dir", "cp", "--set", "a=b"]
+    words = ["--wheel", str(wheel), "--json", "--checkpoint-dir", "cp"]
+    origin = ["--from", str(tmp_path / "nothing")]
 
     unknown = CliRunner().invoke(main, ["submit", "--plugin", "nothing", *words])
-    refused = CliRunner().invoke(main, ["submit", "--plugin", "demo", *words])
+    wrong = CliRunner().invoke(main, ["submit", "--plugin", "demo", *words, "--set", "a=b"])
+    refused = CliRunner().invoke(main, ["submit", "--plugin", "demo", *words, *origin])
 
     assert json.loads(unknown.stdout)["code"] == "BIC-2305"
     assert "it has demo" in json.loads(unknown.stdout)["fix"]
-    assert "parameter 'a'" in json.loads(refused.stdout)["message"]  # Said by the driver.
-    assert unknown.exit_code and refused.exit_code
+    assert json.loads(wrong.stdout)["code"] == "BIC-1003"  # Before anything is started.
+    assert json.loads(refused.stdout)["code"] == "BIC-1914"  # Said by the driver.
+    assert unknown.exit_code and wrong.exit_code and refused.exit_code
     operation = served.get("/api/v1/operations?limit=1")["items"][0]
     digest = operation["facts"]["digest"]
     assert operation["kind"] == "submit"
-    assert operation["facts"]["params"] == {"a": "b"}
-    assert operation["facts"]["options"] == {"checkpoint_dir": str(tmp_path / "cp")}
+    assert operation["facts"]["options"] == {
+        "checkpoint_dir": str(tmp_path / "cp"), "from_": str(tmp_path / "nothing")
+    }  # fmt: skip
     assert environment_of(served.home, digest)
 
 

@@ -304,8 +304,12 @@ class ExceptionList(Shape, frozen=True, kw_only=True):
 
 
 class JobConfigAnswer(Shape, frozen=True, kw_only=True):
-    """What a job was started with; ``command`` asks for the same. Secrets are not shown."""
+    """What a job was started with; ``command`` asks for the same. Secrets are not shown.
 
+    ``directory`` is the working directory of the command that started it, empty where unknown.
+    """
+
+    directory: str
     options: dict[str, Any]
     params: dict[str, Any]
     engine: dict[str, Any]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.cli.candidates import plugin_names
 from bicycle_runtime.cli.commands import CommandGroup, examples
 from bicycle_runtime.cli.parameters import answers, home, plugin_env_option
@@ -113,6 +116,49 @@ def check_command(
         from bicycle_runtime.cli.exit_codes import PLUGIN
 
         context.exit(PLUGIN)
+
+
+@plugins_command.command(
+    "lock",
+    epilog=examples(
+        "bicycle plugins lock",
+        "bicycle plugins lock dist/clicks-1.0-py3-none-any.whl --output requirements.lock",
+    ),
+)
+@click.argument(
+    "path", metavar="[WHEEL_OR_FOLDER]", default=".",
+    type=click.Path(exists=True, path_type=Path),
+)  # fmt: skip
+@click.option(
+    "--output",
+    "-o",
+    default="requirements.lock",
+    show_default=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The lock file; an existing one is replaced.",
+)
+@answers
+def lock_command(*, path: Path, output: Path, as_json: bool) -> None:
+    """Choose versions of the libraries of a plugin, and write them with hashes.
+
+    The file is for an upload of the plugin: `bicycle submit --wheel WHEEL --lock FILE`. uv chooses
+    the versions where it is installed, else pip, for this Python and platform. Libraries that the
+    runtime holds itself are left out.
+    """
+    # Slow to import, and needed for this command only.
+    from bicycle_runtime.service.plugins.lock_files import read_lock
+    from bicycle_runtime.service.plugins.locking import lock_requirements, requirements_of
+
+    title, requirements = requirements_of(path)
+    with tempfile.TemporaryDirectory() as folder:
+        data = lock_requirements(Path(folder), requirements, title=title)
+    replace_file(output, data)
+    names = [each.name for each in read_lock(data)]
+    if as_json:
+        answer_json({"file": str(output), "title": title, "libraries": names})
+        return
+    count = "1 library" if len(names) == 1 else f"{len(names)} libraries"
+    show_text(f"{output}: {count} for {title}")
 
 
 def _discover(plugin_env: str | None) -> Discovery:

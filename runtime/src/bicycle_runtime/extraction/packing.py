@@ -33,6 +33,7 @@ __all__ = [
     "HELD_BY_RUNTIME",
     "Closure",
     "PackedEnvironment",
+    "bare_text",
     "closure_of",
     "find_installed",
     "pack_environment",
@@ -137,6 +138,16 @@ def read_requirement(text: str) -> Requirement:
         return Requirement(text)
     except RecursionError as error:
         raise InvalidRequirement("its brackets are nested too deep") from error
+
+
+def bare_text(requirement: Requirement) -> str:
+    """Return a requirement whose marker is met without the marker.
+
+    Example:
+        >>> bare_text(Requirement("colors[full]>=2; python_version > '3'"))
+        'colors[full]>=2'
+    """
+    return str(requirement).partition(";")[0].strip()
 
 
 def _requirements(dist: Any, extras: frozenset[str]) -> Iterator[Requirement]:

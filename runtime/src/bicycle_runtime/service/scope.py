@@ -21,7 +21,7 @@ from bicycle_runtime.service.errors import OPERATION_UNKNOWN
 from bicycle_runtime.service.operations.locations import resolve_facts
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
 from bicycle_runtime.service.users.errors import LOCATION_TAKEN
-from bicycle_runtime.service.users.roles import Identity, require_all_owners
+from bicycle_runtime.service.users.roles import Identity, Role, require_all_owners
 
 if TYPE_CHECKING:
     from bicycle_runtime.jobs.control.topology import Topology
@@ -283,7 +283,10 @@ class Scope:
     def receive(self, name: str, wheel: BinaryIO, lock: bytes | None) -> InstallFacts:
         """Take the files of an upload: see ``Plugins.receive``."""
         owner, is_shared = self.identity.owner, self._owners is None
-        return self.service.plugins.receive(name, wheel, lock, owner=owner, is_shared=is_shared)
+        return self.service.plugins.receive(
+            name, wheel, lock, owner=owner, is_shared=is_shared,
+            may_lock=self.identity.may(Role.OPERATOR),
+        )  # fmt: skip
 
     async def quota(self, owner: str) -> dict[str, Any]:
         """Return what an owner may use, and uses.

@@ -1,9 +1,11 @@
-"""``python -m bicycle_runtime.service.plugins.builder_child FOLDER MEMORY DISK``: the builder.
+"""``python -m bicycle_runtime.service.plugins.builder_child TASK FOLDER MEMORY DISK``: the builder.
 
-It makes the virtual environment ``FOLDER/environment`` and lets an installer fill it from
-``FOLDER/requirements.txt``. No sources are built, so that nobody's code runs. It leads a session
-of its own, and ends with all of it as soon as its standard input ends: that is when its parent
-does, in whatever way.
+The task ``build`` makes the virtual environment ``FOLDER/environment`` and lets an installer fill
+it from ``FOLDER/requirements.txt``; ``lock`` lets it choose a version of each library that this
+file needs, and write them to ``FOLDER/locked.txt`` (uv) or ``FOLDER/report.json`` (pip), with
+``FOLDER/held`` as a further place for wheels and ``FOLDER/held.txt`` as constraints. No sources are
+built, so that nobody's code runs. It leads a session of its own, and ends with all of it as soon as
+its standard input ends: that is when its parent does, in whatever way.
 """
 
 from __future__ import annotations
@@ -19,36 +21,59 @@ import threading
 import venv
 from pathlib import Path
 
-from bicycle_runtime.base.environment import environment_for_child
+from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 
-__all__ = ["installer", "main"]
+__all__ = ["installer", "lock_command", "main"]
 
 _ADDRESS_SPACE_RATIO = 4  # As of the child that extracts a plugin.
 _BOUNDS = ("--require-hashes", "--no-deps", "--only-binary", ":all:")
+_PIP = ("--no-cache-dir", "--no-input", "--disable-pip-version-check", "--quiet")
 NO_INSTALLER = 90
 
 
 def installer(python: str) -> list[str] | None:
     """Return the command that installs into the environment of ``python``; None without one."""
+    if (uv := _uv()) is not None:
+        return [*uv, "pip", "install", "--python", python, "--no-cache", "--link-mode", "copy",
+                "--quiet", *_BOUNDS]  # fmt: skip
+    if not _has_pip():
+        return None
+    return [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile", *_PIP,
+            *_BOUNDS]  # fmt: skip
+
+
+def lock_command() -> list[str] | None:
+    """Return the command that chooses versions of libraries for this Python; None without one."""
+    where = ["--only-binary", ":all:", "--find-links", "held", "--constraint", "held.txt"]
+    if (uv := _uv()) is not None:
+        # An option takes the place of the variable, for uv alone.
+        for places in chosen_variables(("UV_FIND_LINKS",)).values():
+            for place in places.replace(",", " ").split():
+                where += ["--find-links", place]
+        return [*uv, "pip", "compile", "requirements.txt", "--python", sys.executable, "--no-cache",
+                "--quiet", "--generate-hashes", "--no-header", "--no-annotate",
+                "--output-file", "locked.txt", *where]  # fmt: skip
+    if not _has_pip():
+        return None
+    return [sys.executable, "-m", "pip", "install", "--dry-run", "--ignore-installed", *_PIP,
+            "--report", "report.json", "-r", "requirements.txt", *where]  # fmt: skip
+
+
+def _uv() -> list[str] | None:
     program = shutil.which("uv")
     if program is not None:
-        uv = [program]
-    elif importlib.util.find_spec("uv") is not None:
-        uv = [sys.executable, "-m", "uv"]
-    elif importlib.util.find_spec("pip") is not None:
-        return [
-            sys.executable, "-m", "pip", "--python", python, "install", "--no-cache-dir",
-            "--no-compile", "--no-input", "--disable-pip-version-check", "--quiet", *_BOUNDS,
-        ]  # fmt: skip
-    else:
-        return None
-    return [*uv, "pip", "install", "--python", python, "--no-cache", "--link-mode", "copy",
-            "--quiet", *_BOUNDS]  # fmt: skip
+        return [program]
+    return [sys.executable, "-m", "uv"] if importlib.util.find_spec("uv") is not None else None
+
+
+def _has_pip() -> bool:
+    return importlib.util.find_spec("pip") is not None
 
 
 def main(arguments: list[str]) -> int:
     """Be the process."""
-    folder, memory_bytes, disk_bytes = Path(arguments[0]), int(arguments[1]), int(arguments[2])
+    task, folder = arguments[0], Path(arguments[1])
+    memory_bytes, disk_bytes = int(arguments[2]), int(arguments[3])
     threading.Thread(target=_end_with_parent, daemon=True).start()
     for kind, bound in (
         (resource.RLIMIT_DATA, memory_bytes),
@@ -57,16 +82,19 @@ def main(arguments: list[str]) -> int:
         (resource.RLIMIT_CORE, 0),
     ):
         resource.setrlimit(kind, (bound, bound))
-    venv.create(folder / "environment", with_pip=False, symlinks=True)
-    command = installer(str(folder / "environment/bin/python"))
+    if task == "lock":
+        command = lock_command()
+    else:
+        venv.create(folder / "environment", with_pip=False, symlinks=True)
+        command = installer(str(folder / "environment/bin/python"))
+        command = command and [*command, "-r", "requirements.txt"]
     if command is None:
         return NO_INSTALLER
     # Else the installer takes for installed what this process can import.
     variables = environment_for_child({})
     variables.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [*command, "-r", "requirements.txt"],
-        cwd=folder, env=variables, stdin=subprocess.DEVNULL, check=False,
+        command, cwd=folder, env=variables, stdin=subprocess.DEVNULL, check=False
     )  # fmt: skip
     return done.returncode
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_python
 from bicycle_runtime.base.options import check, option
@@ -18,7 +19,7 @@ from bicycle_runtime.base.processes import how_it_ended, keep_niceness
 from bicycle_runtime.service.plugins.builder_child import NO_INSTALLER
 from bicycle_runtime.service.plugins.errors import ENVIRONMENT_NOT_BUILT
 
-__all__ = ["BuildLimits", "build_environment"]
+__all__ = ["BuildLimits", "build_environment", "run_installer"]
 
 _MODULE = "bicycle_runtime.service.plugins.builder_child"
 _LOOK_S = 0.25
@@ -73,12 +74,32 @@ def build_environment(
     Raises:
         ENVIRONMENT_NOT_BUILT: the installer failed, or needs more than it may.
     """
-    bounds = limits or BuildLimits()
     (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    (folder / "tmp").mkdir()
+    hint = "see that each library of the lock file has a wheel for this Python and platform"
+    run_installer(folder, "build", title=title, hint=hint, limits=limits)
+
+
+def run_installer(
+    folder: Path, task: Literal["build", "lock"], *, title: str, hint: str,
+    limits: BuildLimits | None,
+) -> None:  # fmt: skip
+    """Run one task of the builder in a child process; all that it started has ended afterwards.
+
+    Args:
+        folder: Where it works; it finds ``requirements.txt`` there.
+        task: A word of ``builder_child``.
+        title: What is installed, for errors.
+        hint: What to do where the installer itself reports a failure.
+        limits: Bounds; the defaults when None.
+
+    Raises:
+        ENVIRONMENT_NOT_BUILT: the installer failed, or needs more than it may.
+    """
+    bounds = limits or BuildLimits()
+    (folder / "tmp").mkdir(exist_ok=True)
     log_path = folder / "log"
     with log_path.open("wb") as log:
-        words = [str(folder), str(bounds.memory_bytes), str(bounds.disk_bytes)]
+        words = [task, str(folder), str(bounds.memory_bytes), str(bounds.disk_bytes)]
         child = subprocess.Popen(
             [sys.executable, "-P", "-m", _MODULE, *words],
             stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
@@ -102,7 +123,6 @@ def build_environment(
             hint="install uv or pip beside bicycle-runtime",
         )  # fmt: skip
     if child.returncode != 0:
-        hint = "see that each library of the lock file has a wheel for this Python and platform"
         text = _tail(log_path) or how_it_ended(child.returncode)
         raise ENVIRONMENT_NOT_BUILT(title=title, reason=text, hint=hint)
 

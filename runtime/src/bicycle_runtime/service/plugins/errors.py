@@ -33,7 +33,7 @@ LOCK_REFUSED = BicycleError.row(
     "BIC-2343",
     "the lock file is refused, line {line}: {problem}; nothing was installed",
     cause="A line of the lock file does not name one version of a library with its hashes.",
-    fix="make it with `uv pip compile --generate-hashes pyproject.toml -o requirements.lock`",
+    fix="make it with `bicycle plugins lock`, beside the pyproject.toml or with the wheel",
 )
 
 
@@ -42,8 +42,7 @@ LOCK_INCOMPLETE = BicycleError.row(
     "{title} needs {missing_text}, and no lock file says which files these are; nothing was "
     "installed",
     cause="The wheel needs libraries that no lock file names, so that nobody knows what to run.",
-    fix="send a lock file, too: "
-    "`uv pip compile --generate-hashes pyproject.toml -o requirements.lock`",
+    fix="send a lock file, too: `bicycle plugins lock` beside the pyproject.toml makes it",
 )
 
 
@@ -60,4 +59,13 @@ UPLOAD_GONE = BicycleError.row(
     "the uploaded files of {title} are not there any more",
     cause="An upload was removed before it was installed, as after a failure of the same wheel.",
     fix="upload the wheel again",
+)
+
+
+PROJECT_UNREADABLE = BicycleError.row(
+    "BIC-2347",
+    "{path} cannot be locked: {problem}",
+    cause="What is to be locked is neither a wheel nor a project whose dependencies are written "
+    "down.",
+    fix="{hint}",
 )

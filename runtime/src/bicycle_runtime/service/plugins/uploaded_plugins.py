@@ -50,6 +50,7 @@ from bicycle_runtime.service.plugins.errors import (
     WHEEL_REFUSED,
 )
 from bicycle_runtime.service.plugins.lock_files import read_lock
+from bicycle_runtime.service.plugins.locking import lock_requirements
 from bicycle_runtime.service.plugins.wheels import (
     UploadedPlugin,
     WheelFacts,
@@ -77,6 +78,9 @@ _FACTS_FILE = "plugin.json"
 _LOCK_FILE = "requirements.lock"
 _ENVIRONMENT = "environment"
 _UPLOADS = "uploads"
+_LEFTOVERS = (
+    "tmp", "log", "requirements.txt", "held", "held.txt", "report.json", "locked.txt"
+)  # fmt: skip
 _RECEIVING_MAX = 2
 _CHUNK_BYTES = 1 << 20
 # A job that is over for good goes on nowhere; all others may be started again as they were.
@@ -84,12 +88,16 @@ _OVER = frozenset({JobState.FINISHED})
 
 
 class InstallFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Files that were received: ``digest`` is their place, the rest is for people."""
+    """Files that were received: ``digest`` is their place, the rest is for people.
+
+    ``needs_lock`` says that the service is to choose the versions of libraries by itself.
+    """
 
     digest: str
     file: str
     owner: str
     has_lock: bool
+    needs_lock: bool = False
 
 
 class Plugins:
@@ -112,7 +120,7 @@ class Plugins:
 
     def receive(
         self, name: str, wheel: BinaryIO, lock: bytes | None, *, owner: str,
-        is_shared: bool = True,
+        is_shared: bool = True, may_lock: bool = False,
     ) -> InstallFacts:  # fmt: skip
         """Take the files of an upload, and check them; they wait to be installed then.
 
@@ -123,11 +131,13 @@ class Plugins:
             owner: Whose they are.
             is_shared: Whether the same files of another owner are the same plugin; else each owner
                 has one of their own.
+            may_lock: Whether the service may choose the versions of libraries where there is no
+                lock file.
 
         Raises:
             WHEEL_REFUSED: the wheel breaks a rule.
             LOCK_REFUSED: the lock file does.
-            LOCK_INCOMPLETE: the wheel needs libraries, and there is no lock file.
+            LOCK_INCOMPLETE: the wheel needs libraries, and there may be no lock file made here.
             QUOTA_EXCEEDED: the owner has as many bytes of wheels as they may.
             SERVICE_BUSY: others are received.
         """
@@ -135,7 +145,9 @@ class Plugins:
             raise SERVICE_BUSY(waiting=_RECEIVING_MAX)
         try:
             with self._place_of_upload() as folder:
-                return self._receive(folder, name, wheel, lock, owner=owner, is_shared=is_shared)
+                return self._receive(
+                    folder, name, wheel, lock, owner=owner, is_shared=is_shared, may_lock=may_lock
+                )
         finally:
             self._receiving.release()
 
@@ -185,7 +197,7 @@ class Plugins:
 
     def _receive(
         self, folder: Path, name: str, wheel: BinaryIO, lock: bytes | None, *,
-        owner: str, is_shared: bool,
+        owner: str, is_shared: bool, may_lock: bool,
     ) -> InstallFacts:  # fmt: skip
         if Path(name).name != name or len(name) > self.limits.path_length_max or not name:
             raise WHEEL_REFUSED(file=name[:100], problem="its name is not that of a wheel")
@@ -202,14 +214,17 @@ class Plugins:
         if lock is not None:
             read_lock(lock)
             (content / _LOCK_FILE).write_bytes(lock)
-        elif facts.missing:
+        elif facts.missing and not may_lock:
             title = f"{facts.name} {facts.version}"
             raise LOCK_INCOMPLETE(title=title, missing_text=", ".join(facts.missing))
         digest = _digest(facts, lock, "" if is_shared else owner)
         place = folder.parent / digest
         with contextlib.suppress(OSError):  # The same files wait there already.
             content.rename(place)
-        return InstallFacts(digest=digest, file=name, owner=owner, has_lock=lock is not None)
+        return InstallFacts(
+            digest=digest, file=name, owner=owner, has_lock=lock is not None,
+            needs_lock=lock is None and bool(facts.missing),
+        )  # fmt: skip
 
 
 def environment_of(home: Home, digest: str) -> str:
@@ -377,13 +392,17 @@ def _build(
     wheel = check_wheel(folder / facts.file)
     title = f"{wheel.name} {wheel.version}"
     lines = [f"./{facts.file} --hash=sha256:{file_digest(folder / facts.file)}"]
-    if facts.has_lock:
+    has_lock = facts.has_lock or facts.needs_lock
+    if facts.needs_lock:
+        data = lock_requirements(folder, wheel.requires, title=title, limits=build)
+        (folder / _LOCK_FILE).write_bytes(data)
+    if has_lock:
         locked = read_lock((folder / _LOCK_FILE).read_bytes())
         # The runtime brings its own of these, and a wheel is no place to replace it.
         left_out = HELD_BY_RUNTIME | {wheel.name}
         lines += [each.line for each in locked if each.name not in left_out]
     build_environment(folder, lines, title=title, limits=build)
-    for leftover in ("tmp", "log", "requirements.txt"):
+    for leftover in _LEFTOVERS:
         _remove(folder / leftover)
     own, site = own_environment(), str(_site(folder))
     closure = closure_of(wheel.name, among=find_installed([site]))
@@ -397,7 +416,7 @@ def _build(
     libraries = [f"{name} {dist.version}" for name, dist in closure.members.items()]
     return UploadedPlugin(
         digest=facts.digest, name=wheel.name, version=wheel.version, file=facts.file,
-        byte_count=wheel.byte_count, plugins=dict(wheel.plugins), has_lock=facts.has_lock,
+        byte_count=wheel.byte_count, plugins=dict(wheel.plugins), has_lock=has_lock,
         libraries=sorted(each for each in libraries if each != title),
         python=_minor(own.python), platform=own.platform, owner=facts.owner,
         uploaded_ms=clock.now_ms(),

@@ -31,7 +31,12 @@ from packaging.utils import (
 )
 
 from bicycle_runtime.extraction.discovery import discover
-from bicycle_runtime.extraction.packing import HELD_BY_RUNTIME, closure_of, find_installed
+from bicycle_runtime.extraction.packing import (
+    HELD_BY_RUNTIME,
+    bare_text,
+    closure_of,
+    find_installed,
+)
 from bicycle_runtime.service.plugins.errors import WHEEL_REFUSED
 from bicycle_sdk.errors import BicycleError
 
@@ -70,8 +75,8 @@ class WheelLimits:
 class WheelFacts:
     """A wheel that was checked.
 
-    ``plugins`` are its entry points, name to target. ``missing`` are names of the libraries that it
-    needs, except for those that the runtime holds itself.
+    ``plugins`` are its entry points, name to target. ``requires`` are the libraries that it needs
+    and the runtime does not hold itself, with their versions; ``missing`` are their names.
     """
 
     file: str
@@ -81,6 +86,7 @@ class WheelFacts:
     byte_count: int
     plugins: Mapping[str, str]
     missing: tuple[str, ...]
+    requires: tuple[str, ...]
 
 
 class UploadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,10 +163,11 @@ class _Check:
                 for part in _READ_PARTS:
                     if f"{info}/{part}" in files:
                         archive.extract(f"{info}/{part}", folder)
-                plugins, missing = self._metadata(folder, name, version)
+                plugins, requires = self._metadata(folder, name, version)
         return WheelFacts(
             file=self._path.name, name=name, version=version, digest=file_digest(self._path),
-            byte_count=self._byte_count, plugins=plugins, missing=missing,
+            byte_count=self._byte_count, plugins=plugins, missing=tuple(sorted(requires)),
+            requires=tuple(text for name in sorted(requires) for text in requires[name]),
         )  # fmt: skip
 
     def _refuse_if(self, is_wrong: bool, problem: str) -> None:
@@ -289,8 +296,8 @@ class _Check:
 
     def _metadata(
         self, folder: str, name: str, version: str
-    ) -> tuple[dict[str, str], tuple[str, ...]]:
-        """Return the entry points, and what the wheel needs beside itself and the runtime.
+    ) -> tuple[dict[str, str], dict[str, list[str]]]:
+        """Return the entry points, and what the wheel needs beside itself and the runtime, by name.
 
         Args:
             folder: Where its metadata lies unpacked: what looks into a wheel itself keeps it open.
@@ -311,8 +318,9 @@ class _Check:
             raise _refusal(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
         plugins = {ref.name: ref.target for ref in found.found}
         self._refuse_if(not plugins, "it has no entry point of the group bicycle.plugins")
-        needed = closure_of(name, among=among)
-        return plugins, tuple(sorted(needed.asked.keys() - {name} - HELD_BY_RUNTIME))
+        needed = closure_of(name, among=among).asked
+        left = needed.keys() - {name} - HELD_BY_RUNTIME
+        return plugins, {each: [bare_text(asked) for _, asked in needed[each]] for each in left}
 
 
 def _runs_by_itself(parts: list[str]) -> bool:
