@@ -61,10 +61,16 @@ def resolve_location(location: str) -> str:
             problem=f"the URL {location!r} chains several file systems",
             hint="give the path, or the URL of one storage",
         )
-    parts = urlsplit(location)
-    if parts.scheme in _LOCAL_SCHEMES:
-        path = Path(parts.path if parts.scheme else location).expanduser()
-        return os.path.realpath(path)
+    try:
+        parts = urlsplit(location)
+        if parts.scheme in _LOCAL_SCHEMES:
+            path = parts.path if parts.scheme else location
+            # Path raises for a user that is not there.
+            return os.path.realpath(os.path.expanduser(path))  # noqa: PTH111 - See above.
+    except ValueError as error:  # A byte of zero, half a letter, half an address.
+        raise ConfigError(
+            problem=f"{location[:200]!r} is no location ({error})", hint="give a path or a URL"
+        ) from error
     scheme = "s3" if parts.scheme in _S3_SCHEMES else parts.scheme
     return parts._replace(scheme=scheme).geturl().rstrip("/")
 
