@@ -146,7 +146,7 @@ class OpenRows:
         """
         try:
             first = msgspec.json.decode(document)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
         if not isinstance(first, dict) or not 0 < len(first) <= _OPEN_FIELDS_MAX:
             return None

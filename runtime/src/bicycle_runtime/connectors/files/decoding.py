@@ -77,7 +77,7 @@ def _open_decoder(record_type: Any) -> BlockDecoder:
             return as_dicts(block)
         try:
             lines = found.decode(lambda decoder: decoder.decode_lines(block.data))
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return as_dicts(block)
         if len(lines) != _line_count(block.data):
             return as_dicts(block)
