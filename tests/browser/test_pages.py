@@ -140,6 +140,16 @@ def test_the_place_of_a_savepoint_is_shown_whole_on_a_phone(opened, fleet, url):
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+def test_a_narrow_page_shows_all_tabs(opened, url):
+    page = opened(f"{url}/jobs/payments", viewport={"width": 400, "height": 860})
+    tabs = "[...document.querySelectorAll('.tabs a')]"
+
+    assert page.evaluate(f"{tabs}.length") > 5
+    assert (
+        page.evaluate(f"Math.max(...{tabs}.map(each => each.getBoundingClientRect().right))") <= 400
+    )
+
+
 def test_the_log_is_followed(opened, fleet, url):
     page = opened(f"{url}/jobs/sessions/logs")
     is_live(page)
