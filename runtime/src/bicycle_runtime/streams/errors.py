@@ -304,7 +304,8 @@ RECEIVED_LINE_TOO_LONG = StreamError.row(
 STANDARD_INPUT_UNREADABLE = StreamError.row(
     "BIC-2656",
     "{address} cannot be read: {reason}",
-    cause="The standard input is closed, or a folder or a broken device stands in its place.",
+    cause="The standard input is closed, a folder or a broken device is in its place, or a line "
+    "has no end.",
     fix="give it a file, a pipe or a terminal: … | bicycle stream produce URL, or < FILE",
 )
 OUTPUT_CLOSED = StreamError.row(

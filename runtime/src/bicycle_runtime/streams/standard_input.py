@@ -23,12 +23,14 @@ __all__ = ["batches_of_lines", "standard_input", "standard_output"]
 
 _CHUNK_SIZE = 1 << 16
 _BATCHES_MAX = 4
+_LINE_BYTES_MAX = 256 << 20  # A longer line fills the memory: it is several times in it.
 
 
 class _Reader:
     """The thread that reads one stream, and the batches of lines that nobody has taken yet."""
 
-    def __init__(self, stream: BinaryIO) -> None:
+    def __init__(self, stream: BinaryIO, line_bytes_max: int) -> None:
+        self._line_bytes_max = line_bytes_max
         self.wake: Callable[[], object] = lambda: None
         self.room = threading.Semaphore(_BATCHES_MAX)
         self.batches: deque[deque[bytes]] = deque()
@@ -43,6 +45,7 @@ class _Reader:
         # Below its buffer: Python aborts at its end while a thread waits inside one.
         source = getattr(stream, "raw", stream)
         parts: list[bytes] = []  # Of a line whose end has not come yet.
+        size = 0
         try:
             while (chunk := source.read(_CHUNK_SIZE)) != b"":
                 if chunk is None:  # Another program has made it one that does not wait.
@@ -50,10 +53,15 @@ class _Reader:
                     continue
                 part, *lines = chunk.split(b"\n")
                 parts.append(part)
+                size += len(part)
+                if size > self._line_bytes_max:
+                    self.failure = f"a line has more than {self._line_bytes_max:,} bytes"
+                    parts.clear()
+                    break
                 if lines:
                     *whole, rest = lines
                     self._hand_over([b"".join(parts), *whole])
-                    parts = [rest]
+                    parts, size = [rest], len(rest)
         except OSError as error:  # Such as a folder in its place.
             self.failure = error.strerror or str(error)
         if rest := b"".join(parts):
@@ -90,21 +98,23 @@ def standard_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-async def batches_of_lines(stream: BinaryIO | None) -> AsyncIterator[deque[bytes]]:
+async def batches_of_lines(
+    stream: BinaryIO | None, *, line_bytes_max: int = _LINE_BYTES_MAX
+) -> AsyncIterator[deque[bytes]]:
     """Iterate over the lines of a stream, as many at once as came together, without their ends.
 
     One iteration at a time. When it is given up, the next one begins with the lines that were not
     taken out of the last batch.
 
     Raises:
-        STANDARD_INPUT_UNREADABLE: there is none, or it cannot be read; lines before that were
-            given.
+        STANDARD_INPUT_UNREADABLE: there is none, it cannot be read, or a line is too long; lines
+            before that were given.
     """
     if stream is None:
         raise STANDARD_INPUT_UNREADABLE(address="standard input", reason="it is closed")
     reader = _readers.get(stream)
     if reader is None:
-        reader = _readers[stream] = _Reader(stream)
+        reader = _readers[stream] = _Reader(stream, line_bytes_max)
     loop = asyncio.get_running_loop()
     has_news = asyncio.Event()
     reader.wake = lambda: loop.call_soon_threadsafe(has_news.set)
