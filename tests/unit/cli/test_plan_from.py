@@ -175,6 +175,8 @@ def test_what_cannot_be_read_fails_the_plan_with_both_schemas(site, shell):
 
     assert (exit_code, error["code"]) == (5, "BIC-1955")
     assert error["facts"]["refused_count"] == 1
+    assert "operator 'totals', state 'total': " in error["message"]
+    assert "field 'total' was int and is str" in error["message"]
     assert verdicts(error["facts"]["changes"])["totals"] == ("refused", {"total": "refused"})
     assert told.exit_code == 5
     assert "      stored    Total(count: int, total: int)" in told.output

@@ -100,7 +100,7 @@ class StatusFormatError(BicycleError):
 STATE_WOULD_BE_LOST = BicycleError.row(
     "BIC-1955",
     "a start from epoch {epoch} of {url} would lose {lost_count} and refuse {refused_count} of "
-    "its states and operators; nothing was started",
+    "its states and operators; nothing was started: {reasons}",
     cause="Sealed state would be lost, or could not be read; ``changes`` tells it state by state.",
     fix="declare them as they were, give them aliases or a version with a hook that migrates; "
     "--allow-dropped-state gives up what would be lost",

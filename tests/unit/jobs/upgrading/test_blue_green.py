@@ -71,7 +71,7 @@ class Fed(LightAhead):
             self.words = ()
         return super().is_running
 
-    def start(self, request):
+    def start(self, request, *, is_trial=False):
         self.site.feed(*self.then)
         return super().start(request)
 
@@ -257,7 +257,7 @@ def test_an_upgrade_that_is_killed_goes_on_at_its_step(site, place):
                 raise Killed
             return True
 
-        def start(self, request):
+        def start(self, request, *, is_trial=False):
             if place == "after the start":
                 super().start(request)
             raise Killed
@@ -286,7 +286,7 @@ def test_a_version_that_is_killed_between_stop_and_start_is_started_again(site):
     second = site.install("2.0")
 
     class Frail(LightAhead):
-        def start(self, request):
+        def start(self, request, *, is_trial=False):
             self.process.kill()
             self.process.wait()
             return super().start(request)

@@ -63,7 +63,7 @@ class Ahead:
         self.told.append(("wait", self.site.status.state))
         return True
 
-    def start(self, request):
+    def start(self, request, *, is_trial=False):
         self.told.append(("start", self.site.status.state))
         return self.site.start(request)
 
@@ -125,12 +125,34 @@ def test_what_takes_long_is_done_before_the_former_version_stops(site):
     assert site.status.plugin_version == "2.0"
 
 
+def test_a_version_that_fails_at_once_is_rolled_back_before_its_restarts_are_used_up(site):
+    running(site)
+    broken, seen = site.install("6.6", body="raise ValueError(line)"), []
+
+    def start(request, *, is_trial=False):
+        if is_trial:  # There is input for the first epoch.
+            site.feed("eve")
+        status = site.start(request, is_trial=is_trial)
+        seen.append((is_trial, status.state, len(status.restarts)))
+        return status
+
+    patient = {"restart_attempts": 20, "restart_delay_ms": 3_600_000}
+    with raises(UPGRADE_FAILED) as caught:
+        upgrade(site, broken, start=start, **patient)
+
+    trial, back = seen
+    assert trial[0] and trial[2] >= 1  # The second restart would come after an hour.
+    assert (back[0], site.status.plugin_version) == (False, "1.0")
+    assert "ValueError: eve" in caught.value.facts["reason"]
+    assert counted(site, 3)[1] == {"1.0"}
+
+
 @pytest.mark.extended
 def test_on_the_way_back_what_was_prepared_is_ended_before_the_former_version_starts(site):
     running(site)
     ahead, broken = Ahead(site), site.install("6.6", body="raise ValueError(line)")
 
-    def feed(request):
+    def feed(request, *, is_trial=False):
         status = site.start(request)
         site.feed("eve")
         return status
@@ -148,7 +170,7 @@ def test_the_gap_is_that_between_two_epochs(site):
     running(site)
     second = site.install("2.0")
 
-    def start(request):
+    def start(request, *, is_trial=False):
         site.feed("eve")  # So that the new version has an epoch at once.
         return site.start(request)
 
@@ -178,7 +200,7 @@ def test_one_that_fails_is_taken_back_and_the_former_goes_on(site, body):
     first = running(site)
     broken = site.install("2.0", body=body)
 
-    def start(request):
+    def start(request, *, is_trial=False):
         if request.options.plugin_env != site.request(first).options.plugin_env:
             site.feed("ada")  # The new one fails on it, the former one does not.
         try:
@@ -203,7 +225,7 @@ def test_one_that_fails_after_an_epoch_is_taken_back_behind_what_it_has_sealed(s
     body = "return {'bad': {}}.get(line, line).upper().lower()"
     broken = site.install("2.0", body=body)
 
-    def start(request):
+    def start(request, *, is_trial=False):
         status = site.start(request)
         if request.options.plugin_env == site.request(broken).options.plugin_env:
             site.feed("eve")
@@ -227,7 +249,7 @@ def test_when_neither_can_run_it_is_told(site):
     running(site)
     broken = site.install("2.0")
 
-    def start(_request):
+    def start(_request, *, is_trial=False):
         raise UPGRADE_UNDERWAY(job="job", step="nothing")
 
     with raises(UPGRADE_STUCK):
@@ -242,7 +264,7 @@ def test_an_upgrade_that_is_killed_in_between_goes_on_at_that_step(site, place):
     second = site.install("2.0")
     starts = []
 
-    def start(request):
+    def start(request, *, is_trial=False):
         starts.append(request)
         if place == "after the start":
             site.start(request)
@@ -288,7 +310,7 @@ def test_a_job_that_somebody_ends_meanwhile_stays_ended(site):
     running(site)
     second = site.install("2.0")
 
-    def start(request):
+    def start(request, *, is_trial=False):
         status = site.start(request)
         stop_job(site.home, "job")
         return status

@@ -112,9 +112,9 @@ class Site:
         params = {"input": str(self.input), "output": str(self.output)}
         return JobRequest(options=JobOptions(**chosen), params=params, engine=self.engine)
 
-    def start(self, request: JobRequest) -> JobStatus:
+    def start(self, request: JobRequest, *, is_trial: bool = False) -> JobStatus:
         """Start a driver, as ``submit`` does."""
-        return self._start(request, self.driver)
+        return self._start(request, self.driver, is_trial=is_trial)
 
     def driver(self, *words: str) -> subprocess.Popen[bytes]:
         """Return the process of a driver."""
@@ -127,7 +127,7 @@ class Site:
         return process
 
     def _start(
-        self, request: JobRequest, begin: Callable[[], subprocess.Popen[bytes]]
+        self, request: JobRequest, begin: Callable[[], subprocess.Popen[bytes]], *, is_trial: bool
     ) -> JobStatus:
         place = place_job(
             request.options, self.home, clock=SystemClock(), source=system_random()
@@ -141,7 +141,9 @@ class Site:
         def begun() -> JobStatus | None:
             status = folder.status()
             is_own = status is not None and status.pid == process.pid
-            is_there = is_own and (status.has_begun or status.state.is_final)
+            is_there = is_own and (
+                status.has_begun or status.state.is_final or (is_trial and status.restarts)
+            )
             assert is_there or process.poll() is None, (self.root / "driver.log").read_text()
             return status if is_there else None
 
@@ -195,10 +197,10 @@ class LightAhead:
         until(lambda: self._ready.exists() or not self.is_running, "a driver ahead of its turn")
         return self.is_running
 
-    def start(self, request: JobRequest) -> JobStatus:
+    def start(self, request: JobRequest, *, is_trial: bool = False) -> JobStatus:
         if not self.is_running:
-            return self._site.start(request)
-        return self._site._start(request, self._begin)
+            return self._site.start(request, is_trial=is_trial)
+        return self._site._start(request, self._begin, is_trial=is_trial)
 
     def _begin(self) -> subprocess.Popen[bytes]:
         self.is_taken = True

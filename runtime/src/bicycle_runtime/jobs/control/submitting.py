@@ -40,7 +40,9 @@ _SUPERVISOR = "bicycle_runtime.jobs.supervision.supervisor"
 Begin = Callable[[JobFolder], "subprocess.Popen[bytes]"]
 
 
-def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
+def submit(
+    request: JobRequest, home: Home, *, python: str, is_trial: bool = False
+) -> JobStatus:  # fmt: skip
     """Start a job in a process of its own and wait until it runs and its first epoch is sealed.
 
     An epoch that takes longer than a minute is not waited for; one that fails and is run again is,
@@ -53,9 +55,11 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
         request: The job.
         home: Where its folder will be.
         python: Interpreter of the process.
+        is_trial: Whether the first failure that a restart meets ends the wait.
 
     Returns:
-        The status: RUNNING, FINISHED when it is done already, or CREATED when it takes very long.
+        The status: RUNNING, FINISHED when it is done already, or CREATED when it takes very long;
+        of a trial that failed, RESTARTING.
 
     Raises:
         JobRunningError: a process of this machine runs the job.
@@ -68,7 +72,7 @@ def submit(request: JobRequest, home: Home, *, python: str) -> JobStatus:
             _SUPERVISOR, str(home.path), folder.id, log_path=folder.log_path, python=python
         )
 
-    return _submit(request, home, begin)
+    return _submit(request, home, begin, is_trial=is_trial)
 
 
 def resume_job(home: Home, name: str, *, python: str) -> JobStatus:
@@ -134,17 +138,17 @@ class PreparedStart:
                 return False
         return False
 
-    def start(self, request: JobRequest) -> JobStatus:
+    def start(self, request: JobRequest, *, is_trial: bool = False) -> JobStatus:
         """Start a job as ``submit`` does, in the process that waits when it is still there."""
         if self._process.poll() is not None:
-            return submit(request, self._home, python=self._python)
+            return submit(request, self._home, python=self._python, is_trial=is_trial)
 
         def begin(_folder: JobFolder) -> subprocess.Popen[bytes]:
             self._is_taken = True
             self._turn.touch()
             return self._process
 
-        return _submit(request, self._home, begin)
+        return _submit(request, self._home, begin, is_trial=is_trial)
 
     def drop(self) -> None:
         """End the process, unless a job was started in it."""
@@ -156,7 +160,7 @@ class PreparedStart:
         self._ready.unlink(missing_ok=True)
 
 
-def _submit(request: JobRequest, home: Home, begin: Begin) -> JobStatus:
+def _submit(request: JobRequest, home: Home, begin: Begin, *, is_trial: bool) -> JobStatus:
     home.prepare()
     place = place_job(request.options, home, clock=SystemClock(), source=system_random())
     folder = place.folder
@@ -174,7 +178,7 @@ def _submit(request: JobRequest, home: Home, begin: Begin) -> JobStatus:
             folder.status_path.unlink()
     process = begin(folder)
     try:
-        return _wait_until_running(process, folder)
+        return _wait_until_running(process, folder, is_trial=is_trial)
     except BicycleError:
         if before is not None:
             before.put_back()
@@ -187,7 +191,9 @@ def _with_name(request: JobRequest, job: str) -> JobRequest:
     return JobRequest.from_json({**data, "options": {**data["options"], "name": job}})
 
 
-def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus:
+def _wait_until_running(
+    process: subprocess.Popen[bytes], folder: JobFolder, *, is_trial: bool
+) -> JobStatus:  # fmt: skip
     status: JobStatus | None = None
     calm_count = 0  # looks at which it ran, and nothing had failed
     for _ in range(_WAIT_POLL_COUNT_MAX):
@@ -195,6 +201,8 @@ def _wait_until_running(process: subprocess.Popen[bytes], folder: JobFolder) -> 
             process.wait(_POLL_S)
         status = _own_status(process, folder)
         if status is not None and (status.has_begun or status.state.is_final):
+            break
+        if is_trial and status is not None and status.restarts:
             break
         is_calm = status is not None and status.state is JobState.RUNNING and not status.restarts
         calm_count += is_calm

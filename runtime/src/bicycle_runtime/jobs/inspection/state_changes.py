@@ -26,6 +26,7 @@ from bicycle_runtime.state.values.state_metadata import StateChange, Verdict
 
 __all__ = ["OperatorChange", "StateChanges", "require_no_loss", "state_changes"]
 
+_REASONS_MAX = 5
 # What an operator is by the states that it has: the worst of them counts.
 _WORST: tuple[Verdict, ...] = ("refused", "dropped", "migrated", "kept", "new")
 
@@ -125,8 +126,26 @@ def require_no_loss(changes: StateChanges, *, allows_dropped: bool) -> None:
             epoch=changes.epoch,
             refused_count=changes.refused_count,
             lost_count=lost_count,
+            reasons=_reasons(changes, "refused" if changes.refused_count else "dropped"),
             changes=changes.to_json(),
         )
+
+
+def _reasons(changes: StateChanges, verdict: Verdict) -> str:
+    """Return operator, state and field of the first changes with a verdict."""
+    found = []
+    for operator in changes.operators:
+        states = [state for state in operator.states if state.verdict == verdict]
+        found += [
+            f"operator {operator.operator!r}, state {state.state!r}: "
+            f"{'; '.join(state.details) or verdict}"
+            for state in states
+        ]
+        if operator.verdict == verdict and not states:
+            details = "; ".join(operator.details) or verdict
+            found.append(f"operator {operator.operator!r}: {details}")
+    more = len(found) - _REASONS_MAX
+    return "; ".join(found[:_REASONS_MAX]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _operator(

@@ -10,7 +10,12 @@ from bicycle_runtime.jobs.status import JobStatus
 
 __all__ = ["Prepare", "Prepared", "Start"]
 
-Start = Callable[[JobRequest], JobStatus]
+
+class Start(Protocol):
+    """Starts a job and waits until it runs; of a trial only until its first failure."""
+
+    def __call__(self, request: JobRequest, /, *, is_trial: bool = False) -> JobStatus:
+        """Start the job, as ``submit`` does."""
 
 
 class Prepared(Protocol):
@@ -23,7 +28,7 @@ class Prepared(Protocol):
     def wait(self) -> bool:
         """Wait until it is ready; False when it never will be."""
 
-    def start(self, request: JobRequest) -> JobStatus:
+    def start(self, request: JobRequest, *, is_trial: bool = False) -> JobStatus:
         """Start a job, as ``Start`` does."""
 
     def drop(self) -> None:

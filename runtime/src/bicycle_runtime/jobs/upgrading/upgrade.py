@@ -304,19 +304,26 @@ class _Upgrade:
             self._to("start")
         if note.step == "start":
             # 5. Start: the new one goes on behind it.
-            self._begin(JobRequest.from_json(note.wanted))
+            self._begin(JobRequest.from_json(note.wanted), is_trial=True)
             self._to("watch")
         # 6. Watch: until it has sealed epochs, or has run for a while; if it fails, the former one
         #    goes on behind what the new one has sealed.
         self._watch()
 
-    def _begin(self, request: JobRequest) -> None:
-        """Start a job, or wait for the start that a killed process has begun."""
+    def _begin(self, request: JobRequest, *, is_trial: bool) -> None:
+        """Start a job, or wait for the start that a killed process has begun.
+
+        The first failure of a trial ends the wait: restarts do not repair a version that fails.
+        """
         start = self._start if self._ahead is None else self._ahead.start
         try:
-            start(request)
+            start(request, is_trial=is_trial)
         except JobRunningError:
-            self._until(lambda status: status.has_begun or status.state.is_final)
+            self._until(
+                lambda status: (
+                    status.has_begun or status.state.is_final or (is_trial and status.restarts)
+                )
+            )
 
     def drop(self) -> None:
         """End what was started ahead and is not needed."""
@@ -366,7 +373,7 @@ class _Upgrade:
             if not status.state.is_final and not self._is_former():
                 status = cancel_job(self._home, self._job, clock=self._clock)
                 publish_remaining(self._home, status, clock=self._clock)
-            self._begin(JobRequest.from_json(note.former))
+            self._begin(JobRequest.from_json(note.former), is_trial=False)
         except BicycleError as error:
             self._forget()
             raise UPGRADE_STUCK(
@@ -394,7 +401,7 @@ class _Upgrade:
         last, first = sealed.get(self._note.epoch), sealed.get(first_epoch)
         return None if last is None or first is None else first - last
 
-    def _until(self, is_met: Callable[[JobStatus], bool]) -> JobStatus:
+    def _until(self, is_met: Callable[[JobStatus], object]) -> JobStatus:
         while True:
             status = job_status(self._home, self._job)
             if is_met(status):

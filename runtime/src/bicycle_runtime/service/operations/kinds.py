@@ -402,8 +402,8 @@ def _plan_upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
 def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
     home = where.home
 
-    def start(request: JobRequest) -> JobStatus:
-        return submit(request, home, python=sys.executable)
+    def start(request: JobRequest, *, is_trial: bool = False) -> JobStatus:
+        return submit(request, home, python=sys.executable, is_trial=is_trial)
 
     def prepare() -> PreparedStart:
         return PreparedStart(home.find(job), home, python=sys.executable)
