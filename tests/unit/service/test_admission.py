@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.service.operations.admission import (
     Claim,
+    PastUse,
     Slots,
     WaitingJob,
     admit,
@@ -22,10 +23,53 @@ def job(number, owner="ada", *, slots=1, asked_ms=0, pool="local"):
     )
 
 
-def begun(waiting, running=(), *, total=4, quotas=None, now_ms=0):
+def begun(waiting, running=(), *, total=4, quotas=None, now_ms=0, past=None):
     return admit(
-        waiting, running, slots=Slots({"local": total}), quotas=quotas or {}, now_ms=now_ms
-    )
+        waiting, running, slots=Slots({"local": total}), quotas=quotas or {}, now_ms=now_ms,
+        past=past,
+    )  # fmt: skip
+
+
+def in_order(waiting, *, total, minutes):
+    """Run jobs one after the other, each for so long, and return their owners in order."""
+    past, running, order, now_ms = PastUse(), [], [], 0
+    while len(order) < len(waiting):
+        past.note(running, now_s=now_ms / 1_000)
+        running = running[1:]  # The one that began first has ended.
+        known = [each for each in waiting if each.asked_ms <= now_ms and each not in order]
+        for number in begun(known, running, total=total, now_ms=now_ms, past=past).begun:
+            [job] = [each for each in waiting if each.number == number]
+            past.begin(job, now_ms=now_ms)
+            running.append(job.claim())
+            order.append(job)
+        now_ms += minutes * MINUTE_MS
+    return [each.owner for each in order]
+
+
+def test_with_one_slot_an_owner_who_queued_first_does_not_run_all_jobs_first():
+    waiting = [job(n) for n in range(20)] + [job(20, "bob", asked_ms=5), job(21, "bob", asked_ms=5)]
+
+    assert in_order(waiting, total=1, minutes=1)[:5] == ["ada", "bob", "ada", "bob", "ada"]
+
+
+def test_a_backlog_that_waits_for_ten_minutes_does_not_come_before_other_owners():
+    late = [job(100 + n, "bob", asked_ms=15 * MINUTE_MS) for n in range(3)]
+    owners = in_order([*(job(n) for n in range(40)), *late], total=1, minutes=1)
+
+    assert owners.index("bob") == 15
+    assert owners[15:18] == ["bob", "bob", "bob"]  # It has used nothing in that hour.
+
+
+def test_past_use_halves_in_an_hour():
+    past = PastUse()
+    past.note([], now_s=0.0)
+    past.note([Claim(job="a", owner="ada", pool="local", slots=2)], now_s=60.0)
+    soon = past.slots("ada")
+    past.note([], now_s=3_660.0)
+
+    assert soon == pytest.approx(2 * 60 * 0.6931 / 3_600, rel=1e-3)
+    assert past.slots("ada") == pytest.approx(soon / 2)
+    assert past.slots("bob") == 0.0
 
 
 def test_owners_take_turns_and_of_one_the_first_is_first():

@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from bicycle_runtime.base.clock import ManualClock
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.journal import EpochLine, Journal
 from bicycle_runtime.service.errors import TRACING_EXTRA_MISSING
@@ -84,7 +85,8 @@ def traced(tmp_path):
     fleet, figures = Fleet(), ServiceFigures()
     fleet.publish((known("job"),), ["job"], [], as_of_ms=0)
     journal = Journal(home.folder("job").journal_path, job="job")
-    return Tracing(home, fleet, figures), journal, figures, fleet
+    tracing = Tracing(home, fleet, figures, clock=ManualClock(0))
+    return tracing, journal, figures, fleet
 
 
 def write(journal, *lines):
@@ -133,6 +135,40 @@ def test_a_job_that_came_later_is_told_from_its_first_epoch(receiver, traced, tm
         fleet.publish((known("job"), known("new")), ["new"], [], as_of_ms=1)
 
     assert len(receiver.named("epoch")) == 2
+
+
+def test_a_job_that_is_started_again_is_told_from_where_its_journal_was(receiver, traced):
+    tracing, journal, _figures, fleet = traced
+    with tracing:
+        write(journal, line(1), line(2))
+        until(lambda: len(receiver.named("epoch")) == 2, "the first run")
+        fleet.publish((), [], ["job"], as_of_ms=1)  # It has no status while it is started.
+        tracing.look()
+        write(journal, line(3))
+        fleet.publish((known("job"),), ["job"], [], as_of_ms=2)
+        tracing.look()
+
+    assert epochs_of(receiver) == [1, 2, 3]
+
+
+def test_epochs_from_before_the_service_are_not_told_of_a_job_that_had_no_status_then(
+    receiver, traced, tmp_path
+):
+    _tracing, _journal, figures, fleet = traced
+    home = Home(tmp_path / "home")
+    put_job(home, "new")
+    journal = Journal(home.folder("new").journal_path, job="new")
+    write(journal, line(1), line(2))
+    with Tracing(home, fleet, figures, clock=ManualClock(2_500)):
+        write(journal, line(3))
+        fleet.publish((known("job"), known("new")), ["new"], [], as_of_ms=1)
+
+    assert epochs_of(receiver) == [3]
+
+
+def epochs_of(receiver):
+    facts = [{a.key: a.value.int_value for a in s.attributes} for s in receiver.named("epoch")]
+    return [each["bicycle.epoch"] for each in facts]
 
 
 def test_a_receiver_that_refuses_costs_spans_which_are_counted(receiver, traced):

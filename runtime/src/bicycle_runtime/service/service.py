@@ -199,7 +199,7 @@ class Service:
         # Optional: the libraries are needed where there is a receiver.
         from bicycle_runtime.service.tracing.spans import Tracing
 
-        return Tracing(self.home, self.fleet, self.figures)
+        return Tracing(self.home, self.fleet, self.figures, clock=self.clock)
 
     @contextmanager
     def _lock(self) -> Iterator[None]:

@@ -1,12 +1,15 @@
 """The admission of waiting jobs: pure functions of slots, quotas, and what runs.
 
-A slot is room for one subtask at a time. Next is the owner who uses the least share of what they
-may use, then who has waited longest. Who has waited for ten minutes reserves the slots of the
-master as they become free, so that small jobs do not keep a wide one from beginning forever.
+A slot is room for one subtask at a time. Next is the owner with the least share of what they may
+use, now and in the last hour, then the job that has waited longest. A job that has waited for ten
+minutes reserves the slots of the master as they become free, so that small jobs do not keep a wide
+one from beginning forever: against jobs of its owner at once, against those of others when its
+owner has got nothing in that time.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
@@ -15,13 +18,15 @@ from dataclasses import dataclass, field
 
 from bicycle_runtime.service.users.owners import Quota
 
-__all__ = ["LOCAL", "Admission", "Claim", "Slots", "WaitingJob", "admit", "pool_of"]
+__all__ = ["LOCAL", "Admission", "Claim", "PastUse", "Slots", "WaitingJob", "admit", "pool_of"]
 
 LOCAL = "local"
 _LOCAL_SLOTS_MIN = 4
 _LOCAL_MASTER = re.compile(r"local(\[.*\]|-cluster.*)?")
 
 _RESERVING_MS = 600_000
+_HALF_LIFE_S = 3_600.0
+_BEGIN_S = 1.0  # What each start counts at least: a job may end between two looks.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +108,43 @@ class Admission:
     reasons: dict[int, str] = field(default_factory=dict)
 
 
+class PastUse:
+    """Slots that each owner has used, as a mean that halves in an hour; known to this process.
+
+    Attributes:
+        begun_ms: When a job began last, by owner and master.
+    """
+
+    def __init__(self) -> None:
+        self._slot_seconds: dict[str, float] = {}
+        self._noted_s: float | None = None
+        self.begun_ms: dict[tuple[str, str], int] = {}
+
+    def note(self, claims: Iterable[Claim], *, now_s: float) -> None:
+        """Count what runs for the time since the last call; ``now_s`` does not go back."""
+        passed_s = 0.0 if self._noted_s is None else max(0.0, now_s - self._noted_s)
+        self._noted_s = now_s
+        left = 0.5 ** (passed_s / _HALF_LIFE_S)
+        self._slot_seconds = {owner: each * left for owner, each in self._slot_seconds.items()}
+        for claim in claims:
+            self._add(claim.owner, claim.slots * passed_s)
+
+    def begin(self, job: WaitingJob, *, now_ms: int) -> None:
+        """Count the start of a job."""
+        self._add(job.owner, job.slots * _BEGIN_S)
+        self.begun_ms[job.owner, job.pool] = now_ms
+
+    def slots(self, owner: str) -> float:
+        """Return how many slots an owner has used on average."""
+        return self._slot_seconds.get(owner, 0.0) * math.log(2) / _HALF_LIFE_S
+
+    def _add(self, owner: str, slot_seconds: float) -> None:
+        self._slot_seconds[owner] = self._slot_seconds.get(owner, 0.0) + slot_seconds
+
+
 def admit(
     waiting: Sequence[WaitingJob], running: Iterable[Claim], *, slots: Slots,
-    quotas: Mapping[str, Quota], now_ms: int,
+    quotas: Mapping[str, Quota], now_ms: int, past: PastUse | None = None,
 ) -> Admission:  # fmt: skip
     """Return which jobs begin now.
 
@@ -115,17 +154,20 @@ def admit(
         slots: Those of the masters.
         quotas: By owner.
         now_ms: The time.
+        past: What owners have used before; None for nothing.
     """
-    use = _Use(running, slots, quotas)
+    use = _Use(running, slots, quotas, past or PastUse())
     begun: list[int] = []
     reasons: dict[int, str] = {}
     left = list(waiting)
     reserved: dict[str, WaitingJob] = {}
+    own: dict[tuple[str, str], WaitingJob] = {}
     while left:
         job = min(left, key=lambda each: use.order(each, now_ms))
         left.remove(job)
         reason = use.problem(job)
-        if reason is None and (first := reserved.get(job.pool)) is not None:
+        first = reserved.get(job.pool) or own.get((job.pool, job.owner))
+        if reason is None and first is not None:
             whose = first.job if first.owner == job.owner else "another owner's job"
             reason = f"the next slots of {job.pool} are for {whose}, which waits longer"
         if reason is None:
@@ -135,14 +177,19 @@ def admit(
         reasons[job.number] = reason
         waits_for_slots = use.owner_problem(job) is None
         if waits_for_slots and now_ms - job.asked_ms >= _RESERVING_MS:
-            reserved.setdefault(job.pool, job)
+            own.setdefault((job.pool, job.owner), job)
+            if use.is_passed_over(job, now_ms):
+                reserved.setdefault(job.pool, job)
     return Admission(begun=begun, reasons=reasons)
 
 
 class _Use:
     """What is used, by master and by owner."""
 
-    def __init__(self, running: Iterable[Claim], slots: Slots, quotas: Mapping[str, Quota]) -> None:
+    def __init__(
+        self, running: Iterable[Claim], slots: Slots, quotas: Mapping[str, Quota], past: PastUse
+    ) -> None:
+        self._past = past
         self._slots = slots
         self._quotas = quotas
         self._by_pool: Counter[str] = Counter()
@@ -157,11 +204,16 @@ class _Use:
 
     def order(self, job: WaitingJob, now_ms: int) -> tuple[bool, float, int, int]:
         """Return a key: the least is next. Who reserves comes first, the oldest of them."""
-        if now_ms - job.asked_ms >= _RESERVING_MS:
+        if self.is_passed_over(job, now_ms):
             return (False, 0.0, job.asked_ms, job.number)
         limit = self._quotas.get(job.owner, Quota()).slots or self._slots.of(job.pool)
-        share = self._by_owner[job.owner] / (limit or 1)
+        share = (self._by_owner[job.owner] + self._past.slots(job.owner)) / (limit or 1)
         return (True, share, job.asked_ms, job.number)
+
+    def is_passed_over(self, job: WaitingJob, now_ms: int) -> bool:
+        """Tell whether a job waits for long, and no job of its owner has begun in that time."""
+        since_ms = max(job.asked_ms, self._past.begun_ms.get((job.owner, job.pool), 0))
+        return now_ms - since_ms >= _RESERVING_MS
 
     def problem(self, job: WaitingJob) -> str | None:
         return self.owner_problem(job) or self._pool_problem(job)

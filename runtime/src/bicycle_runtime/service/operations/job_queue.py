@@ -20,7 +20,14 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.spark_masters import Masters
-from bicycle_runtime.service.operations.admission import Claim, Slots, WaitingJob, admit, pool_of
+from bicycle_runtime.service.operations.admission import (
+    Claim,
+    PastUse,
+    Slots,
+    WaitingJob,
+    admit,
+    pool_of,
+)
 from bicycle_runtime.service.operations.kinds import ResumeFacts, SubmitFacts, slots_wanted
 from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
@@ -31,6 +38,7 @@ __all__ = ["JobQueue"]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
+_COUNT_S = 10.0  # How often use is counted while nobody waits.
 _Facts = SubmitFacts | ResumeFacts
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -58,6 +66,7 @@ class JobQueue:
         self._masters = Masters(clock, slots.pages)
         self._clock = clock
         self._begin = begin
+        self._past = PastUse()
         self._waiting: dict[int, tuple[WaitingJob, _Facts]] = {}
         self._begun: dict[int, tuple[WaitingJob, bool]] = {}  # and whether the start is over
         self._reasons: dict[int, str] = {}
@@ -148,7 +157,7 @@ class JobQueue:
         while True:
             with self._news:
                 if not (self._is_closed or self._has_news):
-                    self._news.wait(_LOOK_S if self._waiting else None)
+                    self._news.wait(_LOOK_S if self._waiting else _COUNT_S)
                 self._has_news = False
                 if self._is_closed:
                     return
@@ -162,14 +171,17 @@ class JobQueue:
         for pool in {job.pool for job in self.waiting()}:
             if not self.slots.is_fixed(pool):
                 self.slots.tell(pool, self._masters.cores(pool))
-        claims = self.claims()
+        claims, now_ms = self.claims(), self._clock.now_ms()
+        self._past.note(claims, now_s=self._clock.monotonic())
         with self._news:
             waiting = [job for job, _ in self._waiting.values()]
             admitted = admit(
-                waiting, claims, slots=self.slots, quotas=self._owners.quotas(),
-                now_ms=self._clock.now_ms(),
+                waiting, claims, slots=self.slots, quotas=self._owners.quotas(), now_ms=now_ms,
+                past=self._past,
             )  # fmt: skip
             begun = [(number, self._waiting.pop(number)) for number in admitted.begun]
+            for _, (job, _) in begun:
+                self._past.begin(job, now_ms=now_ms)
             self._begun |= {number: (job, False) for number, (job, _) in begun}
             changed = [
                 number

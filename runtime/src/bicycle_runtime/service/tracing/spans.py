@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.trace import set_span_in_context
 
+from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.journal import EpochLine, JournalTail
@@ -42,10 +43,15 @@ class Tracing:
         home: Where journals lie.
         fleet: Knows which jobs there are.
         figures: Counts spans.
+        clock: Says from when on epochs are sent.
     """
 
-    def __init__(self, home: Home, fleet: Fleet, figures: ServiceFigures) -> None:
+    def __init__(
+        self, home: Home, fleet: Fleet, figures: ServiceFigures, *, clock: Clock
+    ) -> None:  # fmt: skip
         self._home = home
+        self._clock = clock
+        self._began_ms = clock.now_ms()
         self._fleet = fleet
         self._sender = _Sender(figures)
         self._tails: dict[str, JournalTail] = {}
@@ -53,7 +59,8 @@ class Tracing:
         self._thread = threading.Thread(target=self._run, name="make spans", daemon=True)
 
     def __enter__(self) -> Tracing:
-        # Jobs that are there: from now on. Their past was told by the service before this one.
+        # Jobs that are there: from now on. The service before this one sent their past.
+        self._began_ms = self._clock.now_ms()
         for job in self._fleet.view.jobs:
             self._tail(job.summary.job_id, is_new=False)
         self._sender.start()
@@ -74,14 +81,16 @@ class Tracing:
         """Make spans of what is new in all journals."""
         view = self._fleet.view
         for gone in self._tails.keys() - view.by_id.keys():
-            del self._tails[gone]
+            # A job that is being started has no status for a moment; its journal goes on.
+            if not self._home.folder(gone).journal_path.exists():
+                del self._tails[gone]
         for job in view.jobs:
             try:
                 lines = self._tail(job.summary.job_id, is_new=True).read()
             except OSError as error:  # The next look may do.
                 log_event(_LOG, "journal_not_read", level=logging.WARNING, error=error)
                 continue
-            self._sender.take(job, lines)
+            self._sender.take(job, [line for line in lines if line.sealed_ms >= self._began_ms])
 
     def _tail(self, job: str, *, is_new: bool) -> JournalTail:
         found = self._tails.get(job)
