@@ -46,7 +46,7 @@ PANELS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("Restarts in 15 minutes", "short",
      (('increase(bicycle_job_restarts_total{job=~"$job"}[15m])', "{{job}}"),)),
     ("Your counters per second", "ops",
-     (('sum by (operator, name) (rate(bicycle_user_counter_total{job=~"$job"}[5m]))',
+     (('sum by (operator, name) (rate(bicycle_user_total{job=~"$job"}[5m]))',
        "{{operator}} {{name}}"),)),
     ("Sealed and not yet visible", "bytes",
      (('bicycle_job_waiting_bytes{job=~"$job"}', "{{job}}"),)),

@@ -324,3 +324,19 @@ def test_the_head_of_a_job_shows_an_operation_while_it_is_news(opened, fleet, ur
 
     assert "refused" not in page.inner_text("#job-head")
     assert "the former upgrade was refused" in page.inner_text("#more")
+
+
+def test_metrics_are_tables_where_there_are_no_scripts(opened, fleet, url):
+    page = opened(f"{url}/metrics-explorer?job=clicks", java_script_enabled=False)
+
+    def shown():
+        page.goto(f"{url}/metrics-explorer?job=clicks")
+        return page.locator("section.panel table").count()
+
+    until(shown, "the first samples")  # One comes every five seconds.
+    keep_picture(page, "metrics-without-scripts")
+    rate = page.locator("section.panel", has_text="Records per second").first
+    assert "No samples yet" not in rate.inner_text()
+    assert rate.locator("tbody tr").count() >= 1
+    page.goto(f"{url}/jobs/clicks")
+    assert page.locator("section.panel:has-text('State size') tbody tr").count() >= 1

@@ -49,7 +49,7 @@ def full_job(name="job"):
     }  # fmt: skip
     job = known(
         name, operators=operators, lags={"f": {"0": ShardLag(records=3, waiting_ms=20)}},
-        lag_records=3, watermark_ms=500, updated_ms=500, silent_sources={"f": 400},
+        lag_records=3, lag_bytes=70, watermark_ms=500, updated_ms=500, silent_sources={"f": 400},
         silent_storage_ms=300, guarantee=GuaranteeStatus(guarantee="at-least-once", weakest="out"),
         state_growth=-2.5, epoch_times=times(20, 2_000), phase_times={"run": times(20, 1_900)},
         ended_worker_count=4, epoch_began_ms=400, fixed_ms=900,

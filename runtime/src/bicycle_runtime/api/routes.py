@@ -76,6 +76,12 @@ class HistoryQuery(Shape, frozen=True, kw_only=True):
     minutes: int = 30
 
 
+class MetricsQuery(Shape, frozen=True, kw_only=True):
+    """``older_names`` also tells metrics under names that have a newer one in base units."""
+
+    older_names: bool = True
+
+
 class LogQuery(Shape, frozen=True, kw_only=True):
     """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
 
@@ -242,7 +248,7 @@ ROUTES: tuple[Route, ...] = (
           handler=service.audit, query=AfterQuery, answer=shapes.AuditList,
           role=Role.ADMIN),
     Route(method="GET", path="/metrics", summary="Figures as text for Prometheus.",
-          handler=service.metrics, answer=str, media=TEXT, is_root=True),
+          handler=service.metrics, query=MetricsQuery, answer=str, media=TEXT, is_root=True),
     Route(method="GET", path="/health", summary="Tell that the service is there.",
           handler=service.health, answer=shapes.Health, is_root=True, role=Role.NOBODY),
 )  # fmt: skip

@@ -139,11 +139,14 @@ def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int |
     """Return what is unread, and for how long the first of it has been; empty if not known.
 
     Example:
-        >>> lag_text(1200, None, 2_100), lag_text(0, None, 0), lag_text(None, 512, None)
+        >>> lag_text(1200, None, 2_100), lag_text(0, 0, 0), lag_text(None, 512, None)
         ('1,200 records, 2.1 s', '0 records', '512 B')
+        >>> lag_text(20, 512, None)
+        '20 records (512 B)'
     """
     if record_count is not None:
         text = amount(record_count, "record")
+        text += f" ({byte_text(byte_count)})" if byte_count else ""
     else:
         text = "" if byte_count is None else byte_text(byte_count)
     return f"{text}, {duration_text(waiting_ms)}" if text and waiting_ms else text

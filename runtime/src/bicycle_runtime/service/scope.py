@@ -143,10 +143,10 @@ class Scope:
         jobs = self.view.jobs
         return await self.service.slow(self.service.readings.topology, jobs)
 
-    async def metrics_text(self) -> str:
+    async def metrics_text(self, *, older_names: bool = True) -> str:
         """Return the figures of their jobs as text for Prometheus."""
         now_ms, text = self.service.clock.now_ms(), self.service.metrics.text
-        return await self.service.slow(text, self.view, now_ms=now_ms)
+        return await self.service.slow(text, self.view, now_ms=now_ms, older_names=older_names)
 
     async def samples_of_all(self, tier: str) -> dict[str, Any]:
         """Return the sums of their jobs over time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ NOTHING = "\u2013"  # A dash, where a number is not known.
 _STEPS = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _EXACT_MAX = 100_000
 _DIGITS_MAX = 15
+_SPREAD_MAX = 12
 _END_MS = 253_402_300_799_999  # The last moment of the year 9999: later watermarks mean the end.
 
 
@@ -170,6 +171,24 @@ def whole_number(text: str) -> int | None:
     return int(plain) if is_number else None
 
 
+def spread(samples: Mapping[str, Any], column: str) -> list[tuple[int, Any]]:
+    """Return at most 12 samples of a column over all of their time, the newest first.
+
+    Each is its time in ms since 1970 and its value; samples without a value are left out.
+
+    Example:
+        >>> spread({"at_s": [0, 5, 10], "late": [1, None, 3]}, "late")
+        [(10000, 3), (0, 1)]
+    """
+    found = [
+        (at_s * 1_000, value)
+        for at_s, value in zip(samples["at_s"], samples.get(column, ()), strict=False)
+        if value is not None
+    ]
+    step = max(1, -(-len(found) // _SPREAD_MAX))
+    return found[::-1][::step]
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "amount": amount,
     "behind": behind_text,
@@ -184,5 +203,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "rate": rate,
     "share": share,
     "size": size,
+    "spread": spread,
     "time": time_text,
 }

@@ -82,7 +82,8 @@ async def audit(call: Call) -> Response:
 
 async def metrics(call: Call) -> Response:
     """Answer with figures as text for Prometheus: of jobs, and for all owners of the service."""
-    service, jobs = call.service, await call.scope.metrics_text()
+    service = call.service
+    jobs = await call.scope.metrics_text(older_names=call.query.older_names)
     if call.identity.owners is not None:
         return Response(jobs, media_type=CONTENT_TYPE_LATEST)
     disk = await service.slow(shutil.disk_usage, service.home.path)

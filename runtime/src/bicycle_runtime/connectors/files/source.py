@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from math import ceil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -60,6 +61,7 @@ _COMPRESSED_BYTES_MIN = 64 << 10
 _SCAN_BYTES = 1 << 20
 _SAMPLE_BYTES = 64 << 10
 _SAMPLES = 8
+_MEASURE_S = 30.0  # For how long a sample tells the size of lines.
 _LOOSE_FACTOR = 8
 _ESTIMATE_RECORDS_MIN = 50_000
 _SHARE_RECORDS_MIN = 1_000
@@ -241,6 +243,17 @@ def _cut_by_estimate(file: TrackedFile, end: int, records_left: int) -> tuple[in
     return file.offset + byte_count * records_left // expected, records_left
 
 
+def _line_bytes(file: TrackedFile) -> float | None:
+    """Return the mean size of the next lines of a file; None when it is not at its place."""
+    try:
+        with Path(file.path).open("rb") as stream:
+            stream.seek(file.offset)
+            sample = stream.read(min(_SAMPLE_BYTES, file.readable_end - file.offset))
+    except OSError:
+        return None
+    return len(sample) / max(sample.count(b"\n"), 1) if sample else None
+
+
 def _nth_newline_end(data: bytes, number: int) -> int:
     position = 0
     for _ in range(number):
@@ -271,6 +284,8 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
             is_recursive=self._options.recursive,
             hidden_prefixes=self.hidden_prefixes,
         )
+        self._line_bytes: float | None = None  # The mean of a sample.
+        self._measured_at = 0.0
         self._table = FileTable(
             is_followed=self._options.follow, is_packed=self.file_format == "parquet"
         )
@@ -321,12 +336,24 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         return SourceStatus(
             has_input=has_input,
             is_finished=not has_input and not self._options.follow,
-            lag=Lag(byte_count=sum(unread) if is_known else None),
+            lag=self._lag(sum(unread)) if is_known else Lag(),
             next_poll_ms=LISTING_INTERVAL_MS,
             waiting_shards=waiting,
             unknown_shards=frozenset() if is_current else frozenset(self._table.files) - waiting,
             is_bounded=not self._options.follow,
         )
+
+    def _lag(self, byte_count: int) -> Lag:
+        """Return what is unread; records are estimated by the lines at its beginning."""
+        if not byte_count:
+            return Lag(record_count=0, byte_count=0)
+        now = self._clock.monotonic()
+        if self._line_bytes is None or now - self._measured_at >= _MEASURE_S:
+            first = next(f for f in self._table.files.values() if f.has_input)
+            self._line_bytes = _line_bytes(first)
+            self._measured_at = now
+        size = self._line_bytes
+        return Lag(record_count=ceil(byte_count / size) if size else None, byte_count=byte_count)
 
     def plan(self, budget: Budget) -> list[Slice]:
         """Take slices of files that have input; several sealed epochs later everyone had a turn."""

@@ -83,10 +83,17 @@ class MetricsText:
         self._fleet = fleet
         self._kept: dict[str, tuple[JobStatus, str, dict[str, str]]] = {}
 
-    def text(self, view: FleetView | None = None, *, now_ms: int) -> str:
+    def text(
+        self, view: FleetView | None = None, *, now_ms: int, older_names: bool = True
+    ) -> str:  # fmt: skip
         """Return the exposition of all jobs, or of those of a part of the snapshot.
 
         Parts that depend on the time are made each time.
+
+        Args:
+            view: The part; None for the whole snapshot.
+            now_ms: The time.
+            older_names: Whether metrics that have a newer name are told as well.
         """
         parts: dict[str, list[str]] = {metric.name: [] for metric in METRICS}
         whole = self._fleet.view
@@ -103,7 +110,7 @@ class MetricsText:
         self._kept = kept
         blocks = []
         for metric in METRICS:
-            if parts[metric.name]:
+            if parts[metric.name] and (older_names or not metric.newer):
                 head = f"# HELP {metric.name} {metric.help}\n# TYPE {metric.name} {metric.type}\n"
                 blocks.append(head + "\n".join(parts[metric.name]) + "\n")
         return "".join(blocks)
@@ -173,7 +180,10 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
     for phase, times in status.phase_times.items():
         yield from _histogram("bicycle_epoch_phase_seconds", {**job, "phase": phase}, times)
     if status.lag_records is not None:
+        yield "bicycle_job_lag_records", job, max(0, status.lag_records)
         yield "pulse_queue_depth", job, max(0, status.lag_records)
+    if status.lag_bytes is not None:
+        yield "bicycle_job_lag_bytes", job, max(0, status.lag_bytes)
     yield "pulse_dropped_records_total", {**job, "reason": "late"}, status.late_dropped_count
     yield "pulse_dropped_records_total", {**job, "reason": "no_reader"}, status.dropped_count
     for uid, operator in status.operators.items():
@@ -184,7 +194,8 @@ def _samples(known: KnownJob) -> Iterator[_Sample]:
 def _phase_samples(job: Mapping[str, str], phase: PhaseStatus) -> Iterator[_Sample]:
     labels = {**job, "phase": phase.name}
     yield "bicycle_job_phase_done", {**labels, "unit": phase.unit}, phase.done
-    yield "bicycle_job_phase_total", {**labels, "unit": phase.unit}, phase.total
+    for name in ("bicycle_job_phase_size", "bicycle_job_phase_total"):
+        yield name, {**labels, "unit": phase.unit}, phase.total
     if phase.eta_ms is not None:
         yield "bicycle_job_phase_eta_seconds", labels, phase.eta_ms / 1_000
 
@@ -269,13 +280,16 @@ def _user_samples(labels: Mapping[str, str], operator: OperatorStatus) -> Iterat
     """Yield what functions keep. Names are labels: two of them never become one."""
     kept = operator.metrics
     for name, count in kept.get("counters", {}).items():
-        yield "bicycle_user_counter_total", {**labels, "name": name}, count
+        for metric in ("bicycle_user_total", "bicycle_user_counter_total"):
+            yield metric, {**labels, "name": name}, count
     for name, values in kept.get("gauges", {}).items():
         for subtask, value in values.items():
-            yield "bicycle_user_gauge", {**labels, "name": name, "subtask": subtask}, value
+            for metric in ("bicycle_user_value", "bicycle_user_gauge"):
+                yield metric, {**labels, "name": name, "subtask": subtask}, value
     for name, found in kept.get("histograms", {}).items():
-        yield "bicycle_user_histogram_sum", {**labels, "name": name}, found["sum"]
-        yield "bicycle_user_histogram_count", {**labels, "name": name}, found["count"]
+        for metric in ("bicycle_user_distribution", "bicycle_user_histogram"):
+            yield f"{metric}_sum", {**labels, "name": name}, found["sum"]
+            yield f"{metric}_count", {**labels, "name": name}, found["count"]
 
 
 def _ageing_samples(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
@@ -286,7 +300,11 @@ def _ageing_samples(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
     age_s = max(0, now_ms - status.updated_ms) / 1_000
     yield "bicycle_job_last_status_age_seconds", job, age_s
     if status.watermark_ms is not None:
-        yield "pulse_watermark_lag_ms", job, max(0, now_ms - status.watermark_ms)
+        lag_ms = max(0, now_ms - status.watermark_ms)
+        yield "bicycle_job_watermark_lag_seconds", job, lag_ms / 1_000
+        yield "pulse_watermark_lag_ms", job, lag_ms
+    elif status.lag_ms is not None or (not status.lag_bytes and status.lag_records == 0):
+        yield "pulse_watermark_lag_ms", job, status.lag_ms or 0
     if status.silent_storage_ms is not None:
         silent_ms = max(0, now_ms - status.silent_storage_ms)
         yield "bicycle_job_storage_silent_seconds", job, silent_ms / 1_000

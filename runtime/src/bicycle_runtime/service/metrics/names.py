@@ -13,13 +13,15 @@ class Metric:
     """One name of the exposition; ``labels`` are those of each of its samples.
 
     A histogram has samples with ``_bucket``, ``_sum`` and ``_count`` behind its name, a summary
-    those without the buckets.
+    those without the buckets. ``newer`` is the name that follows the rules of Prometheus for units
+    and types, of a metric whose name does not; a scraper may leave such a metric out.
     """
 
     name: str
     type: Literal["counter", "gauge", "histogram", "summary"]
     help: str
     labels: tuple[str, ...] = ("job",)
+    newer: str = ""
 
 
 _OPERATOR = ("job", "operator")
@@ -58,8 +60,17 @@ METRICS: tuple[Metric, ...] = (
            help="Time for which the checkpoint storage gives no answer."),
     Metric(name="bicycle_job_phase_done", type="gauge", labels=("job", "phase", "unit"),
            help="How much of a phase is done; of a job that starts, or loads its state."),
-    Metric(name="bicycle_job_phase_total", type="gauge", labels=("job", "phase", "unit"),
+    Metric(name="bicycle_job_phase_size", type="gauge", labels=("job", "phase", "unit"),
            help="How much there is to do in a phase; 0 where that is not known."),
+    Metric(name="bicycle_job_phase_total", type="gauge", labels=("job", "phase", "unit"),
+           help="Older name of bicycle_job_phase_size.", newer="bicycle_job_phase_size"),
+    Metric(name="bicycle_job_watermark_lag_seconds", type="gauge",
+           help="Time of day less the watermark of the job, never negative; of jobs with event "
+           "time that have not ended."),
+    Metric(name="bicycle_job_lag_records", type="gauge",
+           help="Records that are unread, of all sources; of files estimated by their lines."),
+    Metric(name="bicycle_job_lag_bytes", type="gauge",
+           help="Bytes that are unread, of sources that count bytes."),
     Metric(name="bicycle_job_phase_eta_seconds", type="gauge", labels=("job", "phase"),
            help="How long the rest of a phase takes at its pace so far, where that is known."),
     Metric(name="bicycle_epoch_seconds", type="histogram",
@@ -110,24 +121,33 @@ METRICS: tuple[Metric, ...] = (
            help="Time for which the system that is read gives no answer."),
     Metric(name="bicycle_operator_bytes_out_total", type="counter", labels=_OPERATOR,
            help="Bytes that a sink has staged in files in this run."),
-    Metric(name="bicycle_user_counter_total", type="counter", labels=(*_OPERATOR, "name"),
+    Metric(name="bicycle_user_total", type="counter", labels=(*_OPERATOR, "name"),
            help="A counter that a function keeps with ctx.metrics."),
-    Metric(name="bicycle_user_gauge", type="gauge", labels=(*_OPERATOR, "name", "subtask"),
+    Metric(name="bicycle_user_counter_total", type="counter", labels=(*_OPERATOR, "name"),
+           help="Older name of bicycle_user_total.", newer="bicycle_user_total"),
+    Metric(name="bicycle_user_value", type="gauge", labels=(*_OPERATOR, "name", "subtask"),
            help="A gauge of ctx.metrics, the last value of each subtask."),
-    Metric(name="bicycle_user_histogram", type="summary", labels=(*_OPERATOR, "name"),
+    Metric(name="bicycle_user_gauge", type="gauge", labels=(*_OPERATOR, "name", "subtask"),
+           help="Older name of bicycle_user_value.", newer="bicycle_user_value"),
+    Metric(name="bicycle_user_distribution", type="summary", labels=(*_OPERATOR, "name"),
            help="Sum and count of a histogram of ctx.metrics."),
+    Metric(name="bicycle_user_histogram", type="summary", labels=(*_OPERATOR, "name"),
+           help="Older name of bicycle_user_distribution.", newer="bicycle_user_distribution"),
     Metric(name="pulse_operator_records_total", type="counter", labels=(*_OPERATOR, "stage"),
            help="Records by stage, receive or emit; another name of bicycle_operator_records."),
     Metric(name="pulse_watermark_lag_ms", type="gauge",
-           help="Time of day less the watermark of the job, in ms; never negative."),
+           help="Time of day less the watermark of the job, in ms, never negative; of a job "
+           "without event time, for how long its first unread record has waited, 0 for none.",
+           newer="bicycle_job_watermark_lag_seconds"),
     Metric(name="pulse_bytes_written_total", type="counter", labels=("job", "sink"),
            help="Bytes that a sink has staged; another name of bicycle_operator_bytes_out."),
     Metric(name="pulse_state_size", type="gauge", labels=_OPERATOR,
            help="Size of the sealed state; another name of bicycle_operator_state_bytes."),
     Metric(name="pulse_operator_process_latency_ms", type="histogram", labels=_OPERATOR,
-           help="Time per record in ms, of operators that are no sinks."),
+           help="Time per record in ms, of operators that are no sinks.",
+           newer="bicycle_operator_record_seconds"),
     Metric(name="pulse_sink_process_latency_ms", type="histogram", labels=_OPERATOR,
-           help="Time per record in ms, of sinks."),
+           help="Time per record in ms, of sinks.", newer="bicycle_operator_record_seconds"),
     Metric(name="pulse_queue_depth", type="gauge",
            help="Records that are unread, of all sources; never negative."),
     Metric(name="pulse_dropped_records_total", type="counter", labels=("job", "reason"),

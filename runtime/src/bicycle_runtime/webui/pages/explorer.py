@@ -55,6 +55,7 @@ async def metrics_page(site: Site, request: Request) -> Response:
         "operator": operator,
         "operators": operators,
         "tier": tier,
+        "samples": await _samples(site.scope(request), job, operator, tier),
         "names": sorted(known.summary.job_id for known in view.jobs),
     }
     return site.page(request, "metrics.html", facts)
@@ -63,27 +64,32 @@ async def metrics_page(site: Site, request: Request) -> Response:
 async def metrics_live(site: Site, request: Request) -> Response:
     """Return the stream of samples; a new one comes every five seconds."""
     job, operator, tier = _read_query(request)
-    scope, history = site.scope(request), site.service.history
+    scope = site.scope(request)
     sampled: list[int] | None = None
     if job is not None:
         await scope.require(job)
 
-    async def read() -> dict[str, Any]:
-        if job is None:
-            return await scope.samples_of_all(tier)
-        if operator is None:
-            return await site.service.slow(history.samples, job, tier=tier)
-        return await site.service.slow(history.operator_samples, job, operator, tier=tier)
-
     async def render(_change: Change | None) -> Iterable[Message]:
         nonlocal sampled
-        samples = await read()
+        samples = await _samples(scope, job, operator, tier)
         if samples["at_s"][-1:] == sampled:
             return []
         sampled = samples["at_s"][-1:]
         return [Message.of("samples", samples)]
 
     return live_answer(scope, render)
+
+
+async def _samples(
+    scope: Scope, job: str | None, operator: str | None, tier: str
+) -> dict[str, Any]:  # fmt: skip
+    """Return the samples of all jobs, of one, or of one of its operators."""
+    slow, history = scope.service.slow, scope.service.history
+    if job is None:
+        return await scope.samples_of_all(tier)
+    if operator is None:
+        return await slow(history.samples, job, tier=tier)
+    return await slow(history.operator_samples, job, operator, tier=tier)
 
 
 async def workers_page(site: Site, request: Request) -> Response:

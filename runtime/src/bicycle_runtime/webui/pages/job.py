@@ -204,6 +204,9 @@ async def job_page(site: Site, request: Request, tab: Tab) -> Response:
         "tab": tab,
         "live_query": urlencode(words),
     }
+    if not tab.name:
+        history, name = site.service.history, job.summary.job_id
+        facts["samples"] = await site.service.slow(history.samples, name, tier=_tier(request))
     return site.page(request, "job.html", facts)
 
 
