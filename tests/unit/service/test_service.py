@@ -466,3 +466,27 @@ def test_a_second_is_enough_for_a_look_at_two_hundred_running_jobs(home):
 
     assert totals["running"] == 200
     assert descriptors < 100  # One handle for each process, not for each job.
+
+
+def test_what_happened_before_the_service_came_has_its_own_time(home):
+    note = RestartNote(time_ms=40, code="BIC-7", message="m", epoch=1, attempt=1, delay_ms=0)
+    error = {"code": "BIC-1", "message": "m", "fix": "f"}
+    failure = FailureCount(count=2, example="KeyError: 'a'", first_ms=20, last_ms=30)
+    put_job(
+        home, "job", state=JobState.FAILED, started_ms=10, running_ms=15, ended_ms=50, error=error,
+        restarts=[note], restart_count=1,
+        operators={"map": OperatorStatus(failed=2, failures={"KeyError at job.py:9": failure})},
+    )  # fmt: skip
+    with opened(home) as service:
+        events = until(lambda: service.history.events("job")[2:], "the events")
+        whole = service.history.events("job")
+        changes = service.history.state_changes("job")
+        rows = {row["is_record"]: row for row in service.readings.exceptions("job")}
+
+    assert events
+    assert [(event.kind, event.at_ms) for event in whole] == [
+        ("state", 50), ("failure", 40), ("failure", 50),
+    ]  # fmt: skip
+    assert [(each.new, each.at_ms) for each in changes] == [("FAILED", 50)]
+    assert (rows[True]["first_ms"], rows[True]["last_ms"]) == (20, 30)
+    assert rows[True]["timestamp"] == 30

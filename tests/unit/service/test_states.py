@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.service.watching.states import FOLLOWERS, State, shown_state, steps
+from bicycle_runtime.service.watching.watcher import step_times
 from tests.unit.jobs.job_samples import status_of
 
 FINAL = [state for state in State if state.is_final]
@@ -74,3 +75,24 @@ def test_every_step_of_any_life_is_in_the_table(looks):
             assert old is None or state in FOLLOWERS[old]
             old = state
         assert old is new
+
+
+RUN = {"started_ms": 100, "running_ms": 150}
+
+
+@pytest.mark.parametrize(
+    ("way", "fields", "is_first", "times"),
+    [
+        ("RUNNING", RUN, True, [150]),
+        ("RUNNING", RUN, False, [900]),  # Again, after a restart.
+        ("FAILED", {**RUN, "state": JobState.FAILED, "ended_ms": 300}, True, [300]),
+        ("CREATED RUNNING", RUN, True, [100, 150]),
+        ("STOPPING STOPPED", {**RUN, "state": JobState.STOPPED, "ended_ms": 300}, False,
+         [300, 300]),
+        ("FAILED", {**RUN, "state": JobState.FAILED, "ended_ms": 2_000}, True, [900]),
+    ],
+)  # fmt: skip
+def test_steps_have_the_times_of_the_status_and_none_is_in_the_future(way, fields, is_first, times):
+    steps_taken = tuple(State(word) for word in way.split())
+
+    assert step_times(steps_taken, status_of(**fields), is_first=is_first, now_ms=900) == times

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import click
 import msgspec
 
@@ -15,7 +17,7 @@ from bicycle_runtime.jobs.control.letter_replay import LetterReplay, LetterRepla
 
 __all__ = ["dlq_command"]
 
-_HEADINGS = ("letter", "operator", "error", "your code", "record", "size", "replayed")
+_HEADINGS = ("letter", "time (UTC)", "operator", "error", "your code", "record", "size", "replayed")
 _SPARE_COLUMNS = ("size", "your code")
 
 
@@ -125,10 +127,15 @@ def _sentence(job: str, done: LetterReplay) -> str:
 
 def _row(letter: DeadLetter) -> tuple[str, ...]:
     return (
-        letter.id, letter.operator, f"{letter.exception}: {letter.message}", letter.location,
-        record_text(letter), byte_text(letter.value_bytes),
+        letter.id, _time(letter.time_ms), letter.operator,
+        f"{letter.exception}: {letter.message}", letter.location, record_text(letter),
+        byte_text(letter.value_bytes),
         "" if letter.replayed_epoch is None else f"in epoch {letter.replayed_epoch}",
     )  # fmt: skip
+
+
+def _time(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def record_text(letter: DeadLetter) -> str:

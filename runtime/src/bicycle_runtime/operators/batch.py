@@ -26,6 +26,7 @@ __all__ = [
     "SourceLineage",
     "SpreadLineage",
     "StampedLineage",
+    "Streak",
     "new_batch",
 ]
 
@@ -41,6 +42,14 @@ class Origin:
     shard: str
     offset: int
     end_offset: int | None = None
+
+
+# Records up to an end come from a span.
+Streak = tuple[int, Origin | None]
+
+
+def _end_of(streak: Streak) -> int:
+    return streak[0]
 
 
 class Lineage(Protocol):
@@ -93,14 +102,20 @@ class SourceLineage:
 class ExchangeLineage:
     """The batch came through an exchange: the sender said which span of the source it covers.
 
-    What windows, timers and side outputs emit has such a lineage, too.
+    Of records of several shards it said the span of each streak, by the number of records up to its
+    end; the batch begins with record ``first`` of them. What windows, timers and side outputs emit
+    has such a lineage, too.
     """
 
     covered: Origin | None
     timestamps: Sequence[int] | None = None
+    streaks: Sequence[Streak] = ()
+    first: int = 0
 
-    def origin(self, index: int) -> Origin | None:  # noqa: ARG002  # the contract of lineages
-        return self.covered
+    def origin(self, index: int) -> Origin | None:
+        if not self.streaks:
+            return self.covered
+        return self.streaks[bisect_right(self.streaks, self.first + index, key=_end_of)][1]
 
     def span(self) -> Origin | None:
         return self.covered

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -147,10 +147,16 @@ _OTHERS = "other failures"
 
 
 class FailureCount(msgspec.Struct, kw_only=True):
-    """How many records failed in one way, and the first of them: message and place."""
+    """How many records failed in one way, and the first of them: message and place.
+
+    ``first_ms`` and ``last_ms`` are when the epochs of the first and the last of them were sealed,
+    in ms since 1970; the driver notes them.
+    """
 
     count: int = 0
     example: str = ""
+    first_ms: int | None = None
+    last_ms: int | None = None
 
 
 def add_failure(failures: dict[str, FailureCount], kind: str, count: int, example: str) -> None:
@@ -159,6 +165,17 @@ def add_failure(failures: dict[str, FailureCount], kind: str, count: int, exampl
         kind = _OTHERS
     found = failures.setdefault(kind, FailureCount(example=example))
     found.count += count
+
+
+def date_failures(
+    failures: Mapping[str, FailureCount], kinds: Iterable[str], *, now_ms: int
+) -> None:  # fmt: skip
+    """Note when failures of these kinds were counted."""
+    for kind in kinds:
+        found = failures.get(kind) or failures.get(_OTHERS)
+        if found is not None:
+            found.first_ms = now_ms if found.first_ms is None else found.first_ms
+            found.last_ms = now_ms
 
 
 class OperatorCounts(msgspec.Struct, kw_only=True):

@@ -190,8 +190,8 @@ class Readings:
     def exceptions(self, job: str) -> list[dict[str, Any]]:
         """Return what failed in a job, the newest first, each kind once with its count.
 
-        Failures of records that a job went on after are among them, with ``is_record`` true; their
-        times are not known.
+        Failures of records that a job went on after are among them, with ``is_record`` true and
+        the times at which their epochs were sealed.
         """
         status = self.status(job)
         found: dict[tuple[str, str], dict[str, Any]] = {}
@@ -202,10 +202,12 @@ class Readings:
         for uid, operator in status.operators.items():
             for kind, failure in operator.failures.items():
                 facts = {"message": failure.example, "operator": uid}
-                entry = _exception(status, facts, at_ms=None)
+                entry = _exception(status, facts, at_ms=failure.last_ms, is_record=True)
                 # A kind is a word for the error and the user's line.
                 location = kind.partition(" at ")[2] or None
-                more = {"location": location, "count": failure.count}
+                more = {
+                    "location": location, "count": failure.count, "first_ms": failure.first_ms,
+                }  # fmt: skip
                 found[uid, kind] = {**entry, **more}
         rows = sorted(found.values(), key=lambda row: -(row["last_ms"] or 0))
         if status.error is not None:
@@ -337,7 +339,9 @@ def _is_failed_upgrade(event: Event) -> bool:
     return is_upgrade and "code" in event.facts
 
 
-def _exception(status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None) -> dict[str, Any]:
+def _exception(
+    status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None, is_record: bool = False
+) -> dict[str, Any]:
     operator = str(facts["operator"]) if facts.get("operator") else None
     is_known = operator in status.operators
     return {
@@ -350,7 +354,7 @@ def _exception(status: JobStatus, facts: Mapping[str, Any], *, at_ms: int | None
         "task_index": facts.get("subtask") if is_known else None,
         "operator_name": operator,
         "epoch": facts.get("epoch"),
-        "is_record": at_ms is None,
+        "is_record": is_record,
         "stack_trace": None,
         "whole_trace": None,
         "root_cause": None,

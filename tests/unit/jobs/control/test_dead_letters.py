@@ -40,6 +40,15 @@ def test_letters_are_listed_newest_first_and_page_by_page(job):
     assert dead_letters(job.home, "job", operator="other") == ([], None)
 
 
+def test_letters_and_the_failures_that_a_job_counts_have_times(job):
+    before_ms, after_ms = job.status.started_ms, job.status.ended_ms
+    letters, _ = dead_letters(job.home, "job")
+    [failure] = job.status.operators["even"].failures.values()
+
+    assert all(before_ms <= each.time_ms <= after_ms for each in letters)
+    assert before_ms <= failure.first_ms <= failure.last_ms <= after_ms
+
+
 def test_a_value_is_told_on_request_only(job):
     (newest,), _ = dead_letters(job.home, "job", limit=1)
 

@@ -2,16 +2,22 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bicycle_runtime.operators.batch import Origin
+from bicycle_runtime.operators.batch import ExchangeLineage, Origin
 from bicycle_runtime.operators.errors import FunctionFailedError
-from bicycle_runtime.operators.tasks.routing import origin_text, parse_origin
+from bicycle_runtime.operators.tasks.routing import (
+    origin_text,
+    parse_origin,
+    parse_streaks,
+    streaks_text,
+)
 from bicycle_runtime.testing import Harness, script_source
-from bicycle_sdk import AsyncFunction
+from bicycle_sdk import AsyncFunction, KeyedProcessFunction, dead_letter
 from tests.examples import examples
 
 LONG = timedelta(seconds=30)
@@ -107,3 +113,44 @@ def test_a_span_travels_as_text(shard, start, end):
 
     assert parse_origin(origin_text(span)) == span
     assert parse_origin(origin_text(None)) is None
+
+
+def test_streaks_of_several_shards_travel_as_text_and_lead_each_record_back():
+    first = Origin(source="in", shard="a", offset=0, end_offset=9)
+    second = Origin(source="in", shard="b", offset=4, end_offset=7)
+    streaks = [(2, first), (3, None), (5, second)]
+    covered, found = parse_streaks(streaks_text(streaks))
+    lineage = ExchangeLineage(covered, None, found, 1)
+
+    assert (covered, found) == (None, streaks)
+    assert [lineage.origin(index) for index in range(4)] == [first, None, second, second]
+    assert parse_streaks(streaks_text(streaks[:1])) == (first, ())
+    assert parse_streaks(streaks_text([])) == (None, ())
+
+
+def test_positions_survive_key_by_when_records_of_several_files_meet(tmp_path):
+    for number in range(3):
+        lines = "".join(f"{number}-{line}\n" for line in range(20))
+        (tmp_path / f"{number}.txt").write_text(f"{lines}bad{number}\n")
+
+    def build(env):
+        lines = env.read_text(str(tmp_path)).uid("in").map(str.strip).uid("strip")
+        counted = lines.key_by(lambda line: line[-1:]).process(Refusing()).uid("refusing")
+        counted.on_error(dead_letter()).collect("out")
+
+    with Harness(build) as job:
+        job.run()
+        letters = {Path(each["shard"]).name: each for each in job.dead_letters}
+
+    assert set(letters) == {"0.txt", "1.txt", "2.txt"}
+    for name, letter in letters.items():
+        assert letter["message"] == f"bad{name[0]}"
+        assert letter["source"] == "in"
+        assert letter["offset"] <= 20 * 4 < letter["end_offset"]
+
+
+class Refusing(KeyedProcessFunction[str, str, str]):
+    def process_element(self, value, ctx):
+        if value.startswith("bad"):
+            raise ValueError(value)
+        return [value]

@@ -43,7 +43,8 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     ``id`` is file and line; ``operator`` refused the record that came from ``offset`` of ``shard``
     of ``source`` (with ``end_offset``: from somewhere between). ``encoding`` says what the value
     is: ``pickle``, ``raw`` bytes of the source, or ``repr``, as Python showed it.
-    ``replayed_epoch`` says when it was replayed, ``replay_of`` which letter it was before that.
+    ``time_ms`` is when the epoch wrote it, in ms since 1970. ``replayed_epoch`` says when it was
+    replayed, ``replay_of`` which letter it was before that.
     """
 
     id: str
@@ -59,6 +60,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
     attempt: int
     encoding: str
     value_bytes: int
+    time_ms: int
     source: str | None = None
     shard: str | None = None
     offset: int | None = None
@@ -135,7 +137,7 @@ def dead_letters(
         )
         # The last lines of a file, without all of it in memory.
         last = heapq.nlargest(count + 1 - len(found), wanted, key=lambda pair: pair[0])
-        found += [_letter(path.name, number, plain, marks) for number, plain in last]
+        found += [_letter(path, number, plain, marks) for number, plain in last]
         if len(found) > count:
             return found[:count], found[count - 1].id
     return found, None
@@ -159,7 +161,8 @@ def dead_letter(
     """
     folder = dead_letters_folder(home, job)
     plain = letter_lines(folder, [letter], job=job)[letter]
-    found = _letter(*_place(letter, job), plain, replayed_letters(folder))
+    name, number = _place(letter, job)
+    found = _letter(folder / name, number, plain, replayed_letters(folder))
     shown: dict[str, Any] = msgspec.to_builtins(found)
     return {**shown, **_value(plain)} if is_revealed else shown
 
@@ -224,12 +227,15 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def _letter(
-    name: str, number: int, plain: dict[str, Any], marks: Mapping[str, LetterMark]
+    path: Path, number: int, plain: dict[str, Any], marks: Mapping[str, LetterMark]
 ) -> DeadLetter:  # fmt: skip
     fields = {field: plain[field] for field in DeadLetter.__struct_fields__ if field in plain}
-    letter = f"{name}:{number}"
+    letter = f"{path.name}:{number}"
     mark = marks.get(letter)
-    fields |= {"id": letter, "value_bytes": len(base64.b64decode(plain["value"]))}
+    # A file has the letters of one epoch, and does not change.
+    time_ms = path.stat().st_mtime_ns // 1_000_000
+    size = len(base64.b64decode(plain["value"]))
+    fields |= {"id": letter, "value_bytes": size, "time_ms": time_ms}
     return DeadLetter(**{**fields, "replayed_epoch": None if mark is None else mark.epoch})
 
 

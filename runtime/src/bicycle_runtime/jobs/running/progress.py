@@ -36,7 +36,7 @@ from bicycle_runtime.jobs.status import (
 )
 from bicycle_runtime.jobs.supervision.restarts import add_failure_note, place_of
 from bicycle_runtime.operators.heartbeats import LastPosition
-from bicycle_runtime.operators.metrics import OperatorCounts
+from bicycle_runtime.operators.metrics import OperatorCounts, date_failures
 from bicycle_runtime.recovery.manifest import Manifest
 from bicycle_sdk.contexts import WATERMARK_MIN
 from bicycle_sdk.errors import BicycleError
@@ -274,6 +274,7 @@ class Progress:
             self._tell_blocking(uid, total, counts)
             self._tell_failures(uid, total, counts)
             total.add(counts)
+            date_failures(total.failures, counts.failures, now_ms=self._clock.now_ms())
             self._note_skew(uid, total, stats)
         for uid, watermark_ms in stats.time.watermarks.items():
             operator = status.operators.setdefault(uid, OperatorStatus())

@@ -15,7 +15,7 @@ from zlib import crc32
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.contract import StagedFile
-from bicycle_runtime.operators.batch import Batch, Origin
+from bicycle_runtime.operators.batch import Batch, Origin, Streak
 from bicycle_runtime.operators.spec import RouteSpec
 from bicycle_runtime.operators.tasks.record_copies import Copy
 from bicycle_runtime.operators.tasks.shared_blobs import SentBlobs, gives_frozen
@@ -234,6 +234,7 @@ class ShuffleRouter:
         self._sequence = 0
         self._is_keyed = route.partitioning is Partitioning.HASH
         self._span: Origin | None = None
+        self._streaks: list[list[Streak]] = [[] for _ in self._spreader.values]
 
     @property
     def turn(self) -> int:
@@ -242,7 +243,7 @@ class ShuffleRouter:
     def begin_epoch(self, epoch: int, turn: int) -> None:
         self._spreader.begin_epoch(epoch, turn)
         self._sequence = 0
-        self._span = None
+        self._forget_spans()
 
     def send(self, batch: Batch) -> None:
         span = batch.lineage.span()
@@ -253,7 +254,9 @@ class ShuffleRouter:
             self.flush()
             held = 0
         self._spreader.add(batch, times)
-        self._span = span if held == 0 else _join(self._span, span)
+        self._span = span
+        for streaks, values in zip(self._streaks, self._spreader.values, strict=True):
+            _add_streak(streaks, len(values), span)
         if any(len(values) >= BLOB_RECORDS for values in self._spreader.values):
             self.flush()
 
@@ -273,7 +276,12 @@ class ShuffleRouter:
             self._emit((target % self._next_parallelism, seal_block(envelope, body)))
             self._spreader.clear(target)
         self._sequence += 1
+        self._forget_spans()
+
+    def _forget_spans(self) -> None:
         self._span = None
+        for streaks in self._streaks:
+            streaks.clear()
 
     def _body(self, values: list[Any], target: int, *, is_end: bool) -> bytes:
         groups = self._spreader.groups_of(target) if self._is_keyed else None
@@ -281,7 +289,8 @@ class ShuffleRouter:
         holder = self._sent.find(self._kind, target, values)
         body, name = encode_records(
             values, groups, self._spreader.times_of(target), codec=self._codec,
-            blob=(edge, self._subtask, sequence), origin=origin_text(self._span), holder=holder,
+            blob=(edge, self._subtask, sequence), origin=streaks_text(self._streaks[target]),
+            holder=holder,
         )  # fmt: skip
         # A function that runs before the next flush may change other records.
         if holder is None and (is_end or gives_frozen(self._codec, name)):
@@ -361,6 +370,33 @@ def origin_text(span: Origin | None) -> str:
     if span is None:
         return ""
     return "\x1f".join((span.source, span.shard, str(span.offset), str(span.end_offset)))
+
+
+def _add_streak(streaks: list[Streak], end: int, span: Origin | None) -> None:
+    """Note that records up to ``end`` come from a span; batches of one shard have one streak."""
+    last_end, last = streaks[-1] if streaks else (0, None)
+    if end == last_end:
+        return
+    if streaks and (joined := _join(last, span)) is not None:
+        streaks[-1] = (end, joined)
+    else:
+        streaks.append((end, span))
+
+
+def streaks_text(streaks: Sequence[Streak]) -> str:
+    """Return the spans of records as the short text that travels in a blob's header."""
+    if len(streaks) <= 1:
+        return origin_text(streaks[0][1]) if streaks else ""
+    return "\x1e".join(f"{end}\x1e{origin_text(span)}" for end, span in streaks)
+
+
+def parse_streaks(text: str) -> tuple[Origin | None, Sequence[Streak]]:
+    """Return the span of all records, or the streaks that ``streaks_text`` wrote."""
+    words = text.split("\x1e")
+    if len(words) == 1:
+        return parse_origin(text), ()
+    ends, origins = words[::2], words[1::2]
+    return None, [(int(end), parse_origin(each)) for end, each in zip(ends, origins, strict=True)]
 
 
 def parse_origin(text: str) -> Origin | None:

@@ -51,7 +51,7 @@ from bicycle_runtime.operators.tasks.routing import (
     FeedbackRouter,
     ShuffleBlock,
     ShuffleRouter,
-    parse_origin,
+    parse_streaks,
 )
 from bicycle_runtime.operators.tasks.shared_blobs import ReceivedBlobs
 from bicycle_runtime.operators.tasks.sink import SinkOperator
@@ -368,12 +368,13 @@ class _Task:
             sender = self._image.plan.sender_of(route.edge)
             error.facts["reason"] += f" (records from operator {sender!r})"
             raise
-        origin = parse_origin(blob.origin)
+        origin, streaks = parse_streaks(blob.origin)
         LAST_POSITION.read(origin)
         chain = self._program.chains[route.target_chain]
         for start in range(0, len(values), _RECORDS_PER_BATCH):
             part = slice(start, start + _RECORDS_PER_BATCH)
-            lineage = ExchangeLineage(origin, None if times is None else times[part])
+            part_times = None if times is None else times[part]
+            lineage = ExchangeLineage(origin, part_times, streaks, start)
             chain.feed(
                 Batch(
                     values[part],

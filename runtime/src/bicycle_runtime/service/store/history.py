@@ -140,13 +140,16 @@ class KnownRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What one look has found about a job: its row, the steps, and what went wrong."""
+    """What one look has found about a job: its row, the steps, and what went wrong.
+
+    Steps are former state, state and time; events kind, level, facts and time, in ms since 1970.
+    """
 
     row: KnownRow
-    steps: tuple[tuple[str | None, str], ...] = ()
+    steps: tuple[tuple[str | None, str, int], ...] = ()
     cause: str = ""
     actor: str = ""
-    events: tuple[tuple[str, str, Mapping[str, Any]], ...] = ()
+    events: tuple[tuple[str, str, Mapping[str, Any], int], ...] = ()
 
 
 def note_event(
@@ -418,15 +421,15 @@ def _note(connection: sqlite3.Connection, noted: Noted, *, at_ms: int) -> int:
         f" ON CONFLICT (id) DO UPDATE SET {news}, seen_ms = excluded.seen_ms, removed_ms = NULL",
         (*values, at_ms),
     )
-    for old, new in noted.steps:
+    for old, new, step_ms in noted.steps:
         connection.execute(
             "INSERT INTO state_changes VALUES (?, ?, ?, ?, ?, ?)",
-            (row.id, at_ms, old, new, noted.cause, noted.actor),
+            (row.id, step_ms, old, new, noted.cause, noted.actor),
         )
         step = {"old": old, "new": new, "cause": noted.cause}
-        last = note_event(connection, row.id, "state", step, level="info", at_ms=at_ms)
-    for kind, level, facts in noted.events:
-        last = note_event(connection, row.id, kind, facts, level=level, at_ms=at_ms)
+        last = note_event(connection, row.id, "state", step, level="info", at_ms=step_ms)
+    for kind, level, facts, event_ms in noted.events:
+        last = note_event(connection, row.id, kind, facts, level=level, at_ms=event_ms)
     return last
 
 

@@ -40,7 +40,7 @@ from bicycle_runtime.service.watching.process_ends import ProcessEnds
 from bicycle_runtime.service.watching.states import Intent, State, shown_state, steps
 from bicycle_runtime.service.watching.summaries import Dismissal, KnownJob, summary_of
 
-__all__ = ["Intents", "Watcher"]
+__all__ = ["Intents", "Watcher", "step_times"]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
@@ -50,6 +50,7 @@ _LAG_WINDOW_MS = 60_000
 _LAG_GROWN_MIN = 1_000
 _BYTES_A_RECORD = 100  # Of a source that does not count what is unread.
 _LAG_GROWN_SHARE = 0.1
+_ASKED = frozenset({State.STOPPING, State.CANCELING})  # Their times are in no status.
 
 
 class Intents(Protocol):
@@ -215,18 +216,21 @@ class Watcher:
         )
         if state is State.FAILED and not status.state.is_final:
             seen.status = status = _lost_status(status)
-        return self._note(job, seen, state, asked)
+        return self._note(job, seen, state, asked, now_ms=now_ms)
 
-    def _note(self, job: str, seen: _Seen, state: State, asked: tuple[Intent, str] | None) -> Noted:
+    def _note(
+        self, job: str, seen: _Seen, state: State, asked: tuple[Intent, str] | None, *, now_ms: int
+    ) -> Noted:
         """Return what is kept of a look; a change that cannot be is shown, and told as an event."""
         status, row = seen.status, self._rows.get(job)
         old = None if row is None else State(row.state)
         is_new_run = row is not None and row.run != status.started_ms
         way = steps(old, state, is_new_run=is_new_run)
-        events: list[tuple[str, str, Mapping[str, object]]] = []
+        events: list[tuple[str, str, Mapping[str, object], int]] = []
         if way is None:
             assert old is not None
-            events.append(("refused", "warning", {"old": old.value, "new": state.value}))
+            facts = {"old": old.value, "new": state.value}
+            events.append(("refused", "warning", facts, now_ms))
             log_event(
                 _LOG, "state_change_refused", level=logging.WARNING, job=job, old=old.value,
                 new=state.value,
@@ -234,14 +238,15 @@ class Watcher:
             way = (state,)
         known_count = 0 if row is None or is_new_run else row.restarts
         events += [
-            ("failure", "warning", msgspec.to_builtins(note))
+            ("failure", "warning", msgspec.to_builtins(note), note.time_ms)
             for note in _new_restarts(status, known_count)
         ]
         if State.FAILED in way and status.error is not None:
             last = {name: status.error[name] for name in ("code", "message", "fix")}
-            facts = status.error.get("facts", {})
-            task = {name: facts.get(name) for name in ("operator", "subtask")}
-            events.append(("failure", "error", {**last, **task, "epoch": status.epoch}))
+            more = status.error.get("facts", {})
+            task = {name: more.get(name) for name in ("operator", "subtask")}
+            failure = {**last, **task, "epoch": status.epoch}
+            events.append(("failure", "error", failure, status.ended_ms or status.updated_ms))
         seen.state = state
         return Noted(
             row=KnownRow(
@@ -252,7 +257,13 @@ class Watcher:
                 suspended_run=None if row is None else row.suspended_run,
                 dismissed=None if row is None else row.dismissed,
             ),
-            steps=tuple(zip(_before(old, way), (each.value for each in way), strict=True)),
+            steps=tuple(
+                zip(
+                    _before(old, way), (each.value for each in way),
+                    step_times(way, status, is_first=row is None or is_new_run, now_ms=now_ms),
+                    strict=True,
+                )
+            ),
             cause=_cause(state, status, asked),
             actor="" if asked is None else asked[1],
             events=tuple(events),
@@ -369,6 +380,31 @@ def _before(old: State | None, way: tuple[State, ...]) -> list[str | None]:
     """Return the state before each step."""
     first = None if old is None else old.value
     return [first, *(each.value for each in way)][: len(way)]
+
+
+def step_times(
+    way: tuple[State, ...], status: JobStatus, *, is_first: bool, now_ms: int
+) -> list[int]:
+    """Return when each step of a job was taken, as its status says it, else as it is seen.
+
+    Args:
+        way: The states, the last of which is that of now.
+        status: That of now.
+        is_first: Whether nothing of this run was seen before.
+        now_ms: When it is seen.
+    """
+    ended_ms = status.ended_ms if status.state.is_final else None
+    own = {
+        State.CREATED: status.started_ms,
+        State.RUNNING: status.running_ms if is_first else None,
+        State.RESTARTING: status.restarts[-1].time_ms if status.restarts else None,
+    }
+    times, earliest_ms = [], 0
+    for state in way:
+        known_ms = own.get(state, None if state in _ASKED else ended_ms)
+        earliest_ms = min(max(earliest_ms, known_ms or now_ms), now_ms)
+        times.append(earliest_ms)
+    return times if ended_ms is None else [min(each, max(ended_ms, 0)) for each in times]
 
 
 def _new_restarts(status: JobStatus, known_count: int) -> list[RestartNote]:
