@@ -49,7 +49,6 @@ STAND_ALONE = frozenset(
         "service.metrics.names",
         "service.plugins.builder_child",
         "service.state_lookups",
-        "service.watching.process_ends",
         "serving.rpc",
         "streams.file.consuming",
         "streams.pulsar.sending",

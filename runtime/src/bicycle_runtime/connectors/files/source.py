@@ -243,17 +243,6 @@ def _cut_by_estimate(file: TrackedFile, end: int, records_left: int) -> tuple[in
     return file.offset + byte_count * records_left // expected, records_left
 
 
-def _line_bytes(file: TrackedFile) -> float | None:
-    """Return the mean size of the next lines of a file; None when it is not at its place."""
-    try:
-        with Path(file.path).open("rb") as stream:
-            stream.seek(file.offset)
-            sample = stream.read(min(_SAMPLE_BYTES, file.readable_end - file.offset))
-    except OSError:
-        return None
-    return len(sample) / max(sample.count(b"\n"), 1) if sample else None
-
-
 def _nth_newline_end(data: bytes, number: int) -> int:
     position = 0
     for _ in range(number):
@@ -327,33 +316,32 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         """Look for growth and new files when following; bounded input is listed once, at start."""
         if self._options.follow:
             self._refresh_when_due()
-        files = self._table.files.values()
-        has_input = any(file.has_input for file in files)
-        unread = [0 if f.is_compressed else f.readable_end - f.offset for f in files if f.has_input]
-        is_known = not any(file.is_compressed and file.has_input for file in files)
-        waiting = frozenset(file.shard for file in files if file.has_input)
+        files = [file for file in self._table.files.values() if file.has_input]
+        waiting = frozenset(file.shard for file in files)
         is_current = self._is_listed or not self._options.follow
         return SourceStatus(
-            has_input=has_input,
-            is_finished=not has_input and not self._options.follow,
-            lag=self._lag(sum(unread)) if is_known else Lag(),
+            has_input=bool(files),
+            is_finished=not files and not self._options.follow,
+            lag=self._lag(files),
             next_poll_ms=LISTING_INTERVAL_MS,
             waiting_shards=waiting,
             unknown_shards=frozenset() if is_current else frozenset(self._table.files) - waiting,
             is_bounded=not self._options.follow,
         )
 
-    def _lag(self, byte_count: int) -> Lag:
+    def _lag(self, files: Sequence[TrackedFile]) -> Lag:
         """Return what is unread; records are estimated by the lines at its beginning."""
+        if any(file.is_compressed for file in files):
+            return Lag()
+        byte_count = sum(file.readable_end - file.offset for file in files)
         if not byte_count:
             return Lag(record_count=0, byte_count=0)
         now = self._clock.monotonic()
         if self._line_bytes is None or now - self._measured_at >= _MEASURE_S:
-            first = next(f for f in self._table.files.values() if f.has_input)
-            self._line_bytes = _line_bytes(first)
+            self._line_bytes = files[0].line_bytes()
             self._measured_at = now
-        size = self._line_bytes
-        return Lag(record_count=ceil(byte_count / size) if size else None, byte_count=byte_count)
+        count = ceil(byte_count / self._line_bytes) if self._line_bytes else None
+        return Lag(record_count=count, byte_count=byte_count)
 
     def plan(self, budget: Budget) -> list[Slice]:
         """Take slices of files that have input; several sealed epochs later everyone had a turn."""

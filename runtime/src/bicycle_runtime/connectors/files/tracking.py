@@ -32,6 +32,7 @@ __all__ = ["FileTable", "TrackedFile"]
 
 _logger = logging.getLogger(__name__)
 _COPY_WAIT_S = 10.0
+_SAMPLE_BYTES = 64 << 10
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,6 +69,16 @@ class TrackedFile:
         if self.is_compressed:
             return not self.is_done
         return self.readable_end > self.offset and self.readable_end != self.stalled_end
+
+    def line_bytes(self) -> float | None:
+        """Return the mean size of the next lines; None when the file is not at its place."""
+        try:
+            with Path(self.path).open("rb") as stream:
+                stream.seek(self.offset)
+                sample = stream.read(min(self.readable_end - self.offset, _SAMPLE_BYTES))
+        except OSError:
+            return None
+        return len(sample) / max(sample.count(b"\n"), 1) if sample else None
 
     def to_json(self, offset: int, *, is_done: bool) -> list[Any]:
         """Return what is kept of this file, read up to ``offset``; ``move_to`` takes what it found.
