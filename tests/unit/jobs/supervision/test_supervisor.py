@@ -100,6 +100,17 @@ def test_a_killed_driver_is_started_again_until_it_ends_well(site):
     assert (note.code, note.epoch, note.attempt, note.delay_ms) == ("BIC-1973", 3, 1, 0)
 
 
+def test_a_driver_that_is_killed_before_it_writes_its_status_is_started_again_too(site):
+    site.life(ends=KILLED, epoch=3)
+    site.lives.append((lambda pid: None, KILLED))
+    site.life(ends=DONE, epoch=4, state=JobState.FINISHED)
+
+    assert site.run() == 0
+    assert site.status.state is JobState.FINISHED
+    assert [note.attempt for note in site.status.restarts] == [1, 2]
+    assert site.status.restarts[1].message.find("(process 2)") > 0
+
+
 def test_while_it_waits_the_job_is_restarting(site):
     seen = []
     site.life(ends=KILLED, epoch=3)

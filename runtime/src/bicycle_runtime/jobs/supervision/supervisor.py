@@ -82,6 +82,7 @@ class Supervisor:
         self._source = source
         self._wait = wait
         self._is_stopping = False
+        self._pids: set[int] = set()  # Of all drivers that have ended.
 
     def run(self) -> int:
         """Start the driver, and again as often as the strategy says.
@@ -116,7 +117,9 @@ class Supervisor:
         """
         status = self._folder.status()
         # 1. A driver with a last word, or one whose place another has taken, is left alone.
-        if status is None or status.pid != driver.pid or status.state.is_final:
+        #    One that was killed before it wrote its status is not: the last word is of one of ours.
+        self._pids.add(driver.pid)
+        if status is None or status.pid not in self._pids or status.state.is_final:
             return None
         # 2. One that never ran has no strategy yet; the submitting command is told.
         if status.running_ms is None:
@@ -124,7 +127,7 @@ class Supervisor:
         # 3. Otherwise the strategy decides, and the status says what it decided.
         restarts = Restarts.planned(status.restart_plan, source=self._source)
         restarts.resume(status.restarts)
-        error = _death(status, code)
+        error = _death(status, code, pid=driver.pid)
         delay_ms = None if self._is_stopping else restarts.delay_ms(epoch=status.epoch)
         self._write(status, error, attempt=restarts.used_count, delay_ms=delay_ms)
         return delay_ms
@@ -169,12 +172,12 @@ class Supervisor:
             write_status(self._folder.status_path, status)
 
 
-def _death(status: JobStatus, code: int) -> BicycleError:
+def _death(status: JobStatus, code: int, *, pid: int) -> BicycleError:
     """Return why a driver is gone: its own word when it left one, else how it ended."""
     if status.error is not None:
         return error_from_json(status.error)
     how = how_it_ended(code)
-    return DRIVER_DIED(job=status.id, pid=status.pid, how=how, epoch=status.epoch)
+    return DRIVER_DIED(job=status.id, pid=pid, how=how, epoch=status.epoch)
 
 
 def main(arguments: list[str]) -> int:
