@@ -1,4 +1,4 @@
-"""Kills in the first epoch of a job, and another parallelism: exact, timers included."""
+"""Kills that come faster than a job can start, and in its first epoch: exact, timers included."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import json
 import os
 import random
 import signal
+import sys
+import time
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.plugin_zoo.zoo import install, whole
-from tests.spark.jobsite import JobSite, visible_lines
+from tests.spark.jobsite import JobSite, Process, visible_lines
+from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -72,6 +76,7 @@ RINGING = whole(
 )
 _HOUR_MS = 3_600_000
 _KEYS, _HOURS, _PER_HOUR = 20, 12, 60
+_KILLS = 10
 
 
 @pytest.fixture
@@ -87,6 +92,32 @@ def pairs(site: JobSite) -> list[tuple[str, int]]:
     ]
     (site.input / "in.txt").write_text("".join(f"{key} {at}\n" for key, at in pairs))
     return pairs
+
+
+def test_ten_kills_within_seconds_lose_and_double_nothing(site: JobSite, pairs):
+    """They hit drivers and workers, also while these start."""
+    source = random.Random("victims")
+    bicycle = str(Path(sys.executable).with_name("bicycle"))
+    sets = [f"--set={name}={value}" for name, value in site.params.items()]
+    submitted = site.launch([
+        bicycle, "submit", "--plugin", site.plugin, *sets, "--checkpoint-dir",
+        str(site.checkpoints), "--parallelism", "2", "--max-records-per-epoch", "4",
+        "--restart-attempts", "50", "--restart-delay-ms", "100", "--json",
+    ])  # fmt: skip
+    assert submitted.wait() == 0, submitted.stdout
+    until(lambda: site.newest_epoch() >= 2, "two epochs")
+    killed = 0
+    while killed < _KILLS:
+        assert site.status()["state"] != "FINISHED", "the input was too short"
+        victims = [each for each in site.processes() if _is_of_job(each)]
+        if victims:
+            os.kill(source.choice(victims).pid, signal.SIGKILL)
+            killed += 1
+        time.sleep(source.uniform(0.1, 0.5))
+    until(lambda: site.status()["state"] in ("FINISHED", "FAILED"), site.status, patience_s=200)
+
+    assert site.status()["state"] == "FINISHED", site.status()["error"]
+    assert _records(site) == _expected(pairs)
 
 
 @pytest.mark.parametrize("fault", ["read@1=hold", "operator@1=hold", "before_seal@1=kill"])
@@ -106,6 +137,13 @@ def test_kills_in_the_first_epoch_and_another_parallelism_behind_them(
     site.finish("--parallelism", "2", "--max-records-per-epoch", "50")
 
     assert _records(site) == _expected(pairs)
+
+
+def _is_of_job(process: Process) -> bool:
+    """Leave out the supervisor, which is to start drivers again, and what comes and goes."""
+    words = process.command.split(b"\0")
+    is_driver = b"bicycle_runtime.jobs.running.submission" in words
+    return is_driver or process.is_java or process.is_python_of_spark
 
 
 def _records(site: JobSite) -> Counter[str]:
