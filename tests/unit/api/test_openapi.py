@@ -19,6 +19,8 @@ from bicycle_runtime.jobs.status import JobState, OperatorStatus
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.authentication import Authenticator
 from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.service.users.owners import Quota
+from bicycle_runtime.service.users.roles import LOCAL
 from tests.unit.jobs.job_samples import put_job
 
 HOST = "127.0.0.1:9000"
@@ -80,6 +82,8 @@ def site(tmp_path_factory):
     put_job(home, "job", state=JobState.FINISHED, ended_ms=1, operators=operators, checkpoint=place)
     with asyncio.Runner() as runner, Service(home, clock=SystemClock()) as service:
         service.fleet.attach(runner.get_loop())
+        # Nobody who resumes the job starts a process.
+        service.set_quota("", Quota(jobs=0), identity=LOCAL)
         found = Site(service)
         found.get = lambda *words, **more: runner.run(found.ask(*words, **more))
         yield found
