@@ -386,7 +386,7 @@ def test_the_calls_say_what_the_connectors_need():
         {
             "catalog": "postgresql://h/d", "warehouse": "s3://w", "table": "shop.t",
             "catalog_password": {"secret": {"env": "P"}}, "catalog_name": "n",
-            "columns": {"a": "int"}, "roll_bytes": 7,
+            "columns": [["a", "int"]], "roll_bytes": 7,
         },
     )  # fmt: skip
 

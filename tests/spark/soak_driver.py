@@ -18,6 +18,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
@@ -41,7 +42,8 @@ def main(request_path: Path, times_path: Path) -> None:
             announce=sys.stdout.write, listener=note, stop=stop,
         )  # fmt: skip
         request = JobRequest.from_json(json.loads(request_path.read_text()))
-        run_job(request, Home(Path(os.environ["BICYCLE_HOME"])), services)
+        home = Home(Path(os.environ["BICYCLE_HOME"]))
+        run_job(request, home, services, new_executor=spark_starts(services))
 
 
 if __name__ == "__main__":

@@ -284,7 +284,8 @@ def test_who_sees_some_owners_starts_jobs_of_theirs(ask):
     named = ask.service.tokens.create(
         "laptop", role=Role.OPERATOR, lifetime_ms=DAY_MS, by="test", owners=["ada", "team"]
     )[1]
-    body = msgspec.json.encode({"plugin": "wordcount", "name": "made"})
+    params = {"input": "in", "output": "out"}
+    body = msgspec.json.encode({"plugin": "wordcount", "name": "made", "params": params})
 
     asked = ask("POST", "/api/v1/jobs", body, **bearer(named)).json
     shown = ask("GET", "/api/v1/operations", **bearer(ask.ada[Role.VIEWER])).json["items"]

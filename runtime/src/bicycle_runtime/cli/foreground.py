@@ -24,6 +24,7 @@ from bicycle_runtime.cli.rendering import (
 )
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
             stop=stop,
             worker_log=None if live is None else cast(IO[bytes], live.line_writer()),
         )
-        summary = run_job(request, home, services)
+        summary = run_job(request, home, services, new_executor=spark_starts(services))
     if as_json:
         answer_json(summary.to_json())
     elif sys.stdout.isatty():

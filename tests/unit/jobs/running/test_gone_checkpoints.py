@@ -11,6 +11,7 @@ from bicycle_runtime.base.storage import LocalStorage, StorageError
 from bicycle_runtime.jobs.control.submitting import submit
 from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
+from bicycle_runtime.jobs.running.spark_starts import spark_starts
 from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
 from bicycle_runtime.recovery.errors import CHECKPOINT_GONE, CHECKPOINT_UNIDENTIFIED
@@ -119,7 +120,10 @@ def test_a_driver_in_the_place_of_a_dead_one_does_not_begin_empty(job, tmp_path,
         former=as_left_by_a_dead_driver(job.status),
     )  # fmt: skip
     with raises(CHECKPOINT_GONE):
-        run_job(job.home.folder("job").read_request(), job.home, services)
+        run_job(
+            job.home.folder("job").read_request(), job.home, services,
+            new_executor=spark_starts(services),
+        )  # fmt: skip
 
     assert job.status.state is JobState.FAILED
     assert (tmp_path / "checkpoints/job").exists() == is_empty

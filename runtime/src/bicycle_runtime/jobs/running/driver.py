@@ -9,27 +9,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from functools import partial
-from typing import IO
 
-from bicycle_runtime.base.stacks import STACKS_VARIABLE, offer_stacks
+from bicycle_runtime.base.stacks import offer_stacks
 from bicycle_runtime.engine.errors import SparkStartError
-from bicycle_runtime.engine.spark.executor import SparkExecutor
-from bicycle_runtime.engine.spark.settings import is_embedded
 from bicycle_runtime.jobs.control.previous_run import (
     PreviousRun,
     job_locks,
     last_status,
     require_checkpoint,
 )
-from bicycle_runtime.jobs.home import Home, JobFolder, JobPlace, place_job
+from bicycle_runtime.jobs.home import Home, JobFolder, place_job
 from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.plugins.environments import find_plugin
 from bicycle_runtime.jobs.running.epochs import Epochs
-from bicycle_runtime.jobs.running.executors import MakeExecutor, master_of
+from bicycle_runtime.jobs.running.executors import MakeExecutor
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.restarting import run_to_end
-from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
+from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.starting import extract_job, plan_job, take_over
 from bicycle_runtime.jobs.running.summary import JobSummary, summarize
 from bicycle_runtime.jobs.savepoints.trust import require_trust
@@ -37,7 +33,7 @@ from bicycle_runtime.jobs.status import JobState
 from bicycle_runtime.jobs.supervision.error_reports import foreign_error, java_error
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["WarmExecutor", "run_job"]
+__all__ = ["run_job"]
 
 
 def run_job(
@@ -45,8 +41,8 @@ def run_job(
     home: Home,
     services: DoorServices,
     *,
+    new_executor: MakeExecutor,
     folder: JobFolder | None = None,
-    new_executor: MakeExecutor | None = None,
 ) -> JobSummary:
     """Run a job until its input ends or somebody stops it.
 
@@ -54,8 +50,8 @@ def run_job(
         request: The job.
         home: Where its folder is.
         services: Clock, output, stop request.
+        new_executor: Creates the executor of each start.
         folder: The job's folder when that was settled before.
-        new_executor: Makes what runs the tasks, for each start; None for Spark.
 
     Raises:
         JobRunningError: another process of this machine runs it.
@@ -64,8 +60,6 @@ def run_job(
     plugin = find_plugin(request.options, home)  # A wrong name leaves no trace of a job.
     home.prepare()
     place = place_job(request.options, home, clock=services.clock, source=services.source)
-    if new_executor is None:
-        new_executor = partial(_spark_executor, errors=services.worker_log)
     place = dataclasses.replace(place, folder=folder or place.folder).for_driver()
     options = request.options
     if options.from_ is not None:
@@ -87,67 +81,6 @@ def run_job(
         if before is not None:
             before.put_back()
         raise
-
-
-class WarmExecutor:
-    """Spark that runs before its job: for the first start of it; later ones get a Spark each.
-
-    Args:
-        request: A job with the same master and settings.
-        home: Where its folder is.
-        services: Clock, and where workers print.
-    """
-
-    def __init__(self, request: JobRequest, home: Home, services: DoorServices) -> None:
-        place = place_job(request.options, home, clock=services.clock, source=services.source)
-        self._errors = services.worker_log
-        self._first: SparkExecutor | None = _spark_executor(
-            request, home, place, errors=self._errors
-        )
-
-    @property
-    def first(self) -> SparkExecutor:
-        """The Spark of the first start, before the job takes it."""
-        assert self._first is not None
-        return self._first
-
-    def warm(self) -> None:
-        """Start Spark, and wait until it has come up.
-
-        Raises:
-            SparkStartError: it does not.
-        """
-        self.first.warm()
-
-    def stop(self) -> None:
-        """End it, unless a job has taken it."""
-        if self._first is not None:
-            self._first.stop()
-
-    def __call__(self, request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
-        """Return what runs the tasks of one start of the job."""
-        found, self._first = self._first, None
-        return found or _spark_executor(request, home, place, errors=self._errors)
-
-
-def _spark_executor(
-    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
-) -> SparkExecutor:
-    """Return Spark for one start of a job; what its workers print goes to ``errors``."""
-    return SparkExecutor(
-        master_of(request),
-        settings={**_offered_stacks(master_of(request), place), **request.spark},
-        cache_dir=home.cache_dir,
-        job=place.job,
-        cluster_timeout_ms=request.options.cluster_timeout_ms,
-        errors=errors,
-    )
-
-
-def _offered_stacks(master: str, place: JobPlace) -> dict[str, str]:
-    """Return the setting by which workers of this machine write their stacks when asked."""
-    folder = str(place.folder.stacks_path)
-    return {f"spark.executorEnv.{STACKS_VARIABLE}": folder} if is_embedded(master) else {}
 
 
 def _run(run: JobRun) -> JobSummary:

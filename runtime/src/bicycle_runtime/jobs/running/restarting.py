@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from bicycle_runtime.base.errors import StorageUnreachableError
 from bicycle_runtime.base.logging import log_event
-from bicycle_runtime.base.open_files import comes_from_open_files
+from bicycle_runtime.base.open_files import comes_from_open_files, has_room
+from bicycle_runtime.base.processes import open_files_max
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.engine.errors import SparkStartError
 from bicycle_runtime.engine.planning.setup import JobSetup
 from bicycle_runtime.extraction.bundle import JobBundle
-from bicycle_runtime.jobs.running.file_shortage import wait_for_files
 from bicycle_runtime.jobs.running.job_run import JobRun
 from bicycle_runtime.jobs.running.starting import plan_job
 from bicycle_runtime.jobs.status import JobState
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["run_to_end"]
 
 _LOG = logging.getLogger(__name__)
+_FILES_MIN = 24  # A start of the loop opens fewer at a time.
+_FILES_PAUSE_MS = 1_000
 
 
 def run_to_end(
@@ -90,7 +92,7 @@ def _run_or_wait(
     except (BicycleError, OSError) as error:
         if comes_from_open_files(error):
             run.progress.enter(JobState.RESTARTING)
-            return None if wait_for_files(run, error) else JobState.STOPPED
+            return None if _wait_for_files(run, error) else JobState.STOPPED
         if not isinstance(error, BicycleError) or _is_final(run, error, restarts):
             raise
         return None
@@ -128,3 +130,23 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
         run.executor.replace()
     with run.phases.waiting():
         return stop.wait(delay_ms)
+
+
+def _wait_for_files(run: JobRun, error: BaseException) -> bool:
+    """Wait until the driver can open files again; return False when a stop was requested.
+
+    Leaving the epoch loop closes its connections and files, and those of clients of sockets. The
+    epoch that met the lack was not sealed.
+    """
+    log_event(
+        _LOG, "open_files_awaited", level=logging.WARNING, job=run.place.job,
+        open_files_max=open_files_max(), reason=f"{type(error).__name__}: {error}",
+    )  # fmt: skip
+    with run.phases.waiting():
+        while True:
+            if run.services.stop.wait(
+                _FILES_PAUSE_MS
+            ):  # At least one pause, even if files are free.
+                return False
+            if has_room(_FILES_MIN):
+                return True

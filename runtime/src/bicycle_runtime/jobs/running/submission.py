@@ -26,9 +26,10 @@ from bicycle_runtime.base.logging import configure, tell_end
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.options import JobRequest
-from bicycle_runtime.jobs.running.driver import WarmExecutor, run_job
+from bicycle_runtime.jobs.running.driver import run_job
 from bicycle_runtime.jobs.running.services import DoorServices
 from bicycle_runtime.jobs.running.shadow import follow_job
+from bicycle_runtime.jobs.running.spark_starts import WarmExecutor, spark_starts
 from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.jobs.status import JobStatus
 from bicycle_runtime.jobs.supervision.stopping import StopRequest
@@ -78,7 +79,7 @@ def main(arguments: list[str]) -> int:
                 executor = WarmExecutor(request, home, services)
                 run_in_turn(executor, home, services, folder=folder, starter=starter)
                 return 0
-            run_job(request, home, services, folder=folder)
+            run_job(request, home, services, new_executor=spark_starts(services), folder=folder)
         except BicycleError as error:
             tell_end(error, sys.stderr, as_json=request.logs_json)
             return 1

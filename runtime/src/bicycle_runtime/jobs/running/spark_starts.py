@@ -1,0 +1,85 @@
+"""The Spark of each start of a job, and a Spark that starts before its job.
+
+Other modules of a running job know only the interface of executors.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import IO
+
+from bicycle_runtime.base.stacks import STACKS_VARIABLE
+from bicycle_runtime.engine.spark.executor import SparkExecutor
+from bicycle_runtime.engine.spark.settings import is_embedded
+from bicycle_runtime.jobs.home import Home, JobPlace, place_job
+from bicycle_runtime.jobs.options import JobRequest
+from bicycle_runtime.jobs.running.executors import MakeExecutor, master_of
+from bicycle_runtime.jobs.running.services import DoorServices, DriverExecutor
+
+__all__ = ["WarmExecutor", "spark_starts"]
+
+
+def spark_starts(services: DoorServices) -> MakeExecutor:
+    """Return the function that starts Spark for each start of a job."""
+    return partial(_spark_executor, errors=services.worker_log)
+
+
+class WarmExecutor:
+    """Spark that starts before its job and runs its first start; each later start gets a new Spark.
+
+    Args:
+        request: A job with the same master and settings.
+        home: Where its folder is.
+        services: Clock, and the file for the output of workers.
+    """
+
+    def __init__(self, request: JobRequest, home: Home, services: DoorServices) -> None:
+        place = place_job(request.options, home, clock=services.clock, source=services.source)
+        self._errors = services.worker_log
+        self._first: SparkExecutor | None = _spark_executor(
+            request, home, place, errors=self._errors
+        )
+
+    @property
+    def first(self) -> SparkExecutor:
+        """The Spark of the first start, before the job takes it."""
+        assert self._first is not None
+        return self._first
+
+    def warm(self) -> None:
+        """Start Spark, and wait until it has come up.
+
+        Raises:
+            SparkStartError: it does not.
+        """
+        self.first.warm()
+
+    def stop(self) -> None:
+        """End it, unless a job has taken it."""
+        if self._first is not None:
+            self._first.stop()
+
+    def __call__(self, request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
+        """Return what runs the tasks of one start of the job."""
+        found, self._first = self._first, None
+        return found or _spark_executor(request, home, place, errors=self._errors)
+
+
+def _spark_executor(
+    request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
+) -> SparkExecutor:
+    """Return Spark for one start of a job; the output of its workers goes to ``errors``."""
+    return SparkExecutor(
+        master_of(request),
+        settings={**_offered_stacks(master_of(request), place), **request.spark},
+        cache_dir=home.cache_dir,
+        job=place.job,
+        cluster_timeout_ms=request.options.cluster_timeout_ms,
+        errors=errors,
+    )
+
+
+def _offered_stacks(master: str, place: JobPlace) -> dict[str, str]:
+    """Return the setting by which workers of this machine write their stacks when asked."""
+    folder = str(place.folder.stacks_path)
+    return {f"spark.executorEnv.{STACKS_VARIABLE}": folder} if is_embedded(master) else {}
