@@ -208,3 +208,21 @@ def test_change_fragments_are_named_by_topic_and_kind():
 
     assert fragments
     assert [each for each in fragments if not name.fullmatch(each)] == []
+
+
+def test_change_fragments_have_at_most_two_sentences():
+    fragments = [
+        page for page in PAGES if page.parent.name == "changelog.d" and page.name != "README.md"
+    ]
+    counts = {page.name: sentence_count(page.read_text("utf-8")) for page in fragments}
+
+    assert {name: count for name, count in counts.items() if count > 2} == {}
+
+
+def sentence_count(text: str) -> int:
+    """Return how many sentences a text has; dots in names and numbers end none."""
+    return len(re.findall(r"[.?!](?=\s|$)", text))
+
+
+def test_sentences_are_counted():
+    assert sentence_count("Kafka 4.2 is read by `a.b`. It works.\n") == 2
