@@ -21,7 +21,7 @@ from bicycle_sdk.errors import (
 from tests.docs.scripts import load
 from tests.tidy.test_error_classes import sample_facts
 
-REFERENCE = load("generate.py")
+REFERENCE = load("tools/generate.py")
 COMMANDS = dict(REFERENCE.walk_commands(main, ("bicycle",)))
 REFERENCE.import_all()
 ENTRIES = [entry for _, entry in REFERENCE.catalogue()]
