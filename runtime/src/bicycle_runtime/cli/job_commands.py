@@ -218,7 +218,7 @@ def cancel_command(*, job: str, as_json: bool) -> None:
 @service_options
 @answers
 def resume_command(*, job: str, as_json: bool) -> None:
-    """Start a job that has ended again, after its last sealed epoch.
+    """Start an ended job again, after its last sealed epoch.
 
     The job gets the plugin, parameters, options and working directory of its last start, and runs
     in a process of its own. No record is lost, and none is read twice. Variables of the environment

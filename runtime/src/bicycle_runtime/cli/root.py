@@ -25,7 +25,7 @@ SECTIONS = {
         "stop": ("job_commands", "Stop a job cleanly, at the end of an epoch"),
         "drain": ("job_commands", "End a job as if its input had ended"),
         "cancel": ("job_commands", "End a job at once, in the middle of whatever it does"),
-        "resume": ("job_commands", "Start a job that has ended again, after its last epoch"),
+        "resume": ("job_commands", "Start an ended job again, after its last sealed epoch"),
         "rescale": ("rescale", "Change the parallelism of a running job"),
         "upgrade": ("upgrade", "Let a running job go on with another version of its plugin"),
     },
