@@ -16,7 +16,7 @@ PIPELINE = """
     {source}
 
     [time]
-    allowed_lateness = "0s"
+    max_out_of_orderness = "0s"
 
     [[steps]]
     operator = "lookup"

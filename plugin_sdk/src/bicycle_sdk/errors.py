@@ -30,6 +30,7 @@ __all__ = [
     "StateDefinitionError",
     "StateMergeError",
     "StreamDefinitionError",
+    "printable",
 ]
 
 

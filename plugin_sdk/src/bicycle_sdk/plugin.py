@@ -26,6 +26,7 @@ __all__ = [
     "PluginInfo",
     "bicycle_plugin",
     "build",
+    "fill_parameters",
     "parameter_schema",
     "plugin_info",
 ]

@@ -201,7 +201,7 @@ def test_a_run_in_a_terminal_shows_its_status_from_the_beginning(monkeypatch, te
     monkeypatch.setattr("sys.stderr", terminal)
     monkeypatch.setattr("sys.stdout", terminal)
 
-    def run_job(request, home, services):
+    def run_job(request, home, services, *, new_executor):
         services.listener(running())
         services.worker_log.write(b"from a worker\n")
         logging.getLogger("bicycle_runtime.test").warning("a warning")
@@ -221,7 +221,7 @@ def test_a_run_in_a_terminal_shows_its_status_from_the_beginning(monkeypatch, te
 
 
 def test_a_run_that_is_piped_writes_log_lines_and_records_apart(monkeypatch, tmp_path, capsys):
-    def run_job(request, home, services):
+    def run_job(request, home, services, *, new_executor):
         services.listener(running())
         assert services.worker_log is None
         logging.getLogger("bicycle_runtime.test").info("an event")

@@ -335,8 +335,8 @@ def test_a_calls_options_go_to_the_connector():
     sink = parquet_sink("out", folders=by_field("city"), columns={"n": int}, roll_rows=5)
 
     assert sink.properties == {
-        "path": "out", "partition_by": "field", "partition_field": "city", "columns": {"n": "int"},
-        "roll_rows": 5,
+        "path": "out", "partition_by": "field", "partition_field": "city",
+        "columns": [["n", "int"]], "roll_rows": 5,
     }  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 import json
 import os
 import random
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -38,14 +40,19 @@ def test_without_one_each_run_is_a_new_job_below_the_home(home):
     assert first.storage.url == str(home.path / "checkpoints" / first.job)
 
 
+def in_this_directory(request):
+    """Return a request as it is stored: with the working directory of the command."""
+    return replace(request, directory=str(Path.cwd()))
+
+
 def test_a_request_is_replaced_as_one_step(home):
     folder = place(home).folder
     folder.write_request(request_of())
     with folder.request_path.open() as before:
         folder.write_request(request_of(name="other"))
 
-        assert JobRequest.from_json(json.load(before)) == request_of()
-    assert folder.read_request() == request_of(name="other")
+        assert JobRequest.from_json(json.load(before)) == in_this_directory(request_of())
+    assert folder.read_request() == in_this_directory(request_of(name="other"))
     assert list(folder.path.iterdir()) == [folder.request_path]
 
 
@@ -110,7 +117,7 @@ def test_a_request_is_read_back_from_its_folder(home):
     folder = home.folder("a")
     folder.write_request(request)
 
-    assert folder.read_request() == request
+    assert folder.read_request() == in_this_directory(request)
 
 
 def test_paths_of_a_request_are_kept_absolute_and_urls_as_they_are(home, tmp_path, monkeypatch):

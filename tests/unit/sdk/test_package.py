@@ -65,7 +65,7 @@ def public_definitions(module: ModuleType) -> set[str]:
 
 
 def is_type_variable(module: ModuleType, name: str) -> bool:
-    return type(getattr(module, name)).__name__ == "TypeVar"
+    return type(getattr(module, name)).__name__ in {"ParamSpec", "TypeVar"}
 
 
 @pytest.mark.parametrize("name", MODULES)

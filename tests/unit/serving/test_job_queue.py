@@ -10,20 +10,35 @@ import pytest
 
 from bicycle_runtime.cli.remote import Remote
 from bicycle_sdk.errors import BicycleError
-from tests.plugin_zoo.zoo import in_builder, install
+from tests.plugin_zoo.zoo import install, whole
 from tests.unit.service.test_plugins import demo
 from tests.unit.serving import light_process
 from tests.unit.serving.served import Served
 from tests.waiting import PATIENCE_S, until
 
 SUBMIT = {"plugin": "refusing", "name": "second", "params": {"api_token": "canary-7f3a"}}
+REFUSING = """
+    from dataclasses import dataclass
+
+    from bicycle_sdk import StreamEnvironment, bicycle_plugin
+
+
+    @dataclass(frozen=True, kw_only=True)
+    class Params:
+        api_token: str = ""
+
+
+    @bicycle_plugin(name="refusing", version="1.0")
+    def job(env: StreamEnvironment, params: Params) -> None:
+        raise ValueError("no")
+"""
 FORM = "application/x-www-form-urlencoded"
 
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
     """A service with one slot, which a job has that it did not start."""
-    install(tmp_path / "plugins", in_builder("refusing", "raise ValueError('no')"))
+    install(tmp_path / "plugins", whole("refusing", REFUSING))
     monkeypatch.syspath_prepend(tmp_path / "plugins")
     process = light_process.start(tmp_path, "ada bob ada\n")
     service = Served(tmp_path / "home", slots={"local": 1}).start()

@@ -27,7 +27,7 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
 class ProcessEnding(BaseException):
-    """A signal ends this process. Raised by its handler; no record is to blame."""
+    """The end of this process, by a signal or by the user of a debugger; no record caused it."""
 
 
 class CallsInFlight:
@@ -50,11 +50,22 @@ def users_error(error: BaseException) -> BaseException:
         return error
     if isinstance(error, ProcessEnding):
         raise error
-    if isinstance(error, asyncio.CancelledError) and CALLS.are_cancelled:
+    if isinstance(error, asyncio.CancelledError) and _is_cancelled_from_outside():
         raise error
     if isinstance(error, (KeyboardInterrupt, GeneratorExit)) and not _is_raised_by_code(error):
         raise error
     return error
+
+
+def _is_cancelled_from_outside() -> bool:
+    """Return whether the process ends, or a time limit has cancelled the running task."""
+    if CALLS.are_cancelled:
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:  # No event loop runs: nothing can have been cancelled.
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 def _is_raised_by_code(error: BaseException) -> bool:

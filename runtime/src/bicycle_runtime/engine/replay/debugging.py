@@ -17,6 +17,7 @@ from functools import partial
 from types import CodeType, FrameType
 from typing import Any
 
+from bicycle_runtime.base.user_code import ProcessEnding
 from bicycle_runtime.operators.functions.operator import Operator
 from bicycle_runtime.operators.functions.process import ProcessOperator
 from bicycle_runtime.operators.tasks.program import Program
@@ -27,8 +28,8 @@ __all__ = ["DebuggerLeft", "EpochDebugger"]
 _HOOKS = frozenset({"open", "close", "snapshot_state", "restore_state", "merge_state"})
 
 
-class DebuggerLeft(BaseException):
-    """Somebody has left the debugger. No error: only the code that began catches it."""
+class DebuggerLeft(ProcessEnding):
+    """The user has left the debugger. Only the code that started the replay catches it."""
 
 
 class EpochDebugger(pdb.Pdb):

@@ -97,8 +97,10 @@ class SealedEntry:
             case "sessions":
                 return _describe_ended(_named_fields(value, _SESSION))
             case "panes":
-                panes = _describe_ended(_named_fields(value, _PANE))
-                return value if panes is value else [_describe_pane(pane) for pane in panes]
+                panes = _named_fields(value, _PANE)
+                if panes is value:
+                    return value
+                return [_describe_pane(pane) for pane in _describe_ended(panes)]
             case _:
                 return value
 
