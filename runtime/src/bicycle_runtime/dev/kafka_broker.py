@@ -29,7 +29,13 @@ from bicycle_runtime.base.environment import environment_for_child
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.base.java import log4j_settings
-from bicycle_runtime.base.processes import is_alive, send_signal, start_ticks, wait_for_end
+from bicycle_runtime.base.processes import (
+    is_alive,
+    is_frozen,
+    send_signal,
+    start_ticks,
+    wait_for_end,
+)
 from bicycle_runtime.dev.broker_options import (
     HOST,
     BrokerOptions,
@@ -63,7 +69,7 @@ _ANSWER_BYTES_MAX = 1 << 20
 
 _CLUSTER_ID = "Bicycle-dev-cluster-AA"  # Any will do, as long as the data keeps it.
 _FORMAT_TIMEOUT_S = 120
-_KILL_TIMEOUT_S = 30
+_KILL_TIMEOUT_S = 30  # also until a signal has stopped it
 _ASKED_TO_END = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
 
 
@@ -286,8 +292,10 @@ class KafkaBroker:
         self._wait_for_end(record, _KILL_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Halt the broker by SIGSTOP: connections stay open, and nothing answers."""
-        send_signal(self._running().pid, signal.SIGSTOP)
+        """Halt the broker by SIGSTOP, and wait until it has stopped; connections stay open."""
+        pid = self._running().pid
+        send_signal(pid, signal.SIGSTOP)
+        wait_until(lambda: is_frozen(pid), timeout_s=_KILL_TIMEOUT_S)
 
     def resume(self) -> None:
         """Let a paused broker go on."""
