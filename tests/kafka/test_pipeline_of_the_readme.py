@@ -57,7 +57,7 @@ def rows_in(folder, kind):
         if not DeltaTable.is_deltatable(str(folder)):
             return []
         table = duckdb.from_arrow(DeltaTable(str(folder)).to_pyarrow_table())
-    return table.filter("key <> 'end'").project("window_start_ms, key, count").fetchall()
+    return table.filter("page <> 'end'").project("window_start_ms, page, count").fetchall()
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
