@@ -42,3 +42,13 @@ def test_a_line_of_the_largest_size_is_read():
     run(scenario())
 
     assert [len(line) for line in lines] == [size, 4]
+
+
+def test_a_stream_that_its_owner_closes_has_ended():
+    stream = io.BytesIO(b"ada\n")
+    stream.close()
+
+    async def lines():
+        return [batch async for batch in batches_of_lines(stream)]
+
+    assert asyncio.run(lines()) == []

@@ -64,6 +64,10 @@ class _Reader:
                     parts, size = [rest], len(rest)
         except OSError as error:  # Such as a folder in its place.
             self.failure = error.strerror or str(error)
+        except ValueError:
+            if not source.closed:
+                raise
+            # The owner has closed the stream while this thread waited: that is its end.
         if rest := b"".join(parts):
             self._hand_over([rest])
         self.has_ended = True
