@@ -66,6 +66,7 @@ __all__ = [
     "delete_savepoint",
     "epoch_paths",
     "job_facts",
+    "job_of",
     "read_savepoint",
     "verify_savepoint",
     "write_savepoint",
@@ -359,3 +360,17 @@ def job_facts(storage: Storage) -> dict[str, Any]:
     except (ObjectMissingError, ValueError):
         return {}
     return facts if isinstance(facts, dict) else {}
+
+
+def job_of(storage: Storage) -> str:
+    """Return the name of the job that a savepoint or a checkpoint directory is of.
+
+    A savepoint names its job in its description, a checkpoint directory in ``job.json``.
+
+    Returns:
+        The name; empty if there is neither, or the description cannot be read.
+    """
+    try:
+        return read_savepoint(storage).job
+    except (SavepointMissingError, SavepointUnfinishedError, SavepointFormatError):
+        return str(job_facts(storage).get("job", ""))

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
-from bicycle_runtime.base.storage_urls import is_within, resolve_location
+from bicycle_runtime.base.storage_urls import is_within, open_storage, resolve_location
 from bicycle_runtime.jobs.control.job_queries import list_jobs
 from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.recovery.errors import SavepointMissingError
+from bicycle_runtime.recovery.savepoints import job_of
 from bicycle_runtime.service.errors import OPERATION_UNKNOWN
 from bicycle_runtime.service.operations.locations import resolve_facts
 from bicycle_runtime.service.plugins.errors import PLUGIN_UNKNOWN
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Scope"]
 
 _NAMES_MAX = 5
+_PATIENCE_S = 5.0  # A request waits for the storage of a location that it names.
 
 
 class Scope:
@@ -216,19 +218,25 @@ class Scope:
         if named.get("checkpoint_dir"):
             job = str(named.get("name") or "")
             written.append(f"{str(named['checkpoint_dir']).rstrip('/')}/{job}".rstrip("/"))
-        for place in self._foreign_places() if read or written else ():
-            for url in read:
-                if is_within(url, place):
-                    raise SavepointMissingError(url=url)
-            for location in written:
-                if is_within(location, place) or is_within(place, location):
-                    raise LOCATION_TAKEN(location=location)
+        foreign = self._foreign_places() if read or written else []
+        for url in read:
+            if any(is_within(url, place) for place in foreign) or self._is_foreign(url):
+                raise SavepointMissingError(url=url)
+        for location in written:
+            near = (is_within(location, each) or is_within(each, location) for each in foreign)
+            if any(near) or self._is_foreign(location):
+                raise LOCATION_TAKEN(location=location)
 
     def _foreign_places(self) -> list[str]:
         """Return the checkpoint directories of all jobs that are not theirs, resolved."""
         known = self.service.fleet.view.jobs
         foreign = [each.status.checkpoint for each in known if not self.has(each.summary.job_id)]
         return [resolve_location(place) for place in foreign if place]
+
+    def _is_foreign(self, location: str) -> bool:
+        """Return whether a savepoint or checkpoint, wherever it is, is of a job of others."""
+        job = job_of(open_storage(location, patience_s=_PATIENCE_S))
+        return bool(job) and self.service.owners.is_foreign(job, self.identity)
 
     async def operation(self, number: int, wait_s: float = 0.0) -> Operation:
         """Return an operation of theirs, when it is over or after so long.

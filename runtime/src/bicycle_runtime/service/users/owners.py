@@ -65,14 +65,12 @@ class Owners:
         Raises:
             JOB_NAME_TAKEN: it is not.
         """
-        if identity.owners is None:
-            return
-        sql = (
-            "SELECT owner FROM owners WHERE job = ? UNION ALL SELECT '' FROM jobs WHERE id = ?"
-        )  # fmt: skip
-        found = connection.execute(sql, (job, job)).fetchone()
-        if found is not None and not identity.sees(found[0]):
+        if _is_foreign(connection, job, identity):
             raise JOB_NAME_TAKEN(job=job)
+
+    def is_foreign(self, job: str, identity: Identity) -> bool:
+        """Return whether a name is that of a job, present or past, that the identity cannot see."""
+        return self._control.read(lambda connection: _is_foreign(connection, job, identity))
 
     def note(self, connection: sqlite3.Connection, job: str, owner: str) -> None:
         """Keep whose job it is, in a transaction of the database."""
@@ -103,3 +101,9 @@ class Owners:
         self._control.write(work).result()
         with self._lock:
             self._quotas[owner] = quota
+
+
+def _is_foreign(connection: sqlite3.Connection, job: str, identity: Identity) -> bool:
+    sql = "SELECT owner FROM owners WHERE job = ? UNION ALL SELECT '' FROM jobs WHERE id = ?"
+    found = connection.execute(sql, (job, job)).fetchone()
+    return found is not None and not identity.sees(found[0])
