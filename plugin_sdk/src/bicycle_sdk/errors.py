@@ -198,10 +198,10 @@ def _rebuild(
 
 
 class GraphError(BicycleError):
-    """A job graph breaks rules; the fact ``problems`` lists sentences that name the vertices."""
+    """A job graph breaks the rules of graphs; the fact ``problems`` lists them."""
 
     code = "BIC-1001"
-    message = "job graph {job!r} is not valid: {problem_text}"
+    message = "job graph {job!r} is invalid: {problem_text}"
     fix = "correct the named vertices in the plugin and submit again; nothing was started"
 
 
@@ -210,14 +210,14 @@ class GraphFormatError(BicycleError):
 
     code = "BIC-1002"
     message = "job graph JSON is not readable: {detail}"
-    fix = "write it with JobGraph.to_json() of the SDK version {sdk_version}"
+    fix = "write the JSON with JobGraph.to_json() of SDK version {sdk_version}"
 
 
 class SecretError(BicycleError):
-    """A secret is not where its reference says. The secret itself stands in no error."""
+    """A secret is missing where its reference points. Errors never contain secrets."""
 
     code = "BIC-1009"
-    message = "a secret is not there: {kind} {place!r} {problem}"
+    message = "secret not found: {kind} {place!r} {problem}"
     fix = "set the variable, or make the file readable, on every host where the job runs"
 
 
@@ -230,7 +230,7 @@ class ParameterError(BicycleError):
 
 
 class PluginDefinitionError(BicycleError):
-    """An object is marked as a plugin but cannot be one."""
+    """An object with the decorator of plugins cannot be a plugin."""
 
     code = "BIC-1004"
     message = "{target} cannot be a plugin: {problem}"
@@ -238,15 +238,15 @@ class PluginDefinitionError(BicycleError):
 
 
 class FunctionResultError(BicycleError):
-    """A user function returned something that is not an iterable of records."""
+    """A user function returned an object that is not an iterable of records."""
 
     code = "BIC-1005"
-    message = "{function} returned {found}; a list (or another iterable) of records is expected"
-    fix = "return [] for nothing, [value] for one record, [a, b] for several"
+    message = "{function} returned {found}; expected a list or another iterable of records"
+    fix = "return [] for no records, [value] for one record, [a, b] for several"
 
 
 class StreamDefinitionError(BicycleError):
-    """A call on a stream or an environment cannot be carried out; the call itself raises it.
+    """A call on a stream or an environment is invalid; the call itself raises this error.
 
     The fact ``location`` is ``file:line`` of the user's call.
     """
@@ -260,23 +260,23 @@ class StreamDefinitionError(BicycleError):
 
 
 class PreviewError(BicycleError):
-    """``stream.preview(n)`` was called where no runtime is installed that runs previews."""
+    """``stream.preview(n)`` was called in an environment without the runtime."""
 
     code = "BIC-1007"
-    message = "preview of {vertex!r} needs the runtime, which is not installed here"
+    message = "preview of {vertex!r} needs the runtime, which is not installed"
     fix = "pip install bicycle-runtime"
 
 
 class StateMergeError(BicycleError):
-    """A function without ``merge_state`` was asked to join the states of several subtasks."""
+    """The states of several subtasks must be merged, and their function has no ``merge_state``."""
 
     code = "BIC-1008"
-    message = "{function} does not say how the states of several subtasks become one"
+    message = "{function} has no merge_state(), so the states of its subtasks cannot be merged"
     fix = "define merge_state(states), put key_by before the function, or keep the parallelism"
 
 
 class StateDefinitionError(BicycleError):
-    """A state or a timer cannot be as the function asks for it; the call itself raises it."""
+    """A state or a timer is declared or used incorrectly; the call itself raises this error."""
 
     code = "BIC-1010"
     message = "state {state!r}: {problem}"
@@ -284,16 +284,16 @@ class StateDefinitionError(BicycleError):
 
 
 class InvalidWindowError(BicycleError):
-    """A window would hold no time at all."""
+    """A window has no length: its start is not before its end."""
 
     code = "BIC-1016"
     message = "window start must be before its end: [{start}, {end})"
-    fix = "give bounds in ms with start < end"
+    fix = "choose bounds in ms with start < end"
 
 
 class MergeMissingError(BicycleError):
-    """Parts of a window were to be joined by a class that does not say how."""
+    """Partial windows must be merged, and their class has no method for it."""
 
     code = "BIC-1017"
-    message = "{owner} has no {what}, so parts of a window cannot be joined"
-    fix = "define the method, or choose windows and settings that do not need it"
+    message = "{owner} has no {what}, so partial windows cannot be merged"
+    fix = "define the method, or choose windows and settings that need no merging"

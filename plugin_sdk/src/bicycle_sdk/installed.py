@@ -49,7 +49,7 @@ def installed_function(name: str) -> Any:
         known = ", ".join(sorted(found.names)) or "none"
         raise StreamDefinitionError(
             call=_CALL,
-            problem=f"no plugin is called {name!r}; installed: {known}",
+            problem=f"plugin {name!r} not found; installed: {known}",
             hint="install the wheel that brings it beside this job, and let this one require it",
         )
     loaded = found[name].load()

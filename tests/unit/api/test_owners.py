@@ -276,7 +276,7 @@ def test_a_plugin_stays_for_a_foreign_job_which_is_not_named(ask):
     home.folder(FOREIGN).request_path.unlink()
 
     assert (kept.code, kept.json["code"], seen) == (409, "BIC-2341", [FOREIGN])
-    assert "1 job may go on with it" in kept.json["message"]
+    assert "it is used by 1 job" in kept.json["message"]
     assert found_in(kept.data) == []
 
 

@@ -65,7 +65,7 @@ def test_our_error_is_shown_with_code_and_fix_and_without_traceback():
     log_event(LOGGER, "job_failed", level=logging.ERROR, error=error, job="orders")
 
     assert lines_of(human)[1:] == [
-        "  BIC-1100 configuration refused: no master",
+        "  BIC-1100 configuration rejected: no master",
         "  fix: give one",
     ]
     assert json.loads(structured.getvalue())["error"] == error.to_json()

@@ -122,7 +122,7 @@ def test_good_pipelines_have_no_problems(text):
         (step("operator = 'filter'\npredicate = 'has'"), "unsupported steps[0].predicate: has"),
         (step("operator = 'filter'\npredicate = 'contains'"), "set for the predicate contains"),
         (step("operator = 'map'\nfunction = 'upercase'"), "did you mean 'uppercase'?"),
-        (step("operator = 'map'\nfunction = 'nobody'"), "no plugin is called 'nobody'"),
+        (step("operator = 'map'\nfunction = 'nobody'"), "plugin 'nobody' not found"),
         (step("operator = 'map'\nfunction = 'no.such:x'"), "there is no module 'no'"),
         (step("operator = 'map'\nfunction = 'json:x'"), "module 'json' has no 'x'"),
         (step("operator = 'fliter'"), "did you mean 'filter'?"),

@@ -55,7 +55,7 @@ def test_a_function_class_of_another_wheel_is_called_by_name():
 @pytest.mark.parametrize(
     ("name", "problem"),
     [
-        ("nobody", "no plugin is called 'nobody'; installed: count, job, limit, shout"),
+        ("nobody", "plugin 'nobody' not found; installed: count, job, limit, shout"),
         ("job", "'job' is a job"),
         ("limit", "without arguments"),
         ("count", "needs a key"),

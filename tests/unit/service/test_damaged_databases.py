@@ -49,7 +49,7 @@ def test_a_service_whose_database_is_damaged_says_what_to_do(home, name, begin):
         service.history.note_samples([("job", {}, {})], at_s=5).result()
 
     assert caught.value.facts["path"] == str(path)
-    assert "Jobs and checkpoints stay" in caught.value.remedy
+    assert "Jobs and checkpoints are kept" in caught.value.remedy
     assert ("tokens" in caught.value.remedy) == (name == "control.db")
 
 

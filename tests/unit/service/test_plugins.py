@@ -259,7 +259,7 @@ def test_a_plugin_stays_while_a_job_may_go_on_with_it(home, tmp_path):
 
     with raises(PLUGIN_IN_USE) as caught:
         remove_plugin(home, plugin.digest)
-    assert "1 job may go on with it" in str(caught.value)
+    assert "it is used by 1 job" in str(caught.value)
     assert Plugins(home).get(plugin.digest).jobs == ["job"]
     put_job(home, "job", state=JobState.FINISHED, ended_ms=1)
     home.folder("job").write_request(JobRequest(options=options))

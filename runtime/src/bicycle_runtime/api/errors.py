@@ -10,96 +10,102 @@ from bicycle_sdk.errors import BicycleError
 
 ROUTE_UNKNOWN = BicycleError.row(
     "BIC-2401",
-    "there is nothing at {path}",
-    cause="The API has nothing at this path.",
+    "no resource at {path}",
+    cause="The API has no resource at this path.",
     fix="see the routes in /api/openapi.json",
 )
 
 
 METHOD_NOT_ALLOWED = BicycleError.row(
     "BIC-2402",
-    "{path} does not take {method}",
-    cause="The path is there, and not for this method.",
+    "{path} does not support {method}",
+    cause="The path exists, but not for this method.",
     fix="use {allowed}",
 )
 
 
 QUERY_UNREADABLE = BicycleError.row(
     "BIC-2403",
-    "the query cannot be read: {problem}",
-    cause="A word of the query is unknown, or cannot be read as what it is for.",
-    fix="this route takes {known_text}",
+    "query is invalid: {problem}",
+    cause="A query parameter is unknown, or its value cannot be parsed.",
+    fix="use the parameters of this route: {known_text}",
 )
 
 
 BODY_UNREADABLE = BicycleError.row(
     "BIC-2404",
-    "the body cannot be read: {problem}",
-    cause="The body is no JSON, or no form, or not of the shape that the route takes.",
-    fix="send what /api/openapi.json describes for this path",
+    "request body is invalid: {problem}",
+    cause="The body is not JSON or a form, or does not match the schema of the route.",
+    fix="send a body as described in /api/openapi.json for this path",
 )
 
 
 BODY_TOO_LARGE = BicycleError.row(
     "BIC-2405",
-    "the body is larger than {bytes_max} bytes",
-    cause="The body is larger than any that is taken.",
-    fix="send less",
+    "request body exceeds {bytes_max} bytes",
+    cause="The body is larger than the limit.",
+    fix="send a smaller body",
 )
 
 
 MEDIA_TYPE_UNSUPPORTED = BicycleError.row(
     "BIC-2406",
-    "content of type {found!r} is not taken here",
-    cause="The body is of a type that is not taken here, or its type is not given.",
+    "content type {found!r} is not supported here",
+    cause="The content type of the body is missing or not supported.",
     fix="send JSON with the header Content-Type: application/json",
 )
 
 
 class HostUnknownError(BicycleError):
-    """The request names a host that this service is not: somebody may lead a browser astray."""
+    """The Host header names another host, as in a DNS rebinding attack."""
 
     code = "BIC-2407"
-    message = "this service is not called {host!r}"
-    fix = "use the address that `bicycle up` printed"
+    message = "the host {host!r} is not a name of this service"
+    fix = "use the address that `bicycle up` prints"
 
 
 class ForeignOriginError(BicycleError):
-    """A page of another origin wants to change something."""
+    """A page of another origin sent a request that changes data."""
 
     code = "BIC-2408"
-    message = "a request from {origin!r} may change nothing here"
+    message = "requests from {origin!r} may not change data"
     fix = "use the pages of this service, or a program that sends JSON"
 
 
 BODY_TOO_SLOW = BicycleError.row(
     "BIC-2410",
-    "the body did not come within {waited_s} s",
-    cause="The body of a request came too slowly.",
-    fix="send it at once",
+    "request body did not arrive within {waited_s} s",
+    cause="The body of a request arrived too slowly.",
+    fix="send the body without delay",
 )
 
 
 DISK_FULL = BicycleError.row(
     "BIC-2411",
-    "the disk of the service is full: {path} could not be done",
-    cause="The disk that the home is on has no room left; looking at jobs works all the same.",
-    fix="make room on it, and ask again: nothing was changed, and jobs go on as far as they can",
+    "the disk of the service is full: {path} failed",
+    cause="The disk of the home has no free space; read requests still work.",
+    fix=(
+        "free space, and repeat the request: nothing was changed, and jobs continue as long as "
+        "they can"
+    ),
 )
 
 
 MESSAGE_UNREADABLE = BicycleError.row(
     "BIC-2412",
-    "the message of the call cannot be read: {problem}",
-    cause="A call of gRPC came without a message, or with bytes that are not the one it takes.",
-    fix="send the message that jobmanager.proto names for the call; generate the client from it",
+    "message of the call is invalid: {problem}",
+    cause="A gRPC call has no message, or bytes that are not its message type.",
+    fix=(
+        "send the message that jobmanager.proto defines for the call; generate the client from "
+        "that file"
+    ),
 )
 
 
 REQUEST_BROKE = BicycleError.row(
     "BIC-2499",
     "internal error at {path}: {exception}",
-    cause="The service failed in a way that it has no words for; its log has the rest.",
+    cause="An unexpected exception was raised in the service; its log contains the traceback.",
     fix="report the traceback in the log of the service",
 )
 

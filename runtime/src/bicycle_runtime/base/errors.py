@@ -14,23 +14,23 @@ from bicycle_sdk.errors import BicycleError
 
 
 class ConfigError(BicycleError):
-    """Settings that cannot be used together, or not here."""
+    """Settings contradict each other or are not supported here."""
 
     code = "BIC-1100"
-    message = "configuration refused: {problem}"
+    message = "configuration rejected: {problem}"
     fix = "{hint}"
 
 
 class OptionError(ConfigError):
-    """A value has the wrong type or lies out of bounds."""
+    """The value of an option has the wrong type or is out of bounds."""
 
     code = "BIC-1101"
-    message = "option {name!r} of {group} is {found!r}; expected {expected}"
+    message = "option {name!r} of {group} must be {expected}, got {found!r}"
     fix = "set {name} to {expected}"
 
 
 class UnknownOptionError(ConfigError):
-    """A name that is no option. ``known`` lists all names, ``closest`` is the likeliest or None."""
+    """An option name is unknown. ``closest`` is the most similar name in ``known``, or None."""
 
     code = "BIC-1102"
     message = "{group} has no option {name!r}{suggestion}"
@@ -38,15 +38,15 @@ class UnknownOptionError(ConfigError):
 
 
 class MissingOptionError(ConfigError):
-    """An option without a default was not given."""
+    """An option without a default was not set."""
 
     code = "BIC-1103"
-    message = "{group} needs the option {name!r} ({doc})"
+    message = "{group} requires the option {name!r} ({doc})"
     fix = "set {name} to {expected}"
 
 
 class StorageError(BicycleError):
-    """The storage refused an operation (permission, a broken disk, an answer nobody expects)."""
+    """The storage refused an operation: no permission, a broken disk, or an unexpected response."""
 
     code = "BIC-1130"
     message = "storage {url}: cannot {action} {path!r}: {reason}"
@@ -54,82 +54,91 @@ class StorageError(BicycleError):
 
 
 class ObjectExistsError(BicycleError):
-    """An object that may be created only once is already there."""
+    """An object that may be created only once already exists."""
 
     code = "BIC-1131"
-    message = "storage {url}: {path!r} exists already; somebody else created it first"
-    fix = "make sure that only one driver runs this job on this checkpoint directory"
+    message = "storage {url}: {path!r} already exists; another process created it first"
+    fix = "run only one driver of this job on this checkpoint directory"
 
 
 class ObjectMissingError(BicycleError):
-    """An object that must be there is not."""
+    """A required object does not exist."""
 
     code = "BIC-1132"
     message = "storage {url}: {path!r} does not exist"
-    fix = "check the checkpoint directory; files of a running job must not be removed by hand"
+    fix = "check the checkpoint directory; never remove files of a running job by hand"
 
 
 STORAGE_FULL = StorageError.row(
     "BIC-1133",
     "storage {url} is full: cannot {action} {path!r}: {reason}",
-    cause="There is no space left, or a quota is used up.",
-    fix="make space there: all sealed epochs are intact, and a job that ended goes on with the "
-    "same command; smaller --retained-epochs and --retained-age-ms need less",
+    cause="The storage has no space left, or a quota is used up.",
+    fix=(
+        "free space there. All sealed epochs are intact, and the same command continues a job that "
+        "ended. Smaller --retained-epochs and --retained-age-ms need less space"
+    ),
 )
 ATOMIC_CREATE_MISSING = StorageError.row(
     "BIC-1134",
     "storage {url} cannot hold checkpoints: {reason}",
-    cause="The storage cannot create an object only if it is absent, on which all safety rests.",
-    fix="use a storage with conditional writes: a local directory, or S3 and servers that answer "
-    "`If-None-Match: *` atomically",
+    cause=(
+        "The storage cannot create an object only if it is absent, which exactly-once results "
+        "depend on."
+    ),
+    fix=(
+        "use a storage with conditional writes: a local directory, or S3 and servers that support "
+        "`If-None-Match: *` atomically"
+    ),
 )
 
 
 class StorageUnreachableError(StorageError):
-    """The storage did not answer, or said again and again that it is too busy."""
+    """The storage did not respond, or reported repeatedly that it is too busy."""
 
     code = "BIC-1135"
-    message = "storage {url} does not answer: cannot {action} {path!r}: {reason}"
+    message = "storage {url} does not respond: cannot {action} {path!r}: {reason}"
     fix = (
-        "check that it runs and the network to it. A job that runs waits for it and goes on from "
-        "the last sealed epoch; a start that meets this fails: run the same command again"
+        "check the storage and the network. A running job waits and continues from the last sealed "
+        "epoch; after a failed start, run the same command again"
     )
 
 
 STORAGE_ACCESS_DENIED = StorageError.row(
     "BIC-1136",
-    "storage {url} does not let us {action} {path!r}: {reason}",
-    cause="The credentials are missing, wrong, or not enough.",
-    fix="give driver and workers credentials that may list, read, write and delete there, by "
-    "environment or profile, as the cloud's own tools take them",
+    "storage {url} denies access: cannot {action} {path!r}: {reason}",
+    cause="The credentials are missing, wrong or insufficient.",
+    fix=(
+        "configure credentials that may list, read, write and delete there, for the driver and the "
+        "workers, by environment or profile as for the tools of the cloud provider"
+    ),
 )
 STORAGE_MISSING = StorageError.row(
     "BIC-1137",
     "storage {url}: its bucket does not exist; cannot {action} {path!r}",
     cause="The bucket or container of a URL does not exist.",
-    fix="create the bucket, or name another --checkpoint-dir; nothing was changed",
+    fix="create the bucket, or choose another --checkpoint-dir; nothing was changed",
 )
 STORAGE_DRIVER_MISSING = StorageError.row(
     "BIC-1138",
     "storage {url} cannot be opened: {reason}",
-    cause="There is no driver for the scheme of a URL.",
-    fix="install what the scheme needs; for s3:// that is bicycle-runtime[s3]",
+    cause="No driver is installed for the scheme of a URL.",
+    fix="install the driver of the scheme; for s3:// it is bicycle-runtime[s3]",
 )
 
 
 class UnsafePathError(BicycleError):
-    """A path that a file of a checkpoint or savepoint names leads out of its directory."""
+    """A checkpoint or savepoint names a path outside of its directory."""
 
     code = "BIC-1139"
-    message = "path {path!r} is refused: {problem}"
+    message = "path {path!r} is rejected: {problem}"
     fix = (
-        "do not use this savepoint or checkpoint directory unless you know who changed it: nothing "
-        "that Bicycle writes looks like this; nothing was read, written or removed at that path"
+        "do not use this savepoint or checkpoint directory unless you know who changed it: Bicycle "
+        "never writes such paths; nothing was read, written or removed at that path"
     )
 
 
 class UnknownError(BicycleError):
-    """An error of another version or of an absent extension; its words and its code are kept."""
+    """An error of another version or of a missing extension; its text and its code are kept."""
 
     code = "BIC-1110"
     message = "{original_message}"

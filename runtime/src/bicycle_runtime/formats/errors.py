@@ -6,19 +6,22 @@ from bicycle_sdk.errors import BicycleError
 
 FORMAT_UNKNOWN = BicycleError.row(
     "BIC-2901",
-    "there is no format {name!r}; known are {known_text}{refusal_text}",
-    cause="Neither Bicycle nor an extension offers a format of this name.",
+    "unknown format {name!r}; known are {known_text}{refusal_text}",
+    cause="Neither Bicycle nor an extension provides a format of this name.",
     fix="{hint}",
 )
 FORMAT_UNUSABLE = BicycleError.row(
     "BIC-2902",
-    "the format {name!r} cannot be used: {problem}",
-    cause="An option of a format is unknown or wrong, or the declared type has no form in it.",
-    fix="give what the page on formats says of it, or declare another type of records",
+    "format {name!r} cannot be used: {problem}",
+    cause=(
+        "An option of a format is unknown or wrong, or the format cannot represent the declared "
+        "type."
+    ),
+    fix="see the reference of formats for valid options, or declare another type of records",
 )
 FORMAT_LIBRARY_MISSING = BicycleError.row(
     "BIC-2903",
-    "the format {name!r} needs a library that is not installed: {reason}",
-    cause="Avro and Protobuf are read and written by libraries that are optional.",
-    fix="install bicycle-runtime[formats] where the job starts, and on its workers",
+    "format {name!r} needs a library that is not installed: {reason}",
+    cause="Avro and Protobuf need optional libraries.",
+    fix="install bicycle-runtime[formats] on the host that starts the job, and on its workers",
 )

@@ -6,7 +6,7 @@ from bicycle_sdk.errors import BicycleError
 
 
 class HarnessError(BicycleError):
-    """A test asks for something that the job does not have, or that cannot be done now."""
+    """A test requested an object that the job does not have, or a step that is not possible now."""
 
     code = "BIC-2101"
     message = "harness of job {job!r}: {problem}"
@@ -15,7 +15,7 @@ class HarnessError(BicycleError):
 
 RULE_CHANGED = BicycleError.row(
     "BIC-2102",
-    "suite {suite!r} replaces the rule {rule!r}, so it would prove nothing",
-    cause="A conformance suite replaces a rule that it inherits.",
-    fix="give tests of your own other names; what differs between connectors belongs to the case",
+    "suite {suite!r} overrides the rule {rule!r}, so the suite would prove nothing",
+    cause="A conformance suite overrides an inherited rule.",
+    fix="rename your own tests; put differences between connectors into the case",
 )

@@ -254,7 +254,7 @@ def test_a_named_format_reads_what_it_writes_and_names_the_bad_message(name, opt
 @pytest.mark.parametrize(
     ("name", "options", "problem"),
     [
-        ("xml", None, "there is no format 'xml'"),
+        ("xml", None, "unknown format 'xml'"),
         ("avro", None, "schema"),
         ("csv", {"colour": 1}, "colour"),
         ("csv", "fields", "value_format_options"),

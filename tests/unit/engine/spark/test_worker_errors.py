@@ -83,7 +83,7 @@ def ended(plan, code, reason="", **more):
         (-signal.SIGSEGV, "signal 11 (SIGSEGV)", "native code"),
         (-signal.SIGTERM, "signal 15 (SIGTERM)", "who sends this signal"),
         (3, "exit code 3", "raise an exception"),
-        (None, "no word", "log of the workers"),
+        (None, "no word", "logs of the workers"),
     ],
 )
 def test_how_a_worker_ended_leads_to_what_to_do(plan, code, how, hint):

@@ -230,7 +230,7 @@ def test_savepoints_are_listed_newest_first_with_those_that_were_never_finished(
     found = {entry.name: entry for entry in known_savepoints(ended, None)}
 
     assert list(found)[:2] == ["new", "old"]
-    assert (found["dead"].problem, found["old"].problem) == ("it was never finished", None)
+    assert (found["dead"].problem, found["old"].problem) == ("it is incomplete", None)
     assert found["bad"].problem
     assert json.loads(json.dumps(found["old"].to_json()))["event_count"] == 3
 

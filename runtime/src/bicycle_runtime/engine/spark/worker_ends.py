@@ -120,7 +120,7 @@ def _hint(code: int | None) -> str:
         return "look for who sends this signal to the workers"
     if code is not None:
         return "let the function raise an exception where it, or what it calls, ends the process"
-    return "look at the log of the workers"
+    return "check the logs of the workers"
 
 
 def _location(reason: str) -> str | None:

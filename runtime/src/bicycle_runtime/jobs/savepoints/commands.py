@@ -407,7 +407,7 @@ def _entry(place: Storage) -> SavepointEntry:
     try:
         savepoint = read_savepoint(place)
     except SavepointUnfinishedError:
-        return SavepointEntry(url=place.url, name=name, problem="it was never finished")
+        return SavepointEntry(url=place.url, name=name, problem="it is incomplete")
     except SavepointFormatError as error:
         return SavepointEntry(url=place.url, name=name, problem=error.facts["problem"])
     fields = {name: getattr(savepoint, name) for name in _SHOWN}

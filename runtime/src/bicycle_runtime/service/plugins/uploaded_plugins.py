@@ -319,7 +319,7 @@ def require_unused(home: Home, digest: str) -> UploadedPlugin:
     found = find_uploaded(home, digest)
     job_count = len(_jobs_by_digest(home).get(digest, ()))
     if job_count:
-        jobs_text = "1 job may" if job_count == 1 else f"{job_count} jobs may"
+        jobs_text = "1 job" if job_count == 1 else f"{job_count} jobs"
         raise PLUGIN_IN_USE(title=found.title, digest=digest, jobs_text=jobs_text)
     return found
 

@@ -6,103 +6,109 @@ from bicycle_sdk.errors import BicycleError
 
 LOGIN_NEEDED = BicycleError.row(
     "BIC-2320",
-    "a request for {path} does not say who asks",
-    cause="The service demands to know who asks, and the request does not say.",
-    fix="send a token: `Authorization: Bearer …`; `bicycle token create` makes one",
+    "request for {path} is not authenticated",
+    cause="The service requires authentication, and the request has no credentials.",
+    fix="send a token: `Authorization: Bearer …`; `bicycle token create` creates a token",
 )
 
 
 TOKEN_REFUSED = BicycleError.row(
     "BIC-2321",
-    "this token is not taken: it is unknown, expired or revoked",
-    cause="A token was sent that this service does not know, or does not take any more.",
-    fix="look at `bicycle token list`; `bicycle token create` makes a new one",
+    "token rejected: it is unknown, expired or revoked",
+    cause="The token of a request is unknown, expired or revoked.",
+    fix="run `bicycle token list`; `bicycle token create` creates a new token",
 )
 
 
 ROLE_TOO_LOW = BicycleError.row(
     "BIC-2322",
-    "{name!r} may not do this as {found}; {least} is needed",
-    cause="Who asks may not do this.",
-    fix="ask somebody who may, or for a token of the role {least}",
+    "{name!r} has the role {found}, but {least} is required",
+    cause="The role of the caller does not permit the request.",
+    fix="ask a user with this role, or request a token with the role {least}",
 )
 
 
 TOKEN_UNKNOWN = BicycleError.row(
     "BIC-2323",
-    "there is no token {token!r}",
-    cause="There is no token of this id.",
-    fix="take the id from `bicycle token list`",
+    "token {token!r} not found",
+    cause="No token has this id.",
+    fix="use an id from `bicycle token list`",
 )
 
 
 TOKEN_NAME_INVALID = BicycleError.row(
     "BIC-2324",
     "{name!r} cannot be the name of a token: {problem}",
-    cause="The name of a token is empty, too long, or has letters that cannot be shown.",
-    fix="give 1 to {length_max} letters, digits, dots, dashes and spaces",
+    cause=(
+        "The name of a token is empty, too long, or contains characters that cannot be displayed."
+    ),
+    fix="use 1 to {length_max} letters, digits, dots, dashes and spaces",
 )
 
 
 TOKEN_LIFETIME_INVALID = BicycleError.row(
     "BIC-2325",
-    "a token cannot live for {lifetime_ms:duration}",
+    "token lifetime must be between {low_ms:duration} and {high_ms:duration}, got "
+    "{lifetime_ms:duration}",
     cause="The lifetime of a token is out of bounds.",
-    fix="give {low_ms:duration} to {high_ms:duration}",
+    fix="choose a lifetime within these bounds",
 )
 
 
 RATE_EXCEEDED = BicycleError.row(
     "BIC-2326",
     "too many {kind} in a short time",
-    cause="More was asked in a short time than one token or address may ask.",
-    fix="ask again in {wait_s} s",
+    cause="A token or address exceeded its rate limit.",
+    fix="repeat the request after {wait_s} s",
 )
 
 
 OWNER_FOREIGN = BicycleError.row(
     "BIC-2327",
-    "{name!r} may do this for {owners_text} only",
-    cause="A token counts for some owners, and this is about others, or about all.",
-    fix="ask somebody whose token counts for all owners",
+    "{name!r} is limited to {owners_text}",
+    cause="A token is limited to some owners, and the request concerns other owners, or all.",
+    fix="ask a user whose token covers all owners",
 )
 
 
 JOB_NAME_TAKEN = BicycleError.row(
     "BIC-2328",
-    "a job {job!r} belongs to somebody else",
-    cause="Names of jobs stay with their owner, and this one is not theirs.",
-    fix="give the job another name",
+    "job {job!r} belongs to another owner",
+    cause="The name of a job is used by another owner.",
+    fix="choose another name for the job",
 )
 
 
 TOKEN_OWNER_INVALID = BicycleError.row(
     "BIC-2329",
-    "{owner!r} cannot be an owner of jobs",
-    cause="An owner of jobs is the name of a token, and this can be none.",
-    fix="give 1 to {length_max} letters, digits, dots, dashes and spaces; leave it out for all",
+    "{owner!r} is not a valid owner of jobs",
+    cause="An owner of jobs must be a valid name of a token.",
+    fix=(
+        "use 1 to {length_max} letters, digits, dots, dashes and spaces; omit the owner for all "
+        "owners"
+    ),
 )
 
 
 CONNECTIONS_TOO_MANY = BicycleError.row(
     "BIC-2330",
-    "one token or address may have {limit} {what} at once, and has them",
-    cause="One token or address has as many requests or event streams open as it may.",
-    fix="end some of them first; several pages or programs may share one token",
+    "a token or address may have at most {limit} {what} at once",
+    cause="A token or address has too many open requests or event streams.",
+    fix="close some of them first; several pages or programs may share one token",
 )
 
 
 CONNECTIONS_EXHAUSTED = BicycleError.row(
     "BIC-2331",
-    "the service answers {limit} {what} at once, and others have them all",
-    cause="All callers together have as many requests or event streams open as the service takes.",
-    fix="try again in some seconds; health, stop, drain and cancel are answered meanwhile",
+    "the service may have at most {limit} {what} at once, and other callers use all of them",
+    cause="All callers together have too many open requests or event streams.",
+    fix="try again after some seconds; health, stop, drain and cancel still work",
 )
 
 
 LOCATION_TAKEN = BicycleError.row(
     "BIC-2332",
-    "{location} belongs to somebody else",
-    cause="A job or a savepoint was to be written where the checkpoints of another owner are.",
-    fix="give another directory, or leave it out for that of the home",
+    "{location} belongs to another owner",
+    cause="A job or a savepoint would be written to a checkpoint folder of another owner.",
+    fix="choose another directory, or omit it to use a directory of the home",
 )

@@ -10,54 +10,73 @@ from bicycle_runtime.streams.errors import (
 
 PARTITIONS_MISSING = StreamConnectError.row(
     "BIC-2684",
-    "topic {key!r} in {address} has {found} partitions, and {partitions} are needed",
-    cause="A shard is a partition, and the topic has fewer than were asked for, or none at all.",
-    fix="create it with so many partitions, or let it be made with the option create=if-missing; a "
-    "topic without partitions cannot get any",
+    "topic {key!r} in {address} must have at least {partitions} partitions, got {found}",
+    cause=(
+        "A topic has fewer partitions than the requested number of shards, or is not partitioned."
+    ),
+    fix=(
+        "create the topic with enough partitions, or use the option create=if-missing; partitions "
+        "cannot be added to a topic that is not partitioned"
+    ),
 )
 NOT_DELIVERED = StreamError.row(
     "BIC-2685",
-    "{address} did not take a message of stream {key!r}: {reason}",
-    cause="Pulsar gave a message up: too large, no right to send it, or no answer in time.",
-    fix="see to the reason; messages with a receipt have arrived",
+    "{address} rejected a message of stream {key!r}: {reason}",
+    cause=(
+        "Pulsar did not accept a message: it is too large, permissions are missing, or the broker "
+        "did not respond in time."
+    ),
+    fix="correct the reported cause; messages with a receipt have arrived",
 )
 READ_FAILED = StreamError.row(
     "BIC-2686",
     "cannot read from {address}: {reason}",
-    cause="Pulsar answered a consumer with an error that does not pass by itself.",
-    fix="see to the reason: topics, namespaces or rights",
+    cause="Pulsar returned a permanent error to a consumer.",
+    fix="correct the reported cause: topics, namespaces or permissions",
 )
 GROUP_IN_USE = StreamConnectError.row(
     "BIC-2687",
-    "group {group!r} of {address} is in use by another consumer of {key!r}",
-    cause="The position of a group in mode resumable is that of one consumer at a time, and the "
-    "messages of one in mode load-balanced are not those of one in mode resumable.",
-    fix="end the other consumer, name another group, or share the messages in mode load-balanced",
+    "group {group!r} of {address} is already used by another consumer of {key!r}",
+    cause=(
+        "A group in mode resumable has one consumer at a time, and it cannot share messages with "
+        "consumers in mode load-balanced."
+    ),
+    fix="end the other consumer, choose another group, or share the messages in mode load-balanced",
 )
 POSITION_UNUSABLE = StreamError.row(
     "BIC-2688",
-    "message {id} of stream {key!r} in {address} has a place that no sequence stands for",
-    cause="A ledger with more than a million entries, or an entry with more than 4,096 messages.",
-    fix="let ledgers be closed earlier (managedLedgerMaxEntriesPerLedger), or send smaller "
-    "batches; the next call goes on",
+    "message {id} of stream {key!r} in {address} has an id that cannot be converted to a "
+    "sequence number",
+    cause="A ledger has more than a million entries, or an entry has more than 4,096 messages.",
+    fix=(
+        "close ledgers earlier (managedLedgerMaxEntriesPerLedger), or send smaller batches; the "
+        "next call continues after this message"
+    ),
 )
 DEDUPLICATION_OFF = StreamUnsupportedError.row(
     "BIC-2689",
-    "{address} cannot take messages of {key!r} exactly once: {reason}",
-    cause="What is sent again after a lost connection is dropped by brokers only where "
-    "deduplication is on, and the client does not tell whether it is.",
-    fix="switch it on for the namespace (pulsar-admin namespaces set-deduplication --enable) and "
-    "check admin_url; or send at-least-once",
+    "{address} does not support exactly-once messages of {key!r}: {reason}",
+    cause=(
+        "Brokers drop repeated messages only if deduplication is enabled, and the client cannot "
+        "detect this."
+    ),
+    fix=(
+        "enable it for the namespace (pulsar-admin namespaces set-deduplication --enable) and "
+        "check admin_url, or send at-least-once"
+    ),
 )
 NOT_TEXT = StreamUnsupportedError.row(
     "BIC-2678",
-    "{backend} cannot take key and headers of a message for {key!r}: {reason}",
-    cause="Pulsar's keys and properties are texts, and a property has one value.",
-    fix="send UTF-8, or base64 for binary data, each name once and with a value; nothing was sent",
+    "{backend} does not support the key or the headers of a message for {key!r}: {reason}",
+    cause="Keys and properties of Pulsar are texts, and a property has one value.",
+    fix=(
+        "send UTF-8, or base64 for binary data, and each header once and with a value; nothing was "
+        "sent"
+    ),
 )
 ADMIN_UNREACHABLE = StreamConnectError.row(
     "BIC-2679",
-    "the administration of {address} cannot be asked at {url}: {reason}",
-    cause="Partitions and settings of topics are asked for and made over HTTP, beside the client.",
-    fix="name its place with the option admin_url=http://host:8080, and see to rights and token",
+    "admin API of {address} does not respond at {url}: {reason}",
+    cause="Partitions and settings of topics are managed over the HTTP API of Pulsar.",
+    fix="set the option admin_url=http://host:8080, and check permissions and token",
 )
