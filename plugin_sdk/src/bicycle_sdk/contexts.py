@@ -271,7 +271,7 @@ class RuntimeContext(StateAccess, Context):
         self.named_values[self._key, name] = value
 
     def delete_state(self, name: str) -> None:
-        """Forget the value of a name; harmless when there is none."""
+        """Forget the value of a name, if it exists."""
         self.named_values.pop((self._key, name), None)
 
 

@@ -83,7 +83,7 @@ def retry(n: int, *, backoff: timedelta = timedelta(milliseconds=100)) -> Retry:
 
 
 def error_policy(value: OnError, *, max_error_rate: float | None = None) -> ErrorPolicy:
-    """Return the policy that a value of ``on_error`` stands for.
+    """Return the policy that a value of ``on_error`` represents.
 
     Raises:
         StreamDefinitionError: an unknown word, or a rate that is outside 0..1 or has no use.

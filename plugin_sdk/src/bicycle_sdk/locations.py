@@ -14,7 +14,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def calling_location() -> str | None:
-    """Return ``file:line`` of the nearest call outside this package, None where there is none.
+    """Return ``file:line`` of the nearest call outside this package, or None.
 
     Example:
         >>> calling_location() is None

@@ -75,7 +75,7 @@ class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], G
     async def async_invoke_batch(
         self, values: list[T]
     ) -> list[list[tuple[T, dict[str, Any] | None]]]:
-        """Ask for all keys that are not known, in one question."""
+        """Request all keys that are not known, in one question."""
         keys = [self.key_of(value) for value in values]
         rows = await self.found_in.find(keys)
         return [[(value, rows[key])] for value, key in zip(values, keys, strict=True)]

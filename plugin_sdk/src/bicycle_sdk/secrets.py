@@ -85,5 +85,5 @@ class Secret:
         raise SecretError(kind="file", place=self.place, problem=problem)
 
     def to_json(self) -> dict[str, dict[str, str]]:
-        """Return the reference as it stands in a graph."""
+        """Return the reference as it is in a graph."""
         return {"secret": {self.kind: self.place}}

@@ -37,7 +37,7 @@ class Fields:
         self.where = where
 
     def take(self, name: str, expected: type, *, default: object = REQUIRED) -> Any:
-        """Return a field of the expected type; null stands for an absent optional field."""
+        """Return a field of the expected type; null represents an absent optional field."""
         value = self.data.pop(name, None)
         if value is None:
             if default is REQUIRED:

@@ -190,7 +190,7 @@ class Rows:
         return found + self.between(key, begin + first_ms, end + last_ms)
 
     def first_ms(self, key: Any) -> int | None:
-        """Return the time of the first row of a key; None when there is none."""
+        """Return the time of the first row of a key, or None."""
         row_key = self._entries.first(key)
         return None if row_key is MISSING else row_key[0]
 

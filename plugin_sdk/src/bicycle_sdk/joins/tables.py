@@ -89,7 +89,7 @@ class AsOfJoin(RowJoin):
         return [(time, row, match) for row in waiting]
 
     def _is_near(self, known_ms: int, time_ms: int) -> bool:
-        """Tell whether a right row is new enough for a left one."""
+        """Return whether a right row is new enough for a left one."""
         return self._tolerance is None or known_ms >= time_ms - self._tolerance
 
     def _forget(self, key: Any, known: list[tuple[RowKey, Any]], certain: int) -> None:

@@ -114,7 +114,7 @@ class WindowJoin(RowJoin):
             self.timers.set(key, time_ms)
 
     def _touches_open(self, key: Any, window: Window, time_ms: int) -> bool:
-        """Tell whether a row belongs to a session that is still open."""
+        """Return whether a row belongs to a session that is still open."""
         gap = window.end - time_ms
         sides = (self.left, self.right)
         return any(side.between(key, time_ms - gap, time_ms + gap) for side in sides)
@@ -150,7 +150,7 @@ class WindowCoGroup(WindowJoin):
 
 
 class _Slices:
-    """Rows of one key and side in the order of time, of which runs are asked for.
+    """Rows of one key and side in the order of time, of which runs are requested.
 
     Args:
         rows: The rows, with their row keys.

@@ -63,7 +63,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         return self._set_name("group_id", name, "give a name")
 
     def starting_offsets(self, where: Literal["earliest", "latest"] | datetime | _Offsets) -> Self:
-        """Set where the first run begins; later runs go on where the last one stopped.
+        """Set where the first run begins; later runs continue where the last one stopped.
 
         Args:
             where: ``earliest`` (the default), ``latest``, the first message at or after a time

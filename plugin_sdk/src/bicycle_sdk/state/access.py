@@ -101,7 +101,7 @@ class LocalEntries:
         self._states: dict[str, tuple[StateDescriptor, ValueEntries | MapEntries]] = {}
 
     def entries_of(self, descriptor: StateDescriptor) -> ValueEntries | MapEntries:
-        """Return the entries of a state; they are made when first asked for."""
+        """Return the entries of a state; they are made when first requested."""
         known = self._states.get(descriptor.name)
         if known is None:
             known = descriptor, make_entries(descriptor, clock=self._clock)
@@ -234,7 +234,7 @@ class StateAccess(ABC):
     def get_operator_list_state(
         self, name: str | OperatorListStateDescriptor[Any], type: Any = None
     ) -> ListState[Any]:
-        """Return a list of this subtask, on a stream without keys; asked for in ``open``.
+        """Return a list of this subtask, on a stream without keys; requested in ``open``.
 
         When the job starts again or its parallelism changes, all elements of all subtasks are
         divided evenly. It can be read and written where records are handled.

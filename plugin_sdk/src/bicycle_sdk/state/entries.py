@@ -45,7 +45,7 @@ class ValueEntries:
         self.touched[key] = None
 
     def delete(self, key: Hashable) -> None:
-        """Remove the value of a key; harmless when there is none."""
+        """Remove the value of a key, if it exists."""
         if self.entries.pop(key, MISSING) is not MISSING:
             self.touched[key] = None
 
@@ -63,7 +63,7 @@ class ValueEntries:
         """Remove what expired."""
 
     def peek(self, entry_key: Any) -> Any:
-        """Return the value of an entry without using it; ``MISSING`` when there is none."""
+        """Return the value of an entry without using it, or ``MISSING``."""
         return self.entries.get(entry_key, MISSING)
 
     def peek_all(self, entry_keys: Iterable[Any]) -> list[Any]:
@@ -71,7 +71,7 @@ class ValueEntries:
         return list(map(self.peek, entry_keys))
 
     def view(self, key: Hashable) -> Any:
-        """Return the live value of a key without using it; ``MISSING`` when there is none."""
+        """Return the live value of a key without using it, or ``MISSING``."""
         is_live = self.expiry is None or self.expiry.is_live(key)
         return self.peek(key) if is_live else MISSING
 
@@ -139,7 +139,7 @@ class CarefulValueEntries(ValueEntries):
             self.expiry.renew(key)
 
     def delete(self, key: Hashable) -> None:
-        """Remove the value of a key; harmless when there is none."""
+        """Remove the value of a key, if it exists."""
         super().delete(key)
         if self.expiry is not None:
             self.expiry.forget(key)
@@ -190,7 +190,7 @@ class MapEntries:
         return row[part] if part in row and self._use((key, part)) else default
 
     def has(self, key: Hashable, part: Hashable) -> bool:
-        """Tell whether a key's map has an entry."""
+        """Return whether a key's map has an entry."""
         row = self.rows.get(key)
         return row is not None and part in row and (self._is_plain or self._is_found((key, part)))
 
@@ -209,7 +209,7 @@ class MapEntries:
             self.expiry.renew(entry_key)
 
     def add(self, key: Hashable, part: Hashable, value: Any) -> bool:
-        """Set an entry unless there is one; tell whether it was set."""
+        """Set an entry unless there is one; return whether it was set."""
         row = self.rows.get(key)
         if row is not None and part in row:
             return False
@@ -276,7 +276,7 @@ class MapEntries:
         return list(self.rows.get(key, ()))
 
     def delete(self, key: Hashable, part: Hashable) -> None:
-        """Remove an entry of a key's map; harmless when there is none."""
+        """Remove an entry of a key's map, if it exists."""
         row = self.rows.get(key)
         if row is None or part not in row:
             return
@@ -302,7 +302,7 @@ class MapEntries:
         return [(part, value) for part, value in found if self._use((key, part))]
 
     def is_empty(self, key: Hashable) -> bool:
-        """Tell whether a key's map has no entry."""
+        """Return whether a key's map has no entry."""
         return not any(self._is_live((key, part)) for part in self.rows.get(key, ()))
 
     def scan(
@@ -322,7 +322,7 @@ class MapEntries:
                 yield part, row[part]
 
     def first(self, key: Hashable) -> Any:
-        """Return the first map key of a key, in key order; ``MISSING`` when there is none."""
+        """Return the first map key of a key, in key order, or ``MISSING``."""
         if not self._is_plain:
             return next((part for part, _ in self.scan(key)), MISSING)
         ordered = self._sort(key)
@@ -388,7 +388,7 @@ class MapEntries:
             self.delete(key, part)
 
     def peek(self, entry_key: tuple[Any, Any]) -> Any:
-        """Return the value of an entry without using it; ``MISSING`` when there is none."""
+        """Return the value of an entry without using it, or ``MISSING``."""
         key, part = entry_key
         return self.rows.get(key, {}).get(part, MISSING)
 
@@ -398,7 +398,7 @@ class MapEntries:
         return [rows.get(key, _NO_ROW).get(part, MISSING) for key, part in entry_keys]
 
     def view(self, key: Hashable) -> dict[Any, Any] | Any:
-        """Return the live entries of a key without using them; ``MISSING`` when there are none."""
+        """Return the live entries of a key without using them, or ``MISSING``."""
         row = self.rows.get(key, {})
         return {part: row[part] for part in row if self._is_live((key, part))} or MISSING
 
@@ -471,7 +471,7 @@ class MapEntries:
         del ordered[bisect_left(ordered, self._place(part))]
 
     def _is_found(self, entry_key: tuple[Any, Any]) -> bool:
-        """Tell whether an entry is live; then it counts as read."""
+        """Return whether an entry is live; then it counts as read."""
         if not self._is_live(entry_key):
             return False
         if self.expiry is not None and self.expiry.is_on_access:
@@ -479,7 +479,7 @@ class MapEntries:
         return True
 
     def _use(self, entry_key: tuple[Any, Any]) -> bool:
-        """Tell whether an entry is live; then its value is handed out."""
+        """Return whether an entry is live; then its value is returned."""
         if not self._is_found(entry_key):
             return False
         if not self._is_frozen:

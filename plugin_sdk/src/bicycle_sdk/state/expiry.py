@@ -95,7 +95,7 @@ class Expiry:
             self.touched[entry_key] = None
 
     def drop(self, entry_key: Hashable) -> bool:
-        """Take a sealed deletion of an entry over; tell whether it was there."""
+        """Take a sealed deletion of an entry over; return whether it was there."""
         stamp = self.stamps.pop(entry_key, None)
         self._leave_bucket(entry_key, stamp)
         return stamp is not None
@@ -127,7 +127,7 @@ class Expiry:
             part.clear()
 
     def next_due_ms(self) -> int | None:
-        """Return when the next entry may be removed, in the domain of the TTL; None without any.
+        """Return when the next entry may be removed, in the domain of the TTL, or None.
 
         It follows from the times of the entries alone, so that a replay finds the same.
         """

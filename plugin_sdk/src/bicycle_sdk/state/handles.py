@@ -176,7 +176,7 @@ class ListState(Generic[T]):
         self._entries.clear(self._scope.state_key())
 
     def is_empty(self) -> bool:
-        """Tell whether there is no element."""
+        """Return whether there is no element."""
         return self._entries.is_empty(self._scope.state_key())
 
 
@@ -202,7 +202,7 @@ class ReadOnlyMapState(Generic[K, V]):
         return self._entries.get(self._scope.state_key(), key, default)
 
     def contains(self, key: K) -> bool:
-        """Tell whether a map key has an entry."""
+        """Return whether a map key has an entry."""
         return self._entries.has(self._scope.state_key(), key)
 
     def entries(self) -> Iterator[tuple[K, V]]:
@@ -243,7 +243,7 @@ class ReadOnlyMapState(Generic[K, V]):
         return self._entries.scan(self._scope.state_key(), prefix=prefix)
 
     def is_empty(self) -> bool:
-        """Tell whether there is no entry."""
+        """Return whether there is no entry."""
         return self._entries.is_empty(self._scope.state_key())
 
     def __contains__(self, key: K) -> bool:

@@ -52,7 +52,7 @@ class SetTimers(Protocol):
         """Set a timer; harmless when it is set already."""
 
     def delete(self, key: Hashable, time_ms: int) -> None:
-        """Delete a timer; harmless when there is none."""
+        """Delete a timer, if it exists."""
 
 
 class TimerQueue:
@@ -97,7 +97,7 @@ class TimerQueue:
             self.earliest_ms = time_ms
 
     def delete(self, key: Hashable, time_ms: int) -> None:
-        """Delete a timer; harmless when there is none."""
+        """Delete a timer, if it exists."""
         entry_key = (key, time_ms)
         if entry_key in self.waiting:
             del self.waiting[entry_key]
@@ -116,7 +116,7 @@ class TimerQueue:
         self.waiting.pop((key, time_ms), None)
 
     def pop_due(self, time_ms: int) -> Timer | None:
-        """Take out and return the first timer that is due at a time; None when none is."""
+        """Take out and return the first timer that is due at a time, or None."""
         first = self.peek()
         if first is None or first[1] > time_ms:
             return None
@@ -203,13 +203,13 @@ class TimerQueue:
         return found
 
     def is_due(self, time_ms: int) -> bool:
-        """Tell whether a timer is due at a time. From then on ``earliest_ms`` can be trusted."""
+        """Return whether a timer is due at a time. From then on ``earliest_ms`` can be trusted."""
         first = self.peek()
         self.earliest_ms = _TIME_MAX if first is None else first.time_ms
         return first is not None and first.time_ms <= time_ms
 
     def peek(self) -> Timer | None:
-        """Return the first timer; None when there is none."""
+        """Return the first timer, or None."""
         if not self._is_filed:
             self._file_again()
         waiting = self.waiting
@@ -227,7 +227,7 @@ class TimerQueue:
         return None
 
     def next_time_ms(self) -> int | None:
-        """Return the time of the first timer; None when there is none."""
+        """Return the time of the first timer, or None."""
         first = self.peek()
         return None if first is None else first.time_ms
 
@@ -312,7 +312,7 @@ class TimerService:
         return self._event
 
     def register_event_time_timer(self, time_ms: int) -> None:
-        """Ask for ``on_timer`` once the watermark has reached ``time_ms``.
+        """Request ``on_timer`` once the watermark has reached ``time_ms``.
 
         Every record at or before that time has been seen then. It is called after the records of
         an epoch, for a time that has passed already as well.
@@ -320,15 +320,15 @@ class TimerService:
         self._event.set(self._scope.state_key(), _check(time_ms))
 
     def register_processing_time_timer(self, time_ms: int) -> None:
-        """Ask for ``on_timer`` once the clock has reached ``time_ms``."""
+        """Request ``on_timer`` once the clock has reached ``time_ms``."""
         self._processing.set(self._scope.state_key(), _check(time_ms))
 
     def delete_event_time_timer(self, time_ms: int) -> None:
-        """Delete the timer of the current key at this time; harmless when there is none."""
+        """Delete the timer of the current key at this time, if it exists."""
         self._event.delete(self._scope.state_key(), time_ms)
 
     def delete_processing_time_timer(self, time_ms: int) -> None:
-        """Delete the timer of the current key at this time; harmless when there is none."""
+        """Delete the timer of the current key at this time, if it exists."""
         self._processing.delete(self._scope.state_key(), time_ms)
 
     def current_watermark(self) -> int:

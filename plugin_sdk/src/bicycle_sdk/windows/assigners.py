@@ -49,7 +49,7 @@ class AlignedWindows:
 
     @property
     def is_tumbling(self) -> bool:
-        """Tell whether each time belongs to exactly one window."""
+        """Return whether each time belongs to exactly one window."""
         return self.size_ms == self.slide_ms
 
     def ends_of(self, timestamp: int) -> range:

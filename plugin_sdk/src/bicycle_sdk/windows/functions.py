@@ -58,7 +58,7 @@ class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
 
 
 def is_mergeable(function: AggregateFunction[Any, Any, Any]) -> bool:
-    """Tell whether the function's class defines ``merge``."""
+    """Return whether the function's class defines ``merge``."""
     return type(function).merge is not AggregateFunction.merge
 
 
@@ -118,7 +118,7 @@ class WindowContext(StateAccess, Context, Generic[K]):
         self._values[name] = value
 
     def delete_state(self, name: str) -> None:
-        """Forget a value of this window; harmless when there is none."""
+        """Forget a value of this window, if it exists."""
         self._values.pop(name, None)
 
     def side_output(self, tag: str, value: Any) -> None:

@@ -40,11 +40,11 @@ class Window:
         return self.end - 1
 
     def contains(self, timestamp: int) -> bool:
-        """Tell whether a time belongs to the window."""
+        """Return whether a time belongs to the window."""
         return self.start <= timestamp < self.end
 
     def overlaps(self, other: Window) -> bool:
-        """Tell whether some time belongs to both."""
+        """Return whether some time belongs to both."""
         return self.start < other.end and other.start < self.end
 
     def touches(self, other: Window) -> bool:

@@ -41,7 +41,7 @@ class WindowPlan:
 
     @property
     def has_event_time(self) -> bool:
-        """Tell whether records are put into windows by their time."""
+        """Return whether records are put into windows by their time."""
         return isinstance(self.assigner, AlignedWindows | SessionWindows)
 
     @property
@@ -58,7 +58,7 @@ class WindowPlan:
 
     @property
     def is_triggered(self) -> bool:
-        """Tell whether a trigger must be asked at each record."""
+        """Return whether a trigger must be asked at each record."""
         return self.trigger is not None or self.evictor is not None or not self.has_event_time
 
     @property

@@ -45,7 +45,7 @@ class TriggerResult(Enum):
 
     @property
     def purges(self) -> bool:
-        """Tell whether the window's records go."""
+        """Return whether the window's records go."""
         return self in (TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE)
 
 
@@ -75,10 +75,10 @@ class TriggerContext(Protocol):
         """Ask ``on_processing_time`` at a time."""
 
     def delete_event_time_timer(self, time_ms: int) -> None:
-        """Take back a timer; harmless when there is none."""
+        """Take back a timer, if it exists."""
 
     def delete_processing_time_timer(self, time_ms: int) -> None:
-        """Take back a timer; harmless when there is none."""
+        """Take back a timer, if it exists."""
 
     def get_state(self, name: str, default: Any = None) -> Any:
         """Return the saved value, or ``default`` when there is none."""
@@ -410,7 +410,7 @@ class NeverTrigger(Trigger):
 
 
 def can_merge(trigger: Trigger) -> bool:
-    """Tell whether a trigger may be used with sessions."""
+    """Return whether a trigger may be used with sessions."""
     if isinstance(trigger, PurgingTrigger):
         return can_merge(trigger.inner)
     return type(trigger).on_merge is not Trigger.on_merge

@@ -223,7 +223,7 @@ class Guard:
                 state["connection"].leave()
 
     def _check(self, scope: Scope) -> None:
-        """See that a request may be answered at all.
+        """Ensure that a request may be answered at all.
 
         Raises:
             BicycleError: it may not.

@@ -112,7 +112,7 @@ def _upload(files: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _is_required(body: type[msgspec.Struct]) -> bool:
-    """Tell whether a body must be sent: it has a field without a default."""
+    """Return whether a body must be sent: it has a field without a default."""
     return any(field.required for field in msgspec.structs.fields(body))
 
 

@@ -271,7 +271,7 @@ class SavepointList(Shape, frozen=True, kw_only=True):
 
 
 class ExceptionEntry(Shape, frozen=True, kw_only=True):
-    """One kind of failure; ``is_record``: of records, after which the job went on.
+    """One kind of failure; ``is_record``: of records, after which the job continued.
 
     ``task_id`` is that of ``Task``, ``task_index`` the subtask that failed last; null where no
     function failed, and the latter of records, which are counted over all subtasks.

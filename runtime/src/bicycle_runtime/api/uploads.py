@@ -33,7 +33,7 @@ def body_bytes_max(path: str) -> int:
 
 
 def takes_form(method: str, path: str) -> bool:
-    """Tell whether a path of the API takes files."""
+    """Return whether a path of the API takes files."""
     return method == "POST" and path in _UPLOAD_PATHS and path.startswith("/api/")
 
 

@@ -13,10 +13,10 @@ __all__ = ["Clock", "ManualClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """What tells the time. Both calls are cheap and may come from any thread."""
+    """The source of the time. Both calls are cheap, and safe in any thread."""
 
     def now_ms(self) -> int:
-        """Return the wall clock in milliseconds since 1970-01-01 UTC; it may jump either way."""
+        """Return the wall clock in milliseconds since 1970-01-01 UTC; it may jump."""
 
     def monotonic(self) -> float:
         """Return seconds since an arbitrary start; never less than an earlier answer."""
@@ -37,7 +37,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is moved; ``advance`` moves both readings together.
+    """A clock that moves only on request; ``advance`` moves both readings together.
 
     Args:
         start_ms: The first wall-clock reading.

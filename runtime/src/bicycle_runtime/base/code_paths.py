@@ -28,5 +28,5 @@ def show_paths(text: str) -> str:
 
 
 def is_packed_path(path: str) -> bool:
-    """Tell whether a path, as errors show it, is below the folder of a packed environment."""
+    """Return whether a path, as shown in errors, is in a packed environment."""
     return not path.startswith(("/", "<"))

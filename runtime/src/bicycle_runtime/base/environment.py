@@ -1,4 +1,4 @@
-"""Environment variables of this process: the one place beside the doors that touches them."""
+"""Environment variables of this process: the only access outside of the doors."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def environment_for_python(extra: Mapping[str, str] | None = None) -> dict[str, 
 
 
 def chosen_variables(names: Iterable[str]) -> dict[str, str]:
-    """Return those of the named variables that are set."""
+    """Return the named variables that are set."""
     return {name: os.environ[name] for name in names if name in os.environ}
 
 
 @contextmanager
 def environment_set(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables while the block runs, for a library that takes its settings from there."""
+    """Set variables during the block, for a library that reads its settings there."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

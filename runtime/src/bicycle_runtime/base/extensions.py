@@ -1,4 +1,4 @@
-"""Extensions: modules of other distributions, found by entry points, asked one by one by hooks.
+"""Extensions: modules of other distributions, found by entry points, with hooks.
 
 What a hook offers are words, each with the place of what it names; nothing is imported for that but
 the extension itself. Who asks decides what an extension that fails means.
@@ -42,7 +42,7 @@ def installed_extensions() -> list[Extension]:
 
 
 def hooks_of(extension: Extension, *specifications: type) -> pluggy.PluginManager:
-    """Load one extension into a manager of its own, so that a bad hook harms nobody else.
+    """Load one extension into a separate manager, so that a bad hook affects no other.
 
     Args:
         extension: The extension; whatever its module raises is raised here.
@@ -56,7 +56,7 @@ def hooks_of(extension: Extension, *specifications: type) -> pluggy.PluginManage
 
 
 def checked_words(answers: Iterable[Mapping[Any, Any]]) -> dict[str, str]:
-    """Return what a hook has answered: word -> ``"module:name"``.
+    """Return the answers of a hook: word -> ``"module:name"``.
 
     Raises:
         TypeError: an answer is something else.

@@ -1,4 +1,4 @@
-"""Named points at which a test may break the runtime; without a plan they cost next to nothing.
+"""Named points at which a test may break the runtime; nearly free without a plan.
 
 Crash tests set ``BICYCLE_FAULTS`` to ``point@n=action`` (comma separated): at the n-th passage of
 that point in a process, ``kill`` sends SIGKILL to it, ``raise`` raises, and ``hold`` stops there
@@ -70,7 +70,7 @@ _lock = threading.Lock()  # Sinks may pass a point in several threads.
 
 
 def arm_fault(name: str, passage: int = 1, *, act: Callable[[], object] | None = None) -> None:
-    """Let the point raise ``InjectedFault`` in this process, once, at its next n-th passage.
+    """Make a point raise ``InjectedFault`` once, at its next n-th passage.
 
     Args:
         name: One of ``FAULT_POINTS``, ``TRANSACTION_POINTS`` or ``BASE_POINTS``.
@@ -86,13 +86,13 @@ def arm_fault(name: str, passage: int = 1, *, act: Callable[[], object] | None =
 
 
 def disarm_faults() -> None:
-    """Take back what ``arm_fault`` asked for and what has not happened yet."""
+    """Cancel the requests of ``arm_fault`` that have not fired yet."""
     _armed.clear()
     _acts.clear()
 
 
 def fault_point(name: str) -> None:
-    """Break here if the plan says so.
+    """Break here if the plan contains this point.
 
     Args:
         name: One of ``FAULT_POINTS``, ``TRANSACTION_POINTS`` or ``BASE_POINTS``.

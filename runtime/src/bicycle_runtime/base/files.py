@@ -1,4 +1,4 @@
-"""Local files: replaced in one step, durable over a power cut, and their time of creation."""
+"""Local files: replaced in one step, durable in a power cut; creation times."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MASK_AND_BIRTH = struct.Struct("=I76xqI")
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in its place as one step; what a crash leaves is hidden and written over.
+    """Replace a file in one step; a crash leaves a hidden file that is overwritten.
 
-    Only its owner may read it: parameters, addresses and errors are nobody else's business.
+    Only its owner may read the file, since parameters, addresses and errors are private.
     """
     temporary = path.with_name(f".{path.name}-{os.getpid()}")
     temporary.unlink(missing_ok=True)
@@ -33,14 +33,14 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def own_folder(folder: Path) -> None:
-    """Make a folder that only its owner may look into; one that is there is closed to others."""
+    """Create a folder with access for its owner only; an existing one is restricted."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if stat.S_IMODE(folder.stat().st_mode) & 0o077:
         folder.chmod(0o700)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those above it, so that none of them is lost to a power cut."""
+    """Create a folder and its parents, durably in a power cut."""
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for path in made:
@@ -57,7 +57,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def birth_time_ns(descriptor: int) -> int | None:
-    """Return when an open file was created, in ns since 1970; None where nobody knows.
+    """Return when an open file was created, in ns since 1970, or None if unknown.
 
     Source: statx(2), which Python does not offer before 3.15; macOS tells it with ``fstat``.
     """

@@ -1,4 +1,4 @@
-"""Names that people read and type: job ids, and attempt ids for files that must never collide.
+"""Names that people read and type: job ids, and collision-free attempt ids.
 
 A job id says what and when, ``wordcount-20261121-7f3a``; it is a path segment and fits a DNS label.
 Clock and random source are arguments, so a test gets the same ids each time. Nothing here remembers
@@ -22,12 +22,12 @@ _SUFFIX_LENGTH_MAX = 12
 
 
 def system_random() -> random.Random:
-    """Return the operating system's random source: no seed, and other numbers in a fork."""
+    """Return the operating system's random source: no seed, distinct after a fork."""
     return random.SystemRandom()
 
 
 def slug(name: str) -> str:
-    """Return ``name`` in the letters of a job id: ``a-z``, ``0-9``, ``-``, 1 to 40 of them.
+    """Return ``name`` in characters of a job id: ``a-z``, ``0-9``, ``-``, up to 40.
 
     Example:
         >>> slug("Clicks per User (v2)")

@@ -1,4 +1,4 @@
-"""Java: where it is, how new it is, and how a Java program is told to log to a file."""
+"""Java: its location, its version, and log settings of a Java program."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class JavaInfo:
 
 
 def find_java() -> JavaInfo | None:
-    """Return the Java of ``JAVA_HOME``, else the first on ``PATH``; None when there is none."""
+    """Return the Java of ``JAVA_HOME``, else the first on ``PATH``, or None."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").is_file():
         return JavaInfo(path=Path(home) / "bin" / "java")
@@ -57,7 +57,7 @@ def find_java() -> JavaInfo | None:
 
 
 def java_version(java: JavaInfo) -> str | None:
-    """Return the version that Java names, such as ``17.0.15``; None when it does not run."""
+    """Return the version that Java reports, such as ``17.0.15``, or None."""
     try:
         result = subprocess.run(
             [str(java.path), "-version"], capture_output=True, text=True, check=False, timeout=30
@@ -88,7 +88,7 @@ def log4j_settings(log: Path, *, level: Literal["info", "warn"]) -> str:
 
 
 def escaped_property(value: str) -> str:
-    r"""Return a value as it stands in a Java properties file, which is read as Latin-1.
+    r"""Return a value in the syntax of a Java properties file, which is Latin-1.
 
     Example:
         >>> print(escaped_property("C:\\jobs añ日"))

@@ -1,4 +1,4 @@
-"""Log lines as events with fields: ``epoch_sealed job=orders epoch=17``, for people or as JSON.
+"""Log lines as events with fields, such as ``epoch_sealed job=orders epoch=17``.
 
 The event name is a stable word; what varies is a field. Modules call ``log_event`` on their own
 standard logger; ``configure`` is called once by a door. This module does not rotate or ship files.
@@ -50,7 +50,7 @@ def log_event(
 def configure(
     stream: IO[str], *, as_json: bool = False, level: int | str = "INFO", job: str | None = None
 ) -> None:
-    """Send log lines to ``stream``: ours from ``level`` on, those of others from WARNING on.
+    """Send log lines to ``stream``: ours from ``level``, others from WARNING.
 
     Called by a door at start. Calling it again replaces the former stream and form.
 
@@ -70,7 +70,7 @@ def configure(
 
 
 def tell_end(error: BicycleError, stream: IO[str], *, as_json: bool) -> None:
-    """Say why this process ends: an event of the log when its lines are JSON, else a text."""
+    """Report why this process ends: a log event if lines are JSON, else a text."""
     if as_json:
         log_event(_LOG, "job_failed", level=logging.ERROR, error=error)
     else:
@@ -78,7 +78,7 @@ def tell_end(error: BicycleError, stream: IO[str], *, as_json: bool) -> None:
 
 
 class _EventHandler(logging.StreamHandler[IO[str]]):
-    """Our handler, told from those that a plugin or a test put on the root logger."""
+    """The log handler of this module, distinct from handlers of plugins and tests."""
 
 
 class _HumanFormatter(logging.Formatter):
@@ -100,7 +100,7 @@ class _HumanFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON object a line; the fields stand beside ``time``, ``level`` and ``event``."""
+    """A formatter of one JSON object per line: fields, ``time``, ``level``, ``event``."""
 
     def __init__(self, job: str | None) -> None:
         super().__init__()
@@ -124,7 +124,7 @@ def _time(record: logging.LogRecord) -> datetime:
 
 
 def _text(value: object) -> str:
-    """Return a value that stays one word: text with blanks or quotes becomes a JSON string."""
+    """Return a value as one word: text with blanks or quotes becomes a JSON string."""
     if isinstance(value, str) and value and not any(c.isspace() or c in '"=' for c in value):
         return value
     return json.dumps(value, default=str, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Object paths: the one place that decides whether a path may be used below the root of a storage.
+"""Object paths: the check whether a path may be used below the root of a storage.
 
 Paths of objects come from files that somebody else may have made: manifests, descriptions of
 savepoints, indexes of bases, memos of sinks. Every storage asks here before it touches anything, so
@@ -47,7 +47,7 @@ def checked_name(name: str) -> str:
 
 
 def require_below(paths: Iterable[str], *folders: str) -> None:
-    """See that all paths that a file names lie below the folders where such files belong.
+    """Ensure that all paths in a file are below the folders that such files use.
 
     Raises:
         UnsafePathError: one does not.
@@ -60,7 +60,7 @@ def require_below(paths: Iterable[str], *folders: str) -> None:
 
 
 def refuse_links(root: str, path: str, *, is_last_fine: bool = False) -> None:
-    """See that nothing between a root and an object is a link, and the object no device or pipe.
+    """Ensure that no part of a path is a link, and the object no device or pipe.
 
     Args:
         root: A local directory; it may be a link itself.

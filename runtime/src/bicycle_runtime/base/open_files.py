@@ -1,4 +1,4 @@
-"""The limit of open files of this process: which errors come from it, and whether there is room.
+"""The limit of open files of this process: errors that it causes, remaining room.
 
 A descriptor is the lowest free number, so a high number shows that few are left.
 """
@@ -17,7 +17,7 @@ _KEPT_MAX, _KEPT_SHARE = 64, 4
 
 
 def is_kept_for_work(descriptor: int) -> bool:
-    """Tell whether a new descriptor is too high for a client: the last ones are for other work.
+    """Return whether a new descriptor is in the reserve, too high for a client.
 
     Kept are 64 descriptors, or a quarter of the limit where that is less.
     """
@@ -27,7 +27,7 @@ def is_kept_for_work(descriptor: int) -> bool:
 
 
 def comes_from_open_files(error: BaseException | None) -> bool:
-    """Tell whether an error, or what it was raised from, is a lack of file descriptors."""
+    """Return whether an error or its cause is a lack of file descriptors."""
     seen: set[int] = set()
     while error is not None and id(error) not in seen:
         if isinstance(error, OSError) and error.errno in _ERRNOS:
@@ -38,7 +38,7 @@ def comes_from_open_files(error: BaseException | None) -> bool:
 
 
 def has_room(count: int) -> bool:
-    """Tell whether this process can open so many more files."""
+    """Return whether this process can open so many more files."""
     with contextlib.ExitStack() as opened, contextlib.suppress(OSError):
         for _ in range(count):
             opened.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))

@@ -1,4 +1,4 @@
-"""Options, declared once: default, bounds, words and doc stand at the dataclass field.
+"""Options, declared once: default, bounds, words and doc at the dataclass field.
 
 The check, the parser of texts, the CLI flag and the row in the docs are all derived from that
 declaration (``bicycle_sdk.options``). The unit is part of a field's name: ``…_ms`` takes ``"30s"``
@@ -54,7 +54,7 @@ class OptionInfo:
 
     @property
     def expected(self) -> str:
-        """Words for what is accepted: type, unit, bounds or choices."""
+        """The accepted values as text: type, unit, bounds or choices."""
         if self.choices:
             return "one of " + ", ".join(str(choice) for choice in self.choices)
         unit = {"ms": " of milliseconds (or '30s', '5m')", "bytes": " of bytes (or '64MiB')"}
@@ -80,7 +80,7 @@ def describe(cls: type[Any]) -> list[OptionInfo]:
 
 
 def check(options: Any) -> None:
-    """Check the values of an options object; meant to be called from its ``__post_init__``.
+    """Check the values of an options object; called in its ``__post_init__``.
 
     Raises:
         OptionError: a value has the wrong type, lies out of bounds or is none of the choices.
@@ -194,7 +194,7 @@ def _parse(cls: type[Any], info: OptionInfo, hint: Any, value: object) -> Any:
 
 
 def _parse_as(hint: Any, unit: str, value: Any) -> Any:
-    """Return ``value`` as the type ``hint``; ValueError when it cannot be read as that."""
+    """Return ``value`` as the type ``hint``; raise ValueError if it cannot be parsed."""
     if typing.get_origin(hint) is tuple:
         items = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
         return tuple(
@@ -224,7 +224,7 @@ def _parse_text(hint: Any, unit: str, text: str) -> Any:
 
 
 def _is_accepted(info: OptionInfo, hint: Any, value: Any) -> bool:
-    """Tell whether a value has the type ``hint`` and keeps to bounds and choices."""
+    """Return whether a value has the type ``hint`` and is in bounds and choices."""
     if typing.get_origin(hint) is tuple:
         item_hint = typing.get_args(hint)[0]
         return isinstance(value, tuple) and all(_is_accepted(info, item_hint, v) for v in value)
@@ -239,7 +239,7 @@ def _is_accepted(info: OptionInfo, hint: Any, value: Any) -> bool:
 
 
 def _is_instance(value: object, hint: type[Any]) -> bool:
-    """Tell whether a value fits a type: a whole number is a number, but ``True`` is neither."""
+    """Return whether a value fits a type: an int is a float, ``True`` is neither."""
     if isinstance(value, bool):
         return hint is bool
     return isinstance(value, (int, float) if hint is float else hint)

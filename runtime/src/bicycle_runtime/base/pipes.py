@@ -1,4 +1,4 @@
-"""Pipes between two processes of ours: waiting until one can be read, and JSON in frames.
+"""Pipes between two of our processes: waiting for input, and JSON in frames.
 
 A frame is a JSON value behind its length in four bytes. Both ends are read without a buffer, so
 that waiting sees all that has come.
@@ -19,7 +19,7 @@ _FRAME_BYTES_MAX = 64 << 20
 
 
 def is_readable(source: int | IO[bytes] | socket.socket, timeout_s: float | None) -> bool:
-    """Wait until there is something to read, or the end; return whether it came in time.
+    """Wait for input or the end; return whether it came in time.
 
     Args:
         source: What the kernel can watch: a pipe, a socket, the handle of a process.

@@ -1,4 +1,4 @@
-"""The identity of this process, in words that a process of another machine may read, too.
+"""The identity of this process, in a form that other machines may read.
 
 The idea a reader needs: "that process is gone" may only be said by somebody who sees the same
 process ids. A *space* names where ids count: this boot of this machine and the namespace of process
@@ -22,7 +22,7 @@ _NAMESPACE = Path("/proc/self/ns/pid")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessIdentity:
-    """A process of some machine; ``space`` says who may compare its id, "" that nobody may."""
+    """A process of some machine; ``space`` is the scope of its id, "" if unknown."""
 
     host: str
     pid: int
@@ -31,7 +31,7 @@ class ProcessIdentity:
 
 
 def this_process() -> ProcessIdentity:
-    """Return who we are."""
+    """Return the identity of this process."""
     pid = os.getpid()
     return ProcessIdentity(
         host=platform.node() or "unknown", pid=pid, started=start_ticks(pid), space=_space()
@@ -39,7 +39,7 @@ def this_process() -> ProcessIdentity:
 
 
 def is_surely_gone(process: ProcessIdentity, *, seen_by: ProcessIdentity) -> bool:
-    """Tell whether a process runs no more; False, too, when we, ``seen_by``, cannot know that.
+    """Return whether a process has ended, False if ``seen_by`` cannot know it.
 
     A process that was stopped (SIGSTOP) is not gone: it may wake up.
     """

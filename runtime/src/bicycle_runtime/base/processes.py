@@ -1,4 +1,4 @@
-"""Processes of this machine: is one still the one we knew, what did it start, wait for it, end it.
+"""Processes of this machine: identity, children, waiting for the end, ending.
 
 A process id alone may have been given to somebody else; together with the start time it names one
 process. Both come from ``/proc``; where there is none, the id has to do.
@@ -49,7 +49,7 @@ _FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which m
 def start_detached(
     module: str, *words: str, log_path: Path, python: str = sys.executable
 ) -> subprocess.Popen[bytes]:
-    """Start a program of ours in a session of its own, in which it outlives this process.
+    """Start a program of ours in a separate session, which outlives this process.
 
     Args:
         module: The program.
@@ -68,7 +68,7 @@ def start_detached(
 
 
 def keep_niceness(pid: int) -> None:
-    """Let the session that a process has just begun stand back as far as the thread that calls.
+    """Apply the niceness of the calling thread to the session of a new process.
 
     Linux shares time between sessions before it looks at processes, and a new session counts as
     much as any other, however nice its processes are.
@@ -80,14 +80,14 @@ def keep_niceness(pid: int) -> None:
 
 
 def stand_back() -> None:
-    """Let the thread that calls, and what it starts from now on, leave time to all others."""
+    """Lower the priority of the calling thread, and of its later children."""
     if sys.platform == "linux":  # Others know no niceness of a thread.
         niceness = max(os.getpriority(os.PRIO_PROCESS, 0), _NICENESS)
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 def open_files_max() -> int | None:
-    """Return how many files this process, and what it starts, may have open; None for any number.
+    """Return the maximum of open files of this process and its children, or None.
 
     Programs may raise the soft limit, as Java does, so that the hard one counts.
     """
@@ -96,13 +96,13 @@ def open_files_max() -> int | None:
 
 
 def start_ticks(pid: int) -> int:
-    """Return when a process started, in ticks of the kernel; 0 where that is not known."""
+    """Return when a process started, in ticks of the kernel, or 0 if unknown."""
     fields = _stat(pid)
     return int(fields[_FIELD_START]) if fields else 0
 
 
 def is_alive(pid: int, started: int) -> bool:
-    """Tell whether the process that had this id and start time still runs (a zombie does not)."""
+    """Return whether the process with this id and start time still runs."""
     if pid <= 0:
         return False
     if not Path("/proc/self/stat").exists():
@@ -114,13 +114,13 @@ def is_alive(pid: int, started: int) -> bool:
 
 
 def is_frozen(pid: int) -> bool:
-    """Tell whether a process was stopped by a signal or a debugger; False where it is not known."""
+    """Return whether a signal or a debugger stopped a process, False if unknown."""
     fields = _stat(pid)
     return bool(fields) and fields[_FIELD_STATE] in "Tt"
 
 
 def how_it_ended(code: int) -> str:
-    """Return in words how a process ended, by its exit code, which is negative for a signal.
+    """Return how a process ended, as text, from its exit code, negative for a signal.
 
     Example:
         >>> how_it_ended(-9), how_it_ended(3)
@@ -133,7 +133,7 @@ def how_it_ended(code: int) -> str:
 
 
 def signal_name(number: int) -> str | None:
-    """Return the name of a signal; None of one of real time, which have none.
+    """Return the name of a signal, or None for a real-time signal.
 
     Example:
         >>> signal_name(9), signal_name(40)
@@ -161,7 +161,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def hang_up(pid: int, *, timeout_s: float) -> None:
-    """Stop a process, tell the last that it started by SIGHUP to end, and wait until they have.
+    """Stop a process, end its last descendants with SIGHUP, and wait for their end.
 
     What was told may end in order: cancel, close. The process itself stays stopped, so that it
     starts nothing in their place; it is to be killed next.
@@ -181,7 +181,7 @@ def hang_up(pid: int, *, timeout_s: float) -> None:
 
 
 def kill_all(pid: int) -> list[int]:
-    """Kill a process and all that it started, by SIGKILL; return the ids that were killed.
+    """Kill a process and all its descendants by SIGKILL; return the killed ids.
 
     The family is stopped before it is killed, so that nothing new can be started meanwhile and no
     child is lost from sight when its parent is gone.
@@ -200,7 +200,7 @@ def kill_all(pid: int) -> list[int]:
 
 
 def wait_for_end(pid: int, started: int, *, timeout_s: float) -> bool:
-    """Wait for the end of a process that need not be our child; return whether it came."""
+    """Wait for the end of a process, perhaps no child; return whether it came."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -251,7 +251,7 @@ def _entries() -> list[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of ``/proc/<pid>/stat`` behind the name; empty when the process is gone."""
+    """Return the fields of ``/proc/<pid>/stat`` after the name, or an empty list."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:

@@ -70,7 +70,7 @@ def _parse(text: str, units: dict[str, int]) -> int:
 
 
 def amount(count: int, noun: str) -> str:
-    """Return a number with its noun, as people say it.
+    """Return a number with its noun in the correct form.
 
     Example:
         >>> amount(1, "record"), amount(1200, "record")

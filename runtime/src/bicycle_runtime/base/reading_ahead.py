@@ -53,7 +53,7 @@ def objects_ahead(
 def parts_ahead(
     storage: Storage, objects: Sequence[tuple[str, int]]
 ) -> Iterator[tuple[int, bytes, bool]]:
-    """Yield the parts of objects: which object, its next bytes, whether they are its last.
+    """Yield the parts of objects: the object's index, bytes, and whether it ends.
 
     Args:
         storage: Where they lie.

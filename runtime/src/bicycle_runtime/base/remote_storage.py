@@ -1,4 +1,4 @@
-"""Storage behind a URL: any file system that fsspec knows and that has an exclusive create.
+"""Storage with a URL: any fsspec file system that has an exclusive create.
 
 The idea a reader needs: every call goes through ``attempt``, which turns whatever a driver raises
 into our errors and tries again, with growing pauses, what may pass: no answer, a broken connection,
@@ -75,7 +75,7 @@ _away: set[str] = set()
 
 @contextlib.contextmanager
 def outages_told_to(watcher: Callable[[str, bool], object]) -> Iterator[None]:
-    """Tell somebody of this process, while inside, of storages that do not answer.
+    """Report unavailable storages to a watcher inside the block.
 
     Args:
         watcher: Gets the URL and whether the storage is away: True with each try that fails, False
@@ -176,14 +176,14 @@ class FsspecStorage:
         return 0  # What was not committed is no object, and these drivers show nothing else.
 
     def write_file(self, path: str, source: Path) -> None:
-        """Create or replace an object with what a local file holds, as one step."""
+        """Create or replace an object with the content of a local file, in one step."""
         if source.stat().st_size <= _ONE_REQUEST_BYTES:
             self.write(path, source.read_bytes())
         else:
             self.attempt("write", path, lambda: self._fs.put_file(str(source), self._at(path)))
 
     def attempt(self, action: str, path: str, call: Callable[[], _T]) -> _T:
-        """Return what a call returns; try again what may pass, until our patience ends.
+        """Return the result of a call; retry transient errors until the time limit.
 
         Raises:
             ObjectMissingError: there is no such object.
@@ -239,7 +239,7 @@ class FsspecStorage:
             ) from error
 
     def _problem(self, error: Exception, action: str, path: str) -> BicycleError:
-        """Return our error for a driver's: by its kind, and by what the server answered."""
+        """Return our error for a driver's error, by its kind and the server's response."""
         code, status = _answer(error)
         names = {kind.__name__ for kind in type(error).__mro__}
         number = error.errno if isinstance(error, OSError) else None
@@ -264,7 +264,7 @@ class FsspecStorage:
 
 
 class _Writing:
-    """A stream into a local file, which becomes an object when the context ends without an error.
+    """A stream into a local file, which becomes an object at the end without error.
 
     Drivers do not agree about what a stream that is broken off leaves; of a file they all do.
     """
@@ -288,7 +288,7 @@ class _Writing:
 
 
 def _answer(error: BaseException | None) -> tuple[str, int]:
-    """Return the code and HTTP status that a server answered with; "" and 0 when it did not."""
+    """Return the code and HTTP status of a server's response, "" and 0 without one."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):

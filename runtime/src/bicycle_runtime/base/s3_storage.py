@@ -1,4 +1,4 @@
-"""Storage in S3, and in servers that speak like it: one request for each call wherever S3 has one.
+"""Storage in S3 and compatible servers: one request per call where S3 has one.
 
 The idea a reader needs: an object appears when its PUT, or the completion of its multipart upload,
 succeeds, and never in part. *Create* is a PUT with ``If-None-Match: *``, of which the server lets
@@ -69,7 +69,7 @@ class S3Storage(FsspecStorage):
         return sorted(self.sizes(prefix))
 
     def sizes(self, prefix: str) -> dict[str, int]:
-        """Return the sizes of all objects below the folder ``prefix``, a thousand in one answer."""
+        """Return the sizes of all objects in the folder ``prefix``, a thousand per call."""
         base = self.key("")
         folder = f"{prefix.rstrip('/')}/" if prefix else ""
         found: dict[str, int] = {}
@@ -106,7 +106,7 @@ class S3Storage(FsspecStorage):
         self.delete_all(self.list(prefix))
 
     def copy_from(self, source: S3Storage, path: str, *, byte_count: int | None) -> bool:
-        """Let the server copy an object of another prefix or bucket; nothing comes through here.
+        """Copy an object from another prefix or bucket on the server.
 
         Args:
             source: Where it lies.
@@ -160,7 +160,7 @@ class S3Storage(FsspecStorage):
     def call(
         self, action: str, path: str, method: str, key_name: str | None = "Key", **arguments: Any
     ) -> Any:
-        """Ask the server.
+        """Send a request to the server.
 
         Args:
             action: For errors.
@@ -196,7 +196,7 @@ class S3Storage(FsspecStorage):
 
 
 class _Upload(io.BufferedIOBase):
-    """Bytes on their way into one object: one PUT when there are few, else a multipart upload.
+    """Bytes for one object: one PUT if few, else a multipart upload.
 
     One that is never left asks nothing of the server when it is collected: that may be at the end
     of a process whose client has ended before.
@@ -237,7 +237,7 @@ class _Upload(io.BufferedIOBase):
         return self._byte_count
 
     def complete(self) -> None:
-        """Let the object appear."""
+        """Complete the upload, which makes the object visible."""
         if not self._id:
             self._storage.write(self._path, bytes(self._waiting))
             return
@@ -257,7 +257,7 @@ class _Upload(io.BufferedIOBase):
                 raise
 
     def abort(self) -> None:
-        """Leave nothing behind, if the server lets us; the next sweep finds what it did not."""
+        """Remove the upload if the server responds; else the next sweep removes it."""
         if self._id:
             with contextlib.suppress(StorageError):  # The error that is on its way counts.
                 self._storage.drop_upload(self._path, self._id)

@@ -1,4 +1,4 @@
-"""Standalone Spark masters by their status pages, where they say in JSON what they have."""
+"""Standalone Spark masters, read from the JSON of their status pages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT_S = 2.0
 
 
 def master_status(host: str, port: int, *, timeout_s: float) -> dict[str, Any]:
-    """Return what a master says, as ``url``, ``status``, ``cores`` of live workers, ``workers``.
+    """Return a master's ``url``, ``status``, ``cores`` of live workers, ``workers``.
 
     No proxy is asked, and no redirection is followed.
 
@@ -48,7 +48,7 @@ def master_status(host: str, port: int, *, timeout_s: float) -> dict[str, Any]:
 
 
 class Masters:
-    """Tells the cores of masters; asks each every 15 s at most. For one thread.
+    """The cores of masters, each read at most every 15 s, for one thread. For one thread.
 
     Args:
         clock: The time of day.
@@ -62,7 +62,7 @@ class Masters:
         self._told: dict[str, tuple[int, int | None]] = {}
 
     def cores(self, master: str) -> int | None:
-        """Return the cores of the live workers; None when no such master tells them."""
+        """Return the cores of the live workers, or None without a master's response."""
         if not master.startswith(_SCHEME):
             return None
         now_ms = self._clock.now_ms()
@@ -73,7 +73,7 @@ class Masters:
         return found
 
     def _ask(self, master: str) -> int | None:
-        """Ask each of the masters: one of them leads, the others stand by."""
+        """Request the status of each master: one leads, the others are standbys."""
         urls = [f"{_SCHEME}{place}" for place in master.removeprefix(_SCHEME).split(",")]
         given = self._pages.get(master)
         pages = (

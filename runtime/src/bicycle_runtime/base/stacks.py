@@ -1,4 +1,4 @@
-"""The stacks of a process that hangs, which the process itself writes when it gets a signal.
+"""The stacks of a hanging process, which it writes itself on a signal.
 
 The handler of the signal is not Python's, so it also works while native code holds the interpreter.
 A process that takes part has a file, which is named by its process id and start time: no other
@@ -29,7 +29,7 @@ _THREAD = "hread 0x"  # "Thread 0x…" or "Current thread 0x…" begins the stac
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStacks:
-    """The stacks of all threads of a process, as ``faulthandler`` writes them, the main one last.
+    """The stacks of all threads of a process from ``faulthandler``, the main one last.
 
     ``was_frozen``: the process was stopped by a signal, and goes on now.
     """
@@ -40,7 +40,7 @@ class ProcessStacks:
 
 
 def offer_stacks(folder: Path) -> Callable[[], None]:
-    """Let this process write its stacks into a file of a folder whenever it gets SIGUSR1.
+    """Write stacks to a file in a folder on each SIGUSR1.
 
     Returns:
         A function that takes the offer back; a process that ends need not call it.
@@ -61,7 +61,7 @@ def offer_stacks(folder: Path) -> Callable[[], None]:
 
 
 def read_stacks(folder: Path, *, timeout_s: float = 1.0) -> list[ProcessStacks]:
-    """Ask the processes of a folder for their stacks. One that was stopped by a signal is woken.
+    """Request the stacks of the processes of a folder. A process that a signal stopped is woken.
 
     Args:
         folder: As given to ``offer_stacks``.

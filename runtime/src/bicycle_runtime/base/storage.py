@@ -1,4 +1,4 @@
-"""Checkpoint storage: named byte objects under one root, and the one on a local disk.
+"""Checkpoint storage: named byte objects under one root, and the local one.
 
 The idea a reader needs: nothing is ever modified. Objects are created whole (readers never see a
 half written one), *create-if-absent* is atomic, and everything else is built on these two. Paths
@@ -55,17 +55,17 @@ _RACER_COUNT = 4
 
 
 class Storage(Protocol):
-    """What checkpoints, staged output and job files are kept in; implementations are picklable."""
+    """The storage of checkpoints, staged output and job files; implementations pickle."""
 
     @property
     def url(self) -> str:
         """The location, for messages."""
 
     def read(self, path: str) -> bytes:
-        """Return the whole object; ObjectMissingError when there is none."""
+        """Return the whole object; raise ObjectMissingError if it is missing."""
 
     def write(self, path: str, data: bytes) -> None:
-        """Create or replace an object as one step: a reader sees old or new bytes, never a part."""
+        """Create or replace an object in one step: a reader sees old or new bytes."""
 
     def create(self, path: str, data: bytes) -> None:
         """Create an object as one step; ObjectExistsError when it is there already.
@@ -75,16 +75,16 @@ class Storage(Protocol):
         """
 
     def open_write(self, path: str) -> contextlib.AbstractContextManager[BinaryIO]:
-        """Stream a new object; it appears whole when the context ends, and never when it raises."""
+        """Stream a new object, which appears whole at the end, and never after an error."""
 
     def open_read(self, path: str) -> BinaryIO:
         """Open an object for reading from its start."""
 
     def exists(self, path: str) -> bool:
-        """Tell whether the object is there."""
+        """Return whether the object exists."""
 
     def size(self, path: str) -> int:
-        """Return the size in bytes; ObjectMissingError when there is none."""
+        """Return the size in bytes; raise ObjectMissingError if the object is missing."""
 
     def list(self, prefix: str) -> list[str]:
         """Return the sorted paths of all objects below the folder ``prefix``."""
@@ -96,7 +96,7 @@ class Storage(Protocol):
         """Remove all objects below the folder ``prefix``; missing is fine."""
 
     def discard_unfinished(self, prefix: str) -> int:
-        """Remove what writers that were killed left behind below the folder ``prefix``.
+        """Remove unfinished objects of killed writers in the folder ``prefix``.
 
         No writer may be at work there.
 
@@ -136,7 +136,7 @@ class LocalStorage:
         return self.root
 
     def local_path(self, path: str) -> Path:
-        """Return where the object lies, for tools that need a real file.
+        """Return the path of the object, for tools that need a real file.
 
         Raises:
             UnsafePathError: the path, or a link on the way, leads out of the root.
@@ -275,7 +275,7 @@ class LocalStorage:
             raise FileNotFoundError(errno.ENOENT, reason)
 
     def _open_new(self, path: Path) -> BinaryIO:
-        """Create a file in a folder that another process may be removing because it is empty."""
+        """Create a file in a folder that another process may remove because it is empty."""
         self._require_folder()
         for _ in range(_FOLDER_ATTEMPTS):
             with contextlib.suppress(FileNotFoundError, FileExistsError):
@@ -284,7 +284,7 @@ class LocalStorage:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path.parent))
 
     def _remove_empty_folders(self, path: str) -> None:
-        """Remove the folders above a deleted object that nothing is in any more, up to the root."""
+        """Remove the empty folders above a deleted object, up to the root."""
         folder = Path(self.root, path).parent
         with contextlib.suppress(OSError):  # It is not empty, or somebody else removed it.
             while folder != Path(self.root):
@@ -310,7 +310,7 @@ class LocalStorage:
 
 
 def storage_error(error: OSError, *, url: str, action: str, path: str) -> StorageError:
-    """Return what the operating system said of a local file, as an error of storage."""
+    """Return an operating system error of a local file as a storage error."""
     kind: Callable[..., StorageError] = StorageError
     if error.errno in _FULL:
         kind = STORAGE_FULL
@@ -320,7 +320,7 @@ def storage_error(error: OSError, *, url: str, action: str, path: str) -> Storag
 
 
 def delete_all(storage: Storage, paths: Iterable[str]) -> None:
-    """Remove objects in their order, in few requests where the storage can; missing is fine."""
+    """Remove objects in order, in few requests if possible; missing ones are ignored."""
     if isinstance(storage, DeletesMany):
         storage.delete_all(paths)
         return
@@ -368,7 +368,7 @@ def _creates(storage: Storage, path: str, data: bytes) -> bool:
 
 
 def publish_file(storage: Storage, path: str, target: Path) -> None:
-    """Give a finished object its place outside the storage, as one step; again is harmless.
+    """Move a finished object out of the storage in one step; repeating is harmless.
 
     A local object is renamed; across file systems or from a URL it is copied beside the target
     first, and removed once neither the copy nor its name can be lost to a power cut.

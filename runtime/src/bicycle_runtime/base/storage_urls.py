@@ -41,7 +41,7 @@ def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
 
 
 def resolve_location(location: str) -> str:
-    """Return the one spelling of a path or URL, by which two locations can be compared.
+    """Return the canonical form of a path or URL, for comparison of locations.
 
     A path of this machine, also as a URL, becomes absolute and free of links, ``.`` and ``..``;
     another URL keeps its path, since object stores take each character of it as it is.
@@ -76,7 +76,7 @@ def resolve_location(location: str) -> str:
 
 
 def is_within(location: str, folder: str) -> bool:
-    """Tell whether a location is a folder, or below it; both are resolved.
+    """Return whether a location is a folder or in it; both are resolved.
 
     Example:
         >>> is_within("/a/b", "/a"), is_within("/ab", "/a"), is_within("/a", "/a")

@@ -27,11 +27,11 @@ _RAISE = dis.opmap["RAISE_VARARGS"]
 
 
 class ProcessEnding(BaseException):
-    """The end of this process, by a signal or by the user of a debugger; no record caused it."""
+    """The end of this process by a signal or a debugger's user, not by a record."""
 
 
 class CallsInFlight:
-    """Whether all calls of this process were cancelled, as its end has come."""
+    """The flag that all calls of this process were cancelled because it ends."""
 
     are_cancelled = False
 
@@ -69,7 +69,7 @@ def _is_cancelled_from_outside() -> bool:
 
 
 def _is_raised_by_code(error: BaseException) -> bool:
-    """Tell whether a ``raise`` statement raised it, and not a signal or the interpreter."""
+    """Return whether a ``raise`` statement raised an error, not the interpreter."""
     last = error.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -85,7 +85,7 @@ class until_failure:  # used as contextlib.suppress is
         """Begin."""
 
     def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> bool:
-        """Suppress what user code raised."""
+        """Suppress errors of user code."""
         if error is None:
             return False
         users_error(error)
@@ -93,7 +93,7 @@ class until_failure:  # used as contextlib.suppress is
 
 
 def decoding_problem(error: BaseException) -> str:
-    """Return why a record cannot be decoded, from what its type or its codec raised.
+    """Return why a record cannot be decoded, from the error of its type or codec.
 
     Raises:
         BaseException: the same exception, if it came from outside.

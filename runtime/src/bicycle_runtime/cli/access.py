@@ -384,7 +384,7 @@ def reached_service() -> Remote:
 
 
 def remote_start(request: JobRequest) -> JobStatus | None:
-    """Start a job where a service is *named*, and return its status; None where none is.
+    """Start a job where a service is *named*, and return its status, or None.
 
     The service of this home is not asked: a job that is started here has the files and variables
     of this place, and the service shows it as well.

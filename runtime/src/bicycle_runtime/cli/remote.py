@@ -74,7 +74,7 @@ class Remote:
         return self._ask("GET", _with_query(path, query))
 
     def operation(self, path: str, facts: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Ask for an operation, and return its result when it is over.
+        """Request an operation, and return its result when it is over.
 
         Raises:
             SERVICE_UNREACHABLE: see ``get``.

@@ -76,7 +76,7 @@ _JSON, _DEBUG = "--json", "--debug"
 
 
 class _Commands(Mapping[str, click.Command]):
-    """The commands by name, each imported when it is asked for."""
+    """The commands by name, each imported when it is requested."""
 
     def __getitem__(self, name: str) -> click.Command:
         module = importlib.import_module(f"{_ROOM}.{_PLACES[name][0]}")

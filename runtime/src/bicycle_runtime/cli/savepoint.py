@@ -1,4 +1,4 @@
-"""``bicycle savepoint``: copies of one epoch that stand on their own."""
+"""``bicycle savepoint``: copies of one epoch that are on their own."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ class StreamPage(App[None]):
         self.show_figures()
 
     def action_filter(self) -> None:
-        """Ask for a part of the names."""
+        """Request a part of the names."""
         field = self.query_one("#filter", Input)
         field.add_class("shown")
         field.focus()

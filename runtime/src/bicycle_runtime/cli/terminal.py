@@ -72,7 +72,7 @@ def terminal(stream: IO[str]) -> Console:
 
 
 def draw_text(stream: IO[str], text: str) -> None:
-    """Write lines; a long one goes on below itself, word by word.
+    """Write lines; a long one continues below itself, word by word.
 
     A line with a word that does not fit is left to the terminal to break, so that it can be copied.
     """

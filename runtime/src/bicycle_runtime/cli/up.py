@@ -233,7 +233,7 @@ def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
 @home_option
 @answers
 def down_command(*, folder: str | None, as_json: bool) -> None:
-    """End the service; jobs go on."""
+    """End the service; jobs continue."""
     place = service_home(folder)
     address = read_address(place)
     if address is None:

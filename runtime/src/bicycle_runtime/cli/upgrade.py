@@ -1,4 +1,4 @@
-"""``bicycle upgrade``: a running job goes on with another version of its plugin."""
+"""``bicycle upgrade``: a running job continues with another version of its plugin."""
 
 from __future__ import annotations
 

@@ -216,7 +216,7 @@ def create_source(spec: ConnectorSpec) -> Source:
 
 
 def create_sink(spec: ConnectorSpec) -> Sink:
-    """Return the sink that a spec asks for, from the connectors of this installation."""
+    """Return the sink that a spec requests, from the connectors of this installation."""
     return default_registry().create_sink(spec)
 
 

@@ -66,7 +66,7 @@ def require_decodable(
 def codec_for(
     spec: ConnectorSpec, role: str, name: str, *, record_type: Any, options: object
 ) -> Codec:
-    """Return the codec of a format that a connector's options ask for.
+    """Return the codec of a format that a connector's options request.
 
     Args:
         spec: The connector.

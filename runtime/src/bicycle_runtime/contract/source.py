@@ -174,7 +174,7 @@ class Source(Connector, ABC):
 
 
 class SnapshotsState(ABC):
-    """A source that needs more than offsets to go on after a restart."""
+    """A source that needs more than offsets to continue after a restart."""
 
     @abstractmethod
     def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class SourceReader(Protocol):
 
 @runtime_checkable
 class FollowingReader(SourceReader, Protocol):
-    """A reader that can go on behind its slices while more comes."""
+    """A reader that can continue behind its slices while more comes."""
 
     def read_on(
         self, parts: Sequence[Slice], limits: ReadOn

@@ -31,7 +31,7 @@ def require_java() -> Path:
 
 
 def require_keytool() -> Path | None:
-    """Return the program ``keytool`` beside Java, else the first on ``PATH``; None without one."""
+    """Return the program ``keytool`` beside Java, else the first on ``PATH``, or None."""
     beside = require_java().resolve().with_name("keytool")
     if beside.is_file():
         return beside

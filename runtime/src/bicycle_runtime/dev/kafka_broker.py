@@ -76,7 +76,7 @@ _ASKED_TO_END = frozenset({0, -signal.SIGTERM, 128 + signal.SIGTERM})
 def answers_api_versions(
     host: str, port: int, *, ca_path: Path | None = None, timeout_s: float = 2.0
 ) -> bool:
-    """Tell whether a Kafka broker answers there.
+    """Return whether a Kafka broker answers there.
 
     Args:
         host: Where.
@@ -115,7 +115,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
 
 
 def serves_metadata(settings: Mapping[str, str], *, timeout_s: float) -> bool:
-    """Tell whether the cluster has a broker that is ready for topics."""
+    """Return whether the cluster has a broker that is ready for topics."""
     # Slow to import, and not needed to find out that nothing answers.
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -227,13 +227,13 @@ class KafkaBroker:
         return {"bootstrap.servers": self.bootstrap, **secured}
 
     def is_running(self) -> bool:
-        """Tell whether the process exists; it may be paused, or on its way up."""
+        """Return whether the process exists; it may be paused, or on its way up."""
         self._reap()
         record = self.record()
         return record is not None and record.is_running
 
     def is_answering(self, *, timeout_s: float = 2.0) -> bool:
-        """Tell whether the broker answers an ApiVersions request."""
+        """Return whether the broker answers an ApiVersions request."""
         record = self.record()
         return (
             record is not None

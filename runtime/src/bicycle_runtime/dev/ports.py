@@ -20,7 +20,7 @@ _TRY_COUNT_MAX = 200
 
 
 def is_free(host: str, port: int) -> bool:
-    """Tell whether a program could listen there now."""
+    """Return whether a program could listen there now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         # Connections that ended a moment ago do not count: a broker does not mind them.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

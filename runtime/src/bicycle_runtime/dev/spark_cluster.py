@@ -176,7 +176,7 @@ class SparkCluster:
         return read_record(self._folder)
 
     def is_running(self) -> bool:
-        """Tell whether the master's process exists."""
+        """Return whether the master's process exists."""
         self._processes.reap()
         record = self.record()
         return record is not None and record.master.is_running

@@ -81,5 +81,5 @@ def last_lines(path: Path) -> list[str]:
 
 
 def indent_lines(lines: Sequence[str]) -> str:
-    """Return lines as they stand in an error."""
+    """Return lines as they are in an error."""
     return "\n".join(f"    {line}" for line in lines) or "    (empty)"

@@ -35,7 +35,7 @@ def sdk_specifier(requirements: list[str]) -> str | None:
 
 
 def is_satisfied(specifier: str, version: str) -> bool:
-    """Tell whether ``version`` is within ``specifier``. Pre-releases count as what they are.
+    """Return whether ``version`` is within ``specifier``. Pre-releases count as what they are.
 
     Args:
         specifier: Clauses separated by commas; all must hold. Empty means any version.

@@ -90,12 +90,12 @@ def user_location(locations: Iterable[Location], *, package: str, folder: str) -
 
 
 def is_ours(file: str) -> bool:
-    """Tell whether a file is of Bicycle or of Python's import machinery."""
+    """Return whether a file is of Bicycle or of Python's import machinery."""
     return file.startswith((*_OUR_ROOTS, *_MACHINERY)) or bool(_OUR_INSTALLED.search(file))
 
 
 def _is_stub(frame: traceback.FrameSummary) -> bool:
-    """Tell whether a frame is of the module that runs the text of a job file."""
+    """Return whether a frame is of the module that runs the text of a job file."""
     return frame.filename.endswith("_job.py") and (frame.line or "").startswith("exec(compile(")
 
 

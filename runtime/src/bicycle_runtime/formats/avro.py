@@ -1,4 +1,4 @@
-"""Avro values by a schema that the job brings: binary, one datum for each, without container.
+"""Avro values with a schema from the job: binary, one datum each, no container.
 
 Whatever knows more schemas than one (a registry, a frame with an id) makes codecs of this kind.
 """
@@ -122,7 +122,7 @@ class AvroCodec:
 
 
 def _times_of_schema(schema: Any) -> Conversion | None:
-    """Return a function that converts the times in a datum; None where the schema has none.
+    """Return a function that converts the times in a datum, or None without times.
 
     The writer of Avro takes a number as it is: 1 would be a microsecond for one schema, and a
     millisecond for another. It also takes a datetime without a zone to be in that of the machine.

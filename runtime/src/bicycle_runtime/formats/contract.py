@@ -1,4 +1,4 @@
-"""The contract of a format: what makes codecs, what a codec does, and the hook of extensions."""
+"""The contract of a format: the codec factory, the codec, the extension hook."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
 
 
 class Codec(Protocol):
-    """Turns values of one type into bytes and back; picklable, as it is sent to workers."""
+    """A codec between values of one type and bytes; picklable, for workers."""
 
     def decode(self, data: bytes, /) -> Any:
         """Return the value. Called once per value; may raise anything, which makes it a bad one."""
@@ -42,7 +42,7 @@ class CodecFactory(Protocol):
 
 
 class FormatHooks:
-    """What an extension may implement. Called once, when a format is first looked up."""
+    """The hooks that an extension may implement. Called once, at the first lookup of a format."""
 
     @_hook_spec
     def bicycle_formats(self) -> dict[str, str]:

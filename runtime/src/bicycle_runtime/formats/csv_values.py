@@ -1,4 +1,4 @@
-"""CSV rows: the cells of a record by column, and a format of one row for each value.
+"""CSV rows: cells of a record by column, and a format of one row per value.
 
 A row has no header: its columns are the declared ones. Nested values are written as JSON.
 """
@@ -70,7 +70,7 @@ class CsvCodec:
             json_decoder(record_type)  # Refuses a type that nothing can be converted to.
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without what converts records."""
+        """Return the pickled state, without the converter."""
         return {name: value for name, value in vars(self).items() if name != "_convert"}
 
     @cached_property
@@ -151,13 +151,13 @@ def row_of(value: Any, names: list[str]) -> list[Any]:
 
 
 def declared_names(record_type: Any) -> list[str]:
-    """Return the names of the fields that a type of records has, none where it tells none."""
+    """Return the field names of a record type, empty if it declares no fields."""
     declared = fields_of(record_type)
     return [] if declared is None else list(declared.names)
 
 
 def column_names(value: Any) -> list[str]:
-    """Return the columns of a record whose type tells none.
+    """Return the columns of a record whose type declares no fields.
 
     They are names of a dict or of fields, ``field_1`` … of a tuple or list, else ``value``.
     """
@@ -187,7 +187,7 @@ def _cells(value: Any) -> dict[str, Any] | list[Any]:
 
 
 def cell_text(cell: Any) -> Any:
-    """Return what the writer of CSV takes for a value; nested ones become JSON.
+    """Return a value that the CSV writer accepts; nested ones become JSON.
 
     Raises:
         CellError: it has no form in CSV.

@@ -30,7 +30,7 @@ def refuse_options(options: Mapping[str, Any], known: frozenset[str] = frozenset
 
 
 class _Typed:
-    """What typed formats share: the decoder is made where it is used, and does not travel."""
+    """The base of typed formats: the decoder is created on use, and not pickled."""
 
     _new_decoder: Callable[[Any], Any]
 

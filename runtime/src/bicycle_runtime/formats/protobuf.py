@@ -1,4 +1,4 @@
-"""Protobuf messages of a class that the job brings, as such or as records of named fields.
+"""Protobuf messages of the job's class, as messages or records of named fields.
 
 A field without presence has its default when it was not sent; one with presence is left out then.
 """
@@ -57,7 +57,7 @@ class ProtobufCodec:
             json_decoder(record_type)  # Refuses a type that nothing can be converted to.
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without what converts records."""
+        """Return the pickled state, without the converter."""
         return {name: value for name, value in vars(self).items() if name != "_convert"}
 
     @cached_property
@@ -128,14 +128,14 @@ def _value_of(field: FieldDescriptor, value: Any) -> Any:
 
 
 def _moment(value: Any) -> datetime:
-    """Return what a declared ``datetime`` is: a ``Timestamp`` as fields, or ms since 1970."""
+    """Return a declared ``datetime``, from ``Timestamp`` fields or ms since 1970."""
     if isinstance(value, Mapping):
         return datetime.fromtimestamp(0, UTC) + _duration(value)
     return moment_of(value)
 
 
 def _duration(value: Any) -> timedelta:
-    """Return what a declared ``timedelta`` is: a ``Duration`` as fields, or ms."""
+    """Return a declared ``timedelta``, from ``Duration`` fields or ms."""
     if not isinstance(value, Mapping):
         return duration_of(value)
     try:
@@ -146,7 +146,7 @@ def _duration(value: Any) -> timedelta:
 
 
 def _fields_to_send(message: Descriptor, found: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return the fields of a message that are not None, with times as the message has them."""
+    """Return the fields of a message that are not None, times as the message needs."""
     return {
         name: _value_to_send(message.fields_by_name.get(name), value)
         for name, value in found.items()

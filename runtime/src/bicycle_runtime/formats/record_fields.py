@@ -15,14 +15,14 @@ __all__ = ["RecordFields", "fields_of", "is_model", "is_named_tuple", "types_of"
 
 
 class RecordFields(NamedTuple):
-    """Names of the fields in order, and whether records have attributes, keys or places."""
+    """Names of the fields in order, and their kind: attributes, keys or places."""
 
     how: Literal["attributes", "keys", "places"]
     names: Sequence[str]
 
 
 def fields_of(record_type: Any) -> RecordFields | None:
-    """Return the fields that a record type declares; None where it declares none.
+    """Return the declared fields of a record type, or None.
 
     A ``msgspec.Struct`` tells none: in a file its fields may have other names.
 
@@ -43,7 +43,7 @@ def fields_of(record_type: Any) -> RecordFields | None:
 
 
 def is_model(record_type: Any) -> bool:
-    """Tell whether records are models of Pydantic 2, which is not imported for it."""
+    """Return whether records are models of Pydantic 2, without importing it."""
     return isinstance(record_type, type) and hasattr(record_type, "__pydantic_validator__")
 
 
@@ -66,7 +66,7 @@ def types_of(record_type: Any) -> dict[str, Any]:
 
 
 def is_named_tuple(record_type: Any) -> bool:
-    """Tell whether records are tuples whose fields have names."""
+    """Return whether records are tuples with named fields."""
     return isinstance(record_type, type) and hasattr(record_type, "_fields")
 
 

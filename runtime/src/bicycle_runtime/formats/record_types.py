@@ -1,4 +1,4 @@
-"""Record types beside those of msgspec: models of Pydantic, and classes that nothing can fill.
+"""Record types beyond msgspec's: Pydantic models, and classes without decoders.
 
 msgspec decodes data and objects with declared fields. Models of Pydantic (version 2) decode
 themselves: a whole document at once, or the part of a document that a field of another type holds.
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def encode_model(value: Any) -> Any:
-    """Return a model of Pydantic as plain data; the hook of encoders for types they do not know."""
+    """Return a Pydantic model as plain data: the encoder's hook for unknown types."""
     if is_model(type(value)) and hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
     raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
@@ -42,7 +42,7 @@ class ModelDecoder:
         return self._decode(data)
 
     def decode_lines(self, data: bytes) -> list[Any]:
-        """Return the documents of lines; a blank line is none."""
+        """Return the documents of lines, without blank lines."""
         decode = self._decode
         return [decode(line) for line in data.split(b"\n") if line.strip()]
 
@@ -55,7 +55,7 @@ def decode_part(kind: Any, value: Any) -> Any:
 
 
 def _shorten_errors(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Give an error one line, with the field and the reason, instead of Pydantic's several."""
+    """Shorten Pydantic's errors to one line with field and reason."""
 
     def validated(data: Any) -> Any:
         try:
@@ -98,7 +98,7 @@ def require_fields(record_type: Any) -> None:
 
 
 def _undecodable(info: Any, above: frozenset[Any]) -> Any:
-    """Return a class in a type that each value needs and that has no fields; None without one."""
+    """Return a class that a type needs in each value and that has no fields, or None."""
     match info:
         case declared_types.CustomType():
             return None if info.cls is object or is_model(info.cls) else info.cls

@@ -1,4 +1,4 @@
-"""Formats found by name: ours, then those of extensions; each is imported when it is asked for.
+"""Formats by name: built-in ones, then extensions, each imported on first use.
 
 An extension that cannot be loaded, or that claims a name twice, stops no other: it is told in the
 error of a name that is not found.
@@ -46,7 +46,7 @@ OWN_FORMATS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormatRegistry:
-    """Known formats by name, each as ``"module:factory"``, and why others are not among them."""
+    """Known formats by name as ``"module:factory"``, and the refused extensions."""
 
     places: Mapping[str, str] = field(default_factory=lambda: dict(OWN_FORMATS))
     refusals: tuple[str, ...] = ()
@@ -90,7 +90,7 @@ class FormatRegistry:
 
 
 def find_formats(extensions: Iterable[Extension]) -> FormatRegistry:
-    """Return our formats and those of some extensions."""
+    """Return our formats and the formats of extensions."""
     places, refusals = dict(OWN_FORMATS), []
     for extension in sorted(extensions, key=lambda each: each.name):
         try:
@@ -113,7 +113,7 @@ def default_formats() -> FormatRegistry:
 
 
 def make_codec(name: str, record_type: Any = None, options: Mapping[str, Any] = _NOTHING) -> Codec:
-    """Return a codec of this installation; arguments and errors as of ``FormatRegistry.codec``.
+    """Return a codec of this installation; parameters as of ``FormatRegistry.codec``.
 
     Extensions are asked only for names that are not ours.
     """

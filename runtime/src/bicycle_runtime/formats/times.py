@@ -1,4 +1,4 @@
-"""Times as records have them: RFC 3339 text with a zone, or milliseconds since 1970.
+"""Times in records: RFC 3339 text with a zone, or milliseconds since 1970.
 
 All formats, sources and sinks convert times here. A number is in milliseconds: since 1970 for a
 time, since midnight for a time of day, and in all for a duration. A part of a millisecond is
@@ -22,7 +22,7 @@ _DAY_MS = 86_400_000
 
 
 def time_of(value: object) -> int:
-    """Return the event time that a value of a record stands for, in ms since 1970.
+    """Return the event time of a record's value, in ms since 1970.
 
     Args:
         value: A number or a text of it, RFC 3339 text, or a datetime with time zone. White space

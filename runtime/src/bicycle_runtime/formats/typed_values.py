@@ -1,4 +1,4 @@
-"""Decoding of typed values: as ``msgspec`` does, and a number where a time is declared is in ms.
+"""Decoding of typed values, with numbers in ms for declared times.
 
 ``msgspec`` refuses a number for a ``datetime``, and takes it as seconds where texts are converted.
 Values without such numbers are decoded by ``msgspec`` alone; only what it refuses is decoded
@@ -73,7 +73,7 @@ class TypedConverter:
 
     @cached_property
     def _times(self) -> Conversion | None:
-        """What converts the times within a value; None where the type has none."""
+        """The converter of times within a value, or None."""
         finder = _TimeFinder(self._kinds, is_text=self._is_text)
         return finder.find(inspect.type_info(self._type))
 
@@ -295,7 +295,7 @@ def in_values(convert: Conversion | None) -> Conversion | None:
 
 
 def in_fields(converts: Mapping[str, Conversion | None]) -> Conversion | None:
-    """Return a function that converts values of a dict by their keys; None where there is none."""
+    """Return a function that converts values of a dict by their keys, or None."""
     found = {name: each for name, each in converts.items() if each is not None}
     if not found:
         return None

@@ -233,7 +233,7 @@ class JobRequest:
         )  # fmt: skip
 
     def command_words(self, command: str, **changes: str | None) -> list[str]:
-        """Return the command line that asks for the same.
+        """Return the command line that requests the same.
 
         Args:
             command: ``"run"`` or ``"submit"``.

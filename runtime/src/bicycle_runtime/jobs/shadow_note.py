@@ -34,7 +34,7 @@ class ShadowNote(msgspec.Struct, kw_only=True):
     error: dict[str, Any] | None = None
 
     def is_of(self, request: JobRequest) -> bool:
-        """Tell whether a job runs this very version."""
+        """Return whether a job runs this very version."""
         own, other = JobRequest.from_json(self.request).options, request.options
         return own.plugin == other.plugin and _folder(own.plugin_env) == _folder(other.plugin_env)
 

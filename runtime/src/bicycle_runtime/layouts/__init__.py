@@ -1,4 +1,4 @@
-"""Layouts of what is written to disk, as data: names, versions, magic words, and fields.
+"""Layouts of stored data, as data: names, versions, magic words, and fields.
 
 Nothing here does anything. The rooms above read and write these objects; their fields, in this
 order and by these names, are the checkpoint format. ``tests/golden/layouts.txt`` lists them: a

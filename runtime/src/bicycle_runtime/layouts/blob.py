@@ -1,4 +1,4 @@
-"""A blob of records as it is staged for a feedback edge: what stands before the records."""
+"""A blob of records that is staged for a feedback edge: the header."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BLOB_VERSION = 1
 
 
 class BlobHeader(msgspec.Struct, array_like=True):
-    """What a blob says of its records, as ``records.blobs.RecordBlob`` explains it."""
+    """The header of a blob of records, as ``records.blobs.RecordBlob`` explains it."""
 
     edge: int
     sender: int

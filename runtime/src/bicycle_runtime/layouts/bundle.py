@@ -1,4 +1,4 @@
-"""A job bundle as it is stored: magic, version, checksum, and a MessagePack map of these fields."""
+"""A stored job bundle: magic, version, checksum, and a MessagePack map of fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest of an epoch as it is stored: the entries of a checkpoint state, told by prefixes.
+"""The stored manifest of an epoch: entries of a checkpoint state, by prefix.
 
 ``BICM`` ends a manifest, ``BICC`` a checkpoint of a stream that is no job.
 """
@@ -29,7 +29,7 @@ __all__ = [
 
 
 class ShardTime(msgspec.Struct, frozen=True, kw_only=True):
-    """How far one shard has come.
+    """The event time of one shard.
 
     ``watermark_ms`` as the strategy says, ``event_ms`` of the newest record, ``active_ms`` when (on
     the job's clock) there was a record or unread input last.
@@ -55,7 +55,7 @@ STATE_VERSION = "bicycle.state_version"  # In the state of a source or sink, whe
 
 
 class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of one operator, a range per subtask; ``scope`` is a word of ``StateScope``."""
+    """The state of one operator, a range per subtask, with its ``StateScope``."""
 
     scope: str
     group_count: int
@@ -63,7 +63,7 @@ class OperatorState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Which graph ran the epoch, and how wide each operator was."""
+    """The graph that ran the epoch, and the parallelism of each operator."""
 
     bundle_digest: str
     parallelism: dict[str, int]
@@ -72,7 +72,7 @@ class PlanRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Where event time stood at the end of an epoch.
+    """The event time at the end of an epoch.
 
     ``clock_ms`` is the job's own clock; ``shards`` are those of each generator of watermarks,
     ``watermarks`` those of the operators that have one. ``next_event_ms`` and ``next_timer_ms`` say
@@ -90,7 +90,7 @@ class TimeRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OperatorIds(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells operators and loops of the graph apart, for graphs of later code.
+    """The descriptions of operators and loops of the graph, to match later code.
 
     ``operators`` are those without a uid, as pairs of id and words, in the order of the graph;
     ``loops`` the numbers of the feedback edges, by words.

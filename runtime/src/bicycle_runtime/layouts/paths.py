@@ -1,4 +1,4 @@
-"""Paths in a checkpoint directory: folders, names of files, and how numbers are written.
+"""Paths in a checkpoint directory: folders, file names, and number formats.
 
 A savepoint has the same folders, and two files more.
 """

@@ -1,4 +1,4 @@
-"""A savepoint as it is stored: what its description says of it, and of each of its files."""
+"""A stored savepoint: its description, and the entry of each of its files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SAVEPOINT_VERSION", "CopiedFile", "Savepoint"]
 
 
 class CopiedFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file as it was copied; with its SHA-256 where that was asked for or recorded."""
+    """A file as it was copied, with its SHA-256 if requested or recorded."""
 
     path: str
     byte_count: int
@@ -22,7 +22,7 @@ SAVEPOINT_VERSION = 1
 
 
 class Savepoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What ``savepoint.json`` says.
+    """The content of ``savepoint.json``.
 
     Plugin, versions and graph are those that ran the epoch; empty where they are not known, since
     another version of the plugin was started afterwards. Paths are relative.

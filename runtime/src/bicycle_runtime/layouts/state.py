@@ -1,4 +1,4 @@
-"""The state of operators as it is stored: change sets, their files, bases, and their metadata."""
+"""The stored state of operators: change sets, files, bases, and metadata."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SchemaVersion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class StateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a manifest knows of one state.
+    """The manifest's metadata of one state.
 
     ``stored_name`` is the name under which its entries lie; ``kind`` tells attributes, keyed
     states, contents of windows and pickled classes apart, of which no entries lie anywhere;
@@ -69,7 +69,7 @@ class StateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     @property
     def space(self) -> str:
-        """What its name and place are unique in: attributes and states do not clash."""
+        """The scope in which its name is unique: attributes and states do not clash."""
         return SPACES.get(self.kind, "state")
 
     @property
@@ -79,7 +79,7 @@ class StateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class OperatorStateMetadata(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a manifest knows of the states of one operator.
+    """The manifest's metadata of the states of one operator.
 
     ``keys`` describes what it is keyed by. ``dropped`` are those that were given up, as
     ``space:stored_name``: what may still lie there is never read again.
@@ -133,7 +133,7 @@ class SstRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateRef(msgspec.Struct, frozen=True, kw_only=True):
-    """One immutable file of state: a base (complete) or a delta of the epochs first to last.
+    """One immutable file of state: a base (complete), or a delta of a span of epochs.
 
     A base that RocksDB made is the index of a database, whose entries lie in ``ssts``.
 
@@ -161,22 +161,22 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def range_groups(self) -> int | None:
-        """How many key groups the range had that wrote the file; None where no bound is set."""
+        """The number of key groups of the range that wrote the file, or None."""
         return None if self.written_groups is msgspec.UNSET else self.written_groups
 
     @property
     def ssts(self) -> tuple[SstRef, ...]:
-        """The files of its entries; none unless it is a database."""
+        """The files of its entries, empty unless it is a database."""
         return () if self.sst_refs is msgspec.UNSET else self.sst_refs
 
     @property
     def is_database(self) -> bool:
-        """Whether it is the index of a database, and not a file of change sets."""
+        """Return whether it is the index of a database instead of a file of change sets."""
         return self.path.endswith(f"/{BASE_INDEX}")
 
     @property
     def objects(self) -> tuple[StateRef | SstRef, ...]:
-        """All that lies in the storage for it; each has ``path``, ``byte_count`` and ``crc32``."""
+        """The objects of the file in the storage, with path, size and checksum."""
         return (self, *self.ssts)
 
     @property
@@ -186,7 +186,7 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def counted_bytes(self) -> int:
-        """About how many of its bytes count: all, or its share of the key groups."""
+        """The estimated bytes that count: all, or the share of its key groups."""
         written = self.range_groups
         if written is None or self.first_group is None or self.end_group is None:
             return self.total_bytes
@@ -194,14 +194,14 @@ class StateRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BaseMark(msgspec.Struct, frozen=True, kw_only=True):
-    """A base in the making: the epoch that announced it, and the folder that gets its files."""
+    """A base in progress: the epoch that announced it, and the folder of its files."""
 
     epoch: int
     folder: str
 
     @property
     def index(self) -> str:
-        """The path of the object that tells that it is made."""
+        """The path of the object that marks its completion."""
         return f"{self.folder}/{BASE_INDEX}"
 
 
@@ -229,7 +229,7 @@ class RangeState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def lists(self) -> tuple[StateRef, ...]:
-        """The files from which lists are divided; none where they stay as they are."""
+        """The files from which lists are divided, empty if they are not divided."""
         return () if self.list_files is msgspec.UNSET else self.list_files
 
     @property
@@ -258,7 +258,7 @@ BASE_INDEX_FILE_VERSION = 1
 
 
 class BaseIndex(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a base is made of: files of change sets, or a database.
+    """The content of a base: files of change sets, or a database.
 
     ``groups`` are first and end of its key groups, ``epoch`` the last epoch in it. ``layout`` says
     how entries lie in the ``ssts``; ``files`` are the small files of the database.

@@ -1,4 +1,4 @@
-"""The work on each record, done by workers: reading, chains of functions, exchange, writing.
+"""The work on each record in workers: reading, function chains, exchange, writing.
 
 The same code runs in a Spark task and in one process. Importing it opens no file, port or thread.
 

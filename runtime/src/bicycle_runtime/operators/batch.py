@@ -1,4 +1,4 @@
-"""A batch of records in a chain, and the lineage that leads each back to its source.
+"""A batch of records in a chain, and the lineage that links each to its source.
 
 Operators carry neither positions nor event times with records. Each notes how many outputs every
 input had, and only when somebody asks (a record failed, a window wants times) is the path walked
@@ -36,7 +36,7 @@ NO_INPUT = -1  # The records came in nowhere: they are timers that fire, or wind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a record came from; behind an exchange the span of source positions of its batch."""
+    """The origin of a record; after an exchange, the source span of its batch."""
 
     source: str
     shard: str
@@ -62,7 +62,7 @@ class Lineage(Protocol):
         """Return the span of source positions that the whole batch covers; cheap."""
 
     def times(self) -> Sequence[int] | None:
-        """Return the event time of each record in ms; None when the stream has no event time."""
+        """Return the event time of each record in ms, or None without event time."""
 
     def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
         """Return the source's own batch and where in it each record came from.
@@ -73,7 +73,7 @@ class Lineage(Protocol):
 
 @dataclass(slots=True)
 class SourceLineage:
-    """The batch was read from a source: offsets are known, perhaps times, keys and headers too."""
+    """The lineage of a batch from a source: offsets, perhaps times, keys and headers."""
 
     source: str
     shard: str
@@ -100,7 +100,7 @@ class SourceLineage:
 
 @dataclass(slots=True)
 class ExchangeLineage:
-    """The batch came through an exchange: the sender said which span of the source it covers.
+    """The lineage of a batch from an exchange, with the source span from the sender.
 
     Of records of several shards it said the span of each streak, by the number of records up to its
     end; the batch begins with record ``first`` of them. What windows, timers and side outputs emit
@@ -153,7 +153,7 @@ class OriginLineage:
 
 @dataclass(slots=True)
 class StampedLineage:
-    """The records are those of the parent, one by one, with event times of their own."""
+    """The lineage of the parent's records, in order, with new event times."""
 
     parent: Lineage
     timestamps: Sequence[int]
@@ -173,7 +173,7 @@ class StampedLineage:
 
 @dataclass(slots=True)
 class SpreadLineage:
-    """Input i gave ``len(results[i])`` outputs, in the order of the inputs (or of ``order``)."""
+    """The lineage of a batch in which input i has ``len(results[i])`` outputs."""
 
     parent: Lineage
     results: Sequence[Sequence[Any]]
@@ -225,7 +225,7 @@ class PickLineage:
 
 @dataclass(slots=True)
 class Batch:
-    """Records and their lineage; behind ``key_by`` also key groups (a list beyond 256 of them).
+    """A batch of records with lineage, and with key groups after ``key_by``.
 
     ``ordinal`` says on which of several inputs the operator gets the batch; of records that came on
     several of them, ``ordinals`` say it of each. ``keys`` are those of the records, from ``key_by``
@@ -240,15 +240,15 @@ class Batch:
     ordinals: Sequence[int] = ()
 
     def input_of(self, index: int) -> int:
-        """Return on which input a record came in; ``NO_INPUT`` for none."""
+        """Return the index of a record's input, or ``NO_INPUT``."""
         return self.ordinals[index] if self.ordinals else self.ordinal
 
     def to_list(self) -> list[Any]:
-        """Return the records as a list: the one that holds them, if there is one."""
+        """Return the records as a list, without a copy if they are in one."""
         return self.values if isinstance(self.values, list) else list(self.values)
 
     def times(self) -> list[int] | None:
-        """Return the event time of each record in ms; None when the stream has no event time.
+        """Return the event time of each record in ms, or None without event time.
 
         It is computed at each call; ask once per batch.
         """

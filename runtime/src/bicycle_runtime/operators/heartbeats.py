@@ -1,4 +1,4 @@
-"""Signs of life of a task: how far it is, and what it is at.
+"""Heartbeats of a task: its progress and its present step.
 
 How much state it has loaded, how many records it has read and how long it has waited on purpose are
 small objects in the checkpoint. The driver reads them for people who wait and for its watchdog,
@@ -46,7 +46,7 @@ _LOAD_INTERVAL_S = 1.0
 
 
 class LoadHeartbeat:
-    """Tells how far one task is.
+    """The reporter of one task's loading progress.
 
     Args:
         storage: Checkpoint storage of the job.
@@ -75,7 +75,7 @@ class LoadHeartbeat:
             self._write((done, total))
 
     def close(self) -> None:
-        """Say that all is loaded, if anything was said."""
+        """Report complete loading, if any report was made."""
         if self._last is not None:
             self._write((self._last[1], self._last[1]))
 
@@ -87,7 +87,7 @@ class LoadHeartbeat:
 
 
 def loaded_bytes(storage: Storage, run_id: str) -> tuple[int, int]:
-    """Return how many bytes the tasks of a run have loaded, and how many there are, all together.
+    """Return the loaded and the total bytes of all tasks of a run.
 
     Tasks that have said nothing do not count.
     """
@@ -105,7 +105,7 @@ _READ_INTERVAL_S = 2.0
 
 
 class ReadHeartbeat:
-    """Tells how many records one task has read, and how long it has waited on purpose.
+    """The reporter of one task's record count and deliberate waits.
 
     Args:
         storage: Checkpoint storage of the job.
@@ -131,13 +131,13 @@ class ReadHeartbeat:
         self._waited_s = self._waited_told_s = 0.0
 
     def __call__(self, record_count: int) -> None:
-        """Tell how many records were read so far, at most every two seconds."""
+        """Report the number of records read so far, at most every two seconds."""
         self._record_count = record_count
         if self._now() - self._told >= _READ_INTERVAL_S:
             self._write()
 
     def wait(self, waited_s: float) -> None:
-        """Tell how long was waited in all, with a wait that begins now: at once if it is long."""
+        """Report the total wait including one that begins now, at once if it is long."""
         self._waited_s = waited_s
         is_long = waited_s - self._waited_told_s >= _READ_INTERVAL_S
         if is_long or self._now() - self._told >= _READ_INTERVAL_S:
@@ -151,7 +151,7 @@ class ReadHeartbeat:
 
 
 def read_so_far(storage: Storage, epoch: int) -> tuple[int, int]:
-    """Return how far the tasks of an epoch are as far as they have told.
+    """Return the reported progress of an epoch's tasks.
 
     Returns:
         Records read, and ms waited on purpose: at each level what the task with most has waited.
@@ -219,11 +219,11 @@ class PositionKeeper:
         self.enter("")
 
     def end(self) -> None:
-        """Have no task: what the process does now is none of ours."""
+        """Clear the position: the process runs no task of the job."""
         self.begin("", 0, (0, 0))
 
     def enter(self, operator: str) -> None:
-        """Be at an operator."""
+        """Set the present operator."""
         # hot path: 0.2 us for each batch and operator.
         self.operator = operator
         if self._memory is not None:
@@ -231,7 +231,7 @@ class PositionKeeper:
             self._memory[: len(mark)] = mark
 
     def read(self, origin: Origin | None) -> None:
-        """Be at a batch of input; None where input and results cannot be told apart."""
+        """Set the present batch of input; None if its origin is unknown."""
         if self._memory is None:
             return
         # hot path: 2 us for each batch of a source.
@@ -256,7 +256,7 @@ LAST_POSITION = PositionKeeper()
 
 
 def ended_workers(folder: Path) -> list[LastPosition]:
-    """Return the last positions of the ended processes of a folder, the latest end last.
+    """Return the last positions of ended processes in a folder, the latest end last.
 
     The name of a file is the process id; after its parent has noted the end, also the exit code and
     the most memory that the process had, in bytes, each after a dot.

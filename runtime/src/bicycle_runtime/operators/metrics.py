@@ -1,4 +1,4 @@
-"""Figures of operators: records, failures, durations, frequent keys, the metrics of users.
+"""Metrics of operators: records, failures, durations, frequent keys, user metrics.
 
 Workers fill them, and each adds up over tasks and epochs; so durations are a histogram with fixed
 bounds, since quantiles would not add up.
@@ -38,7 +38,7 @@ BOUNDS_US = (
 
 
 class Durations(msgspec.Struct, kw_only=True):
-    """``buckets`` counts by the index of the bound that is the first not to be exceeded.
+    """A histogram of durations: ``buckets`` counts by index of the upper bound.
 
     The index behind the last bound counts what is above it. ``seconds`` is the sum of all.
     """
@@ -48,11 +48,11 @@ class Durations(msgspec.Struct, kw_only=True):
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of durations."""
         return sum(self.buckets.values())
 
     def take(self, duration_ns: int, count: int = 1) -> None:
-        """Take note of what ``count`` things took together; each counts with the mean.
+        """Record the total duration of ``count`` things; each counts with the mean.
 
         Args:
             duration_ns: Nanoseconds, 0 or more.
@@ -63,13 +63,13 @@ class Durations(msgspec.Struct, kw_only=True):
         self.seconds += duration_ns / 1e9
 
     def add(self, part: Durations) -> None:
-        """Add those of another task, or of another epoch."""
+        """Add the durations of another task or epoch."""
         self.seconds += part.seconds
         for index, count in part.buckets.items():
             self.buckets[index] = self.buckets.get(index, 0) + count
 
     def quantile_ms(self, share: float) -> float | None:
-        """Return a bound that at least this share does not exceed, in ms; None without any.
+        """Return an upper bound in ms for at least this share of durations, or None.
 
         Args:
             share: 0 to 1.
@@ -97,7 +97,7 @@ _NOTHING = {"count": 0, "sum": 0.0}
 
 
 def grown_metrics(before: _Snapshot, after: _Snapshot, *, subtask: int) -> MetricValues:
-    """Return what was added between two snapshots of one subtask; empty when it keeps none.
+    """Return the metric increase between two snapshots of a subtask, perhaps empty.
 
     The bounds of a histogram are those of all its values up to now.
 
@@ -121,7 +121,7 @@ def grown_metrics(before: _Snapshot, after: _Snapshot, *, subtask: int) -> Metri
 
 
 def add_metrics(total: MetricValues, part: MetricValues) -> None:
-    """Add to a total what a task or an epoch added: counts and sums grow, a gauge is replaced."""
+    """Add metrics to a total: counts and sums grow, a gauge is replaced."""
     for kind, values in part.items():
         known = total.setdefault(kind, {})
         for name, value in values.items():
@@ -147,7 +147,7 @@ _OTHERS = "other failures"
 
 
 class FailureCount(msgspec.Struct, kw_only=True):
-    """How many records failed in one way, and the first of them: message and place.
+    """The number of records that failed in one way, with the first message.
 
     ``first_ms`` and ``last_ms`` are when the epochs of the first and the last of them were sealed,
     in ms since 1970; the driver notes them.
@@ -160,7 +160,7 @@ class FailureCount(msgspec.Struct, kw_only=True):
 
 
 def add_failure(failures: dict[str, FailureCount], kind: str, count: int, example: str) -> None:
-    """Count failures of a kind; many kinds are told together behind the first."""
+    """Count failures of a kind; beyond a limit, further kinds share one entry."""
     if kind not in failures and len(failures) >= _FAILURES_MAX:
         kind = _OTHERS
     found = failures.setdefault(kind, FailureCount(example=example))
@@ -179,7 +179,7 @@ def date_failures(
 
 
 class OperatorCounts(msgspec.Struct, kw_only=True):
-    """Records of one operator, and what it added to the user's metrics.
+    """The record counts of one operator, and its additions to the user's metrics.
 
     ``on_columns`` of those in ``records_in`` were taken as columns (ADR-0030).
     ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
@@ -215,7 +215,7 @@ class OperatorCounts(msgspec.Struct, kw_only=True):
 
     @property
     def is_all_failed(self) -> bool:
-        """Whether each of its records failed, so that nothing came out."""
+        """Return whether each record failed, without any output."""
         return 0 < self.records_in <= self.failed and not self.records_out
 
     def add(self, part: OperatorCounts) -> None:
@@ -248,7 +248,7 @@ _TEXT_MAX = 80
 
 
 class KeySample(msgspec.Struct, kw_only=True):
-    """How many records were looked at, and how many of them had each of the most frequent keys."""
+    """The number of sampled records, and counts of the most frequent keys."""
 
     record_count: int = 0
     keys: dict[str, int] = {}
@@ -283,7 +283,7 @@ class KeySampler:
             users_error(error)
 
     def take(self) -> KeySample | None:
-        """Return what was seen since the last call, and forget it; None for nothing."""
+        """Return and clear the samples since the last call, or None."""
         seen, self._seen = self._seen, Counter()
         if not seen:
             return None

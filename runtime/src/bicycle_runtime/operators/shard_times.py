@@ -1,4 +1,4 @@
-"""Event time by shard, and the watermark that follows from it: pure functions of what is sealed.
+"""Event time by shard, and the watermark: pure functions of sealed times.
 
 Driver and tasks compute the same with them, and the driver loads no operator for that.
 
@@ -17,10 +17,11 @@ __all__ = ["joined_times", "lagging", "source_shard", "subtask_shard", "watermar
 
 
 def joined_times(*parts: Mapping[str, Mapping[str, ShardTime]]) -> ShardTimes:
-    """Return the furthest that any part says of each shard.
+    """Return the furthest time of each shard over all parts.
 
-    The empty shard stands for those that a generator has not shown yet; the first one shown takes
-    its place. Driver and tasks must agree on that, or they compute different watermarks.
+    The empty shard stands for shards that a generator has not read yet; the first shard that
+    appears replaces it. Driver and tasks must use the same rule, or they compute different
+    watermarks.
     """
     joined: ShardTimes = {}
     for part in parts:

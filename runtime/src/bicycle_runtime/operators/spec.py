@@ -1,4 +1,4 @@
-"""The stage plan: what each task of each level runs, as plain data that travels to workers.
+"""The stage plan: the work of each task of each level, as plain data for workers.
 
 The engine draws it from the job graph; this room executes it. A *level* is one Spark stage; task i
 of a level hosts instance i of every chain of that level. Routes say where the output of a chain
@@ -38,7 +38,7 @@ REPLAYED_LETTERS = "$replayed_letters"
 
 
 class StateScope(Enum):
-    """How the state of an operator is divided: not at all, by key group, or by subtask."""
+    """The division of an operator's state: by key group, by subtask, or not divided."""
 
     NONE = "none"
     KEY_GROUPS = "key_groups"
@@ -46,7 +46,7 @@ class StateScope(Enum):
 
 
 class Link(Enum):
-    """How records get from one chain to another."""
+    """The link by which records get from one chain to another."""
 
     DIRECT = "direct"  # same level, same subtask: handed over as Python objects
     SHUFFLE = "shuffle"  # a deeper level: through the exchange
@@ -55,7 +55,7 @@ class Link(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatermarkSpec:
-    """How one generator follows event time.
+    """The watermark settings of one generator.
 
     ``is_by_shard`` tells one in the chain of a source, with a time per shard of the source, from
     one behind an exchange, with a time per subtask. ``sources`` are those that its records come
@@ -74,7 +74,7 @@ class WatermarkSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorSpec:
-    """One operator of a chain; ``key_selector`` is the payload id of what it is keyed by.
+    """One operator of a chain; ``key_selector`` is the payload id of its key selector.
 
     ``input_selectors`` are those of an operator with several inputs, by ordinal. ``group_count`` is
     the number of key groups; of a partitioner of the job, the number of subtasks behind it.
@@ -103,7 +103,7 @@ class OperatorSpec:
         return self.vertex.id
 
     def ranges(self) -> list[range]:
-        """Return the key groups of each subtask; none where state is not divided by them."""
+        """Return the key groups of each subtask, empty if state is not divided by them."""
         if self.scope is not StateScope.KEY_GROUPS:
             return []
         parallelism = self.vertex.parallelism
@@ -137,7 +137,7 @@ class RouteSpec:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether each subtask of the target gets a record in turn."""
+        """Return whether the subtasks of the target get records in turn."""
         return self.partitioning is Partitioning.REBALANCE and self.target_parallelism > 1
 
 
@@ -155,7 +155,7 @@ class ChainSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagePlan:
-    """All chains, each behind its inputs, and the parallelism of each level.
+    """The chains of a job, each after its inputs, and the parallelism of each level.
 
     ``is_timed`` says that an operator may wait for time: then idle time and the end of the input
     have something to fire.
@@ -167,12 +167,12 @@ class StagePlan:
 
     @property
     def level_count(self) -> int:
-        """How many Spark stages an epoch has."""
+        """The number of Spark stages of an epoch."""
         return len(self.level_parallelism)
 
     @property
     def has_timed_loops(self) -> bool:
-        """Whether what fires may go round a loop."""
+        """Return whether fired records may pass a loop."""
         routes = (route for chain in self.chains for route in chain.routes)
         return self.is_timed and any(route.link is Link.FEEDBACK for route in routes)
 
@@ -219,7 +219,7 @@ class StagePlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """Which plugin the functions come from, for errors and dead letters.
+    """The plugin that contains the functions, for errors and dead letters.
 
     ``dist`` is the name and version of its wheel.
     """
@@ -231,7 +231,7 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobImage:
-    """Everything that workers need and that does not change while a job runs. Shipped once.
+    """The constant data of a job that workers need. Sent once.
 
     ``state_metadata`` has the schema versions in which values of states may be sealed, by operator.
     ``properties`` are those of the job.
@@ -251,7 +251,7 @@ class JobImage:
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def with_state_folder(self, choose: Callable[[], str]) -> JobImage:
-        """Return the image with a local folder for state, where it needs one and names none."""
+        """Return the image with a local state folder, if one is needed and not set."""
         if self.state.backend == "memory" or self.state.folder is not None:
             return self
         return replace(self, state=replace(self.state, folder=choose()))

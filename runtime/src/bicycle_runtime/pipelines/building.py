@@ -246,7 +246,7 @@ class _Building:
         return fields.pop() if fields else None
 
     def _reads_time(self, source: Node) -> bool:
-        """Tell whether a source takes event times from its records itself.
+        """Return whether a source takes event times from its records itself.
 
         Those that go nowhere but to the operator of time need not: so it is told on columns.
         """

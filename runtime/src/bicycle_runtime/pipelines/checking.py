@@ -89,7 +89,7 @@ class Checks:
             self._add(path, text, self.document.key_position(path[:-1]))
 
     def is_wrong(self, path: KeyPath) -> bool:
-        """Tell whether there is a problem at a path or below it."""
+        """Return whether there is a problem at a path or below it."""
         return any(each.path[: len(path)] == path for each in self.problems)
 
     def raise_problems(self) -> None:
@@ -343,7 +343,7 @@ def _plain(info: Any) -> Any:
 
 
 def _fits(data: Any, info: Any) -> bool:
-    """Tell whether a value is of a plain type; numbers may be written as text."""
+    """Return whether a value is of a plain type; numbers may be written as text."""
     if isinstance(info, inspect.UnionType):
         return any(_fits(data, _plain(each)) for each in info.types)
     if isinstance(info, inspect.BoolType):
@@ -414,7 +414,7 @@ def check_address(checks: Checks, url: str, path: KeyPath) -> None:
 
 
 def check_secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:
-    """Take note of secrets of a client of Kafka that stand in the file itself."""
+    """Take note of secrets of a client of Kafka that are in the file itself."""
     for name, value in properties.items():
         if is_secret_property(name):
             check_secret(checks, str(value), (*path, name))

@@ -130,7 +130,7 @@ def _check_output(checks: Checks, source: Any, output: Any, path: KeyPath) -> No
 
 
 def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_whole: bool) -> None:
-    """See that a node has its edges; too few are no news where an edge is wrong."""
+    """Ensure that a node has its edges; too few are no news where an edge is wrong."""
     low = _INPUTS_MIN.get(node.operator, 1)
     high = _INPUTS_MAX["union"] if node.operator in _ONE_STREAM else 1
     high = _INPUTS_MAX.get(node.operator, high)

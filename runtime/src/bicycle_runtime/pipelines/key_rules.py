@@ -171,7 +171,7 @@ def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
 
 
 def _window_type(checks: Checks, spec: Window, path: KeyPath) -> None:
-    """See that a window has the keys of its type."""
+    """Ensure that a window has the keys of its type."""
     needed = {"sliding": "slide", "session": "gap", "count": "records"}.get(spec.type)
     if needed is not None and getattr(spec, needed) is None:
         label = label_of((*path, needed))

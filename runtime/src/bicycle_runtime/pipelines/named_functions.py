@@ -77,5 +77,5 @@ def _require_plugin(name: str, module: str) -> None:
 
 
 def is_process(function: object) -> bool:
-    """Tell whether a function is called by ``process``, with a context."""
+    """Return whether a function is called by ``process``, with a context."""
     return isinstance(function, _PROCESS)

@@ -234,7 +234,7 @@ class GeneratorSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_on
 
 
 class CollectionSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Records that stand in the file itself."""
+    """Records that are in the file itself."""
 
     items: Annotated[list[Any], describe("The records.")]
     time_field: Annotated[str | None, describe("Field with the event time.")] = None

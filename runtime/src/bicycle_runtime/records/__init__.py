@@ -1,1 +1,1 @@
-"""Records as bytes: codecs chosen by type, keys and key groups, the blobs of an exchange."""
+"""Records as bytes: codecs by type, keys and key groups, blobs of an exchange."""

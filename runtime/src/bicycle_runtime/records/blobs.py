@@ -1,4 +1,4 @@
-"""Blobs of an exchange: a few large ones per pair of tasks, never one row per record.
+"""Blobs of an exchange: a few large ones per pair of tasks, not a row per record.
 
 A *shuffle block* is ``(target task of the next stage, bytes)``. Its bytes start with a fixed
 envelope that says for which level and task it is meant, so that a task in between carries it on
@@ -41,7 +41,7 @@ _SIZES = struct.Struct("<II")
 
 
 class BlockKind(IntEnum):
-    """What a shuffle block holds."""
+    """The kind of content of a shuffle block."""
 
     RECORDS = 1
     REPORT = 2
@@ -50,7 +50,7 @@ class BlockKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """For whom a shuffle block is: levels count from 0; reports go to the level after the last."""
+    """The address of a shuffle block: levels count from 0, reports go beyond the last."""
 
     kind: BlockKind
     level: int
@@ -59,7 +59,7 @@ class Envelope:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A blob of the same sender that has the records of another, and how they are encoded."""
+    """A blob of the same sender with another blob's records, and its encoding."""
 
     edge: int
     sequence: int
@@ -120,7 +120,7 @@ def encode_records(
     origin: str,
     holder: Holder | None = None,
 ) -> tuple[bytes, CodecName]:
-    """Return header, key groups, event times and records as one body, and the name of the codec.
+    """Return header, key groups, times and records as one body, and the codec's name.
 
     Args:
         values: The records.
@@ -181,7 +181,7 @@ def encoded_part(body: memoryview, blob: RecordBlob) -> memoryview:
 def decode_records(
     body: memoryview, blob: RecordBlob, codec: RecordCodec, values: list[Any] | None = None
 ) -> tuple[list[Any], bytes | list[int] | None, list[int] | None]:
-    """Return the records, their key groups and their event times (None where there are none).
+    """Return the records, their key groups and their event times, each or None.
 
     Args:
         body: The body.

@@ -127,7 +127,7 @@ def _reduce_class(cls: Any) -> Any:
 
 
 def _make_class(make: Any, class_id: str, arguments: tuple[Any, ...]) -> Any:
-    """Return the class with an id; make it, without what may refer to it, if it is new here."""
+    """Return the class with an id; create it, without references, if it is new here."""
     known = cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.get(class_id)
     if known is None:
         known = cloudpickle._lookup_class_or_track(class_id, make(arguments))
@@ -135,7 +135,7 @@ def _make_class(make: Any, class_id: str, arguments: tuple[Any, ...]) -> Any:
 
 
 def _complete_class(cls: Any, state: dict[str, Any]) -> Any:
-    """Set the attributes of a class that was just made; leave any other class unchanged."""
+    """Set the attributes of a class that was just created; leave any other unchanged."""
     if cls not in _COMPLETE:
         for member, attributes in state.pop(_MEMBERS, {}).items():
             vars(cls[member]).update(attributes)
@@ -179,7 +179,7 @@ def _new_arguments(member_type: Any, member: Any) -> tuple[Any, ...]:
 
 
 def _make_enum(arguments: tuple[Any, ...]) -> Any:
-    """Return an enum with all its members, aliases included, but without its other attributes."""
+    """Return an enum with its members and aliases, but without its other attributes."""
     kind, name, bases, qualified, members, boundary = arguments
 
     def make_member(cls: Any, *given: Any) -> Any:

@@ -58,7 +58,7 @@ _CLASSES: ContextVar[ClassNotes | None] = ContextVar("_CLASSES", default=None)
 
 
 class _Refused:
-    """What this process neither loads from a pickle nor makes one of: it runs one job at a time."""
+    """The kinds of pickles that this process refuses; it runs one job at a time."""
 
     __slots__ = ("records", "state")
 
@@ -70,7 +70,7 @@ _refused = _Refused()
 
 
 def refuse_pickles(*, state: bool, records: bool = False) -> None:
-    """Say what may be loaded from pickles, which may run any code, until it is said again.
+    """Set the kinds of pickles to refuse, since a pickle may run any code.
 
     Args:
         state: Refuse those of state, stored and to be stored.
@@ -80,7 +80,7 @@ def refuse_pickles(*, state: bool, records: bool = False) -> None:
 
 
 def load_record_pickle(data: bytes | memoryview) -> Any:
-    """Return what was pickled of records.
+    """Return unpickled records.
 
     Raises:
         PICKLE_REFUSED: that is not to be.
@@ -126,17 +126,17 @@ class RecordCodec:
 
     @property
     def identity(self) -> Hashable:
-        """Equal for codecs that encode equally, and read what the other has encoded."""
+        """The identity of the encoding: equal for codecs that read each other's output."""
         return self._decoder, self._separates
 
     @property
     def is_typed(self) -> bool:
-        """Whether the declared type can be read, which is not to say that it keeps each value."""
+        """Return whether the declared type can be decoded; it may not keep each value."""
         return self._decoder is not None
 
     @property
     def is_partial(self) -> bool:
-        """Whether the type may keep more values than those that ``encode_typed`` encodes."""
+        """Return whether the type may keep more values than ``encode_typed`` encodes."""
         return self._fit is not None and self._fit.is_partial
 
     def encode(self, values: list[Any]) -> tuple[CodecName, bytes]:
@@ -286,7 +286,7 @@ class AnyCodec:
 
 
 def _wrap_column(values: Sequence[Any]) -> Sequence[Any] | None:
-    """Return what stands for values that are all plain or all tuples of one shape; None for others.
+    """Return encodable values if all are plain, or tuples of one shape, else None.
 
     Raises:
         OverflowError: an int is beyond 64 bits.
@@ -335,7 +335,7 @@ def _is_utf8(text: str) -> bool:
 
 
 class ClassNotes(dict[type, Callable[[Any], Any]]):
-    """The classes of what ``AnyCodec`` has pickled, except for plain data.
+    """The classes of objects that ``AnyCodec`` pickled, except for plain data.
 
     It is a dispatch table: pickle asks it how to reduce objects of a class, and gets what it would
     do by itself. So a class is noted once, and costs nothing from then on.
@@ -349,7 +349,7 @@ class ClassNotes(dict[type, Callable[[Any], Any]]):
 
 @contextlib.contextmanager
 def noting_classes(notes: ClassNotes) -> Iterator[None]:
-    """Take note of the classes of what is pickled while inside, in this thread."""
+    """Note the classes of objects that this thread pickles inside the block."""
     token = _CLASSES.set(notes)
     try:
         yield
@@ -358,7 +358,7 @@ def noting_classes(notes: ClassNotes) -> Iterator[None]:
 
 
 def same_bytes(value: Any) -> bytes:
-    """Return bytes that values have in common whose parts are all equal and of one type each.
+    """Return bytes that are equal for values with equal parts of equal types.
 
     They hold in this process, and cannot be read. Two values may be the same and have others, as
     when a set is in another order.
@@ -374,7 +374,7 @@ def same_bytes(value: Any) -> bytes:
 
 
 class _ComparingPickler(pickle.Pickler):
-    """Tells classes apart by their place in memory, so that those without a name have one."""
+    """A pickler that identifies classes by memory address, so that unnamed ones work."""
 
     def persistent_id(self, part: Any) -> int | None:  # pickle gives it by position
         return id(part) if isinstance(part, type) else None
@@ -399,7 +399,7 @@ def _canonical_pickle(value: Any) -> bytes:
 
 
 def _unremembering(buffer: io.BytesIO) -> Any:
-    """Return a pickler without the memo: bytes do not depend on which parts are one object."""
+    """Return a pickler without the memo: bytes do not depend on shared objects."""
     pickler: Any = pickle.Pickler(buffer, protocol=_PROTOCOL)
     pickler.fast = True
     return pickler
@@ -416,7 +416,7 @@ def _typed_decoder(declared: Any) -> msgspec.msgpack.Decoder[list[Any]] | None:
 
 
 def _is_open(declared: Any) -> bool:
-    """Tell whether some part of the type says nothing: Any, a bare container, a variable."""
+    """Return whether a part of the type is open: Any, a bare container, a variable."""
     if declared in (Any, object, list, dict, tuple, set, frozenset) or isinstance(
         declared, typing.TypeVar
     ):

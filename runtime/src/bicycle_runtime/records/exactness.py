@@ -1,4 +1,4 @@
-"""Values of a declared type that MessagePack keeps exactly: every part equal, and of its own type.
+"""Values of a declared type that MessagePack keeps exactly, in value and type.
 
 What follows from the type is decided once, when a codec is made. The *fit* that comes of it looks
 at each value only for what the type leaves open: a subclass, an int where a float is declared, the
@@ -58,7 +58,7 @@ _UNFIT = (AttributeError, KeyError, RecursionError, TypeError, ValueError)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fit:
-    """Which values of one type, or part of a type, are kept exactly.
+    """The values of one type, or part of a type, that are kept exactly.
 
     Args:
         types: The classes that such values have; of no other class is any kept, subclasses or not.
@@ -73,14 +73,17 @@ class Fit:
     is_partial: bool = False
 
     def holds(self, values: Sequence[Any]) -> bool:
-        """Tell whether all of the values are kept exactly."""
+        """Return whether all of the values are kept exactly."""
         try:
             return self.fits(values)
         except _UNFIT:  # An attribute or key is missing, or values lie in each other forever.
             return False
 
     def fits(self, values: Sequence[Any]) -> bool:
-        """Tell the same; what is not as its class says may be an error."""
+        """Return whether all of the values are kept exactly.
+
+        Raise an error for a malformed object.
+        """
         if not values:
             return True
         if len(self.types) == 1:
@@ -93,7 +96,7 @@ class Fit:
         return self.check is None or self.check(values)
 
     def fits_within(self, containers: Iterable[Iterable[Any]]) -> bool:
-        """Tell the same of the values that lie in containers."""
+        """Return whether all values in containers are kept exactly."""
         if self.check is not None:
             return self.fits([*chain.from_iterable(containers)])
         # hot path: a quarter less than with a list of the values before that of their types.
@@ -109,7 +112,7 @@ _TYPES_MAX = 256
 
 
 def once_a_type(unknown: Any) -> Callable[[Callable[[Any], Made]], Callable[[Any], Made]]:
-    """Remember what follows from declared types, for as many as a job has.
+    """Cache the results for declared types, for as many types as a job has.
 
     An epoch makes some codecs for each part of state, and looking through a type takes 0.2 ms.
 
@@ -164,7 +167,7 @@ def fit_of(declared: Any) -> Fit | None:
 
 
 class _Fits:
-    """Makes the fit of one type; remembers those of records, which may hold themselves."""
+    """A builder of the fit of a type, with a cache for recursive records."""
 
     def __init__(self) -> None:
         self._records: dict[Any, Fit | None] = {}
@@ -274,7 +277,7 @@ def _literal(members: Collection[Any]) -> Fit:
 
 
 def _is_data(values: Iterable[Any]) -> bool:
-    """Tell whether values of any type are what MessagePack keeps without being told a type."""
+    """Return whether values are data that MessagePack keeps without a declared type."""
     seen: dict[int, Any] = {}
     while True:
         inner = [value for value in values if type(value) not in PLAIN]
@@ -292,7 +295,7 @@ def _is_data(values: Iterable[Any]) -> bool:
 
 
 def _is_kept_time(value: Any) -> bool:
-    """Tell whether a time is in UTC or nowhere, and not the second of an hour that comes twice."""
+    """Return whether a time is in UTC or without a zone, and not in a repeated hour."""
     return not value.fold and (value.tzinfo is None or value.tzinfo is datetime.UTC)
 
 
@@ -441,7 +444,7 @@ def _class_of(declared: Any) -> Any:
 
 
 def _is_only_fields(cls: type, names: Iterable[str]) -> bool:
-    """Tell whether fields are all there is to an object, and making or reading it runs no code."""
+    """Return whether an object consists of its fields, without code on access."""
     if hasattr(cls, "__post_init__"):
         return False
     getter = inspect.getattr_static(cls, "__getattribute__")
@@ -455,7 +458,7 @@ def _is_only_fields(cls: type, names: Iterable[str]) -> bool:
 
 
 def _is_whole(cls: type) -> bool:
-    """Tell whether an object of a class is nothing but its fields, to the interpreter."""
+    """Return whether an object of a class is only its fields to the interpreter."""
     known = (tuple, dict) if typing.is_typeddict(cls) or hasattr(cls, "_fields") else ()
     known = (*known, typing.Generic, *msgspec.Struct.__mro__)
     return all(base in known or base.__flags__ & _HEAP_TYPE for base in cls.__mro__)

@@ -142,7 +142,7 @@ def _encode_float(value: float) -> bytes:
 
 
 def _encode_decimal(value: Decimal) -> bytes:
-    """Return the bytes of the float or int that the number equals, else those of its digits."""
+    """Return the bytes of the equal float or int, else the bytes of the digits."""
     if value.is_nan():
         raise KeyEncodingError(type_name="Decimal", reason="NaN does not equal itself")
     if float(value) == value:
@@ -207,7 +207,7 @@ def key_group(key: bytes, *, group_count: int) -> int:
 
 
 def task_of(group: int, *, group_count: int, parallelism: int) -> int:
-    """Return the subtask that owns a key group: contiguous ranges, sizes at most one apart."""
+    """Return the subtask of a key group: contiguous ranges that differ by at most one."""
     return group * parallelism // group_count
 
 
@@ -219,7 +219,7 @@ def range_of(subtask: int, *, group_count: int, parallelism: int) -> range:
 
 
 class GroupCache(dict[Any, int]):
-    """Key -> key group, computed once per key and kept for the next record with that key.
+    """Key -> key group, computed once per key and cached.
 
     Use it by indexing, on keys that are hashable: ``groups[key]``.
 
@@ -261,7 +261,7 @@ def _require_plain_key(key: Any) -> None:
 
 
 class KeyBytes(dict[Any, bytes]):
-    """Key -> its bytes, encoded once per key and kept: ``encode_key`` for keys that come again."""
+    """Key -> its bytes, encoded once per key and cached: for keys that repeat."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Encoded values as far as they can be read without running anybody's code.
+"""Encoded values, as far as they can be read without running foreign code.
 
 Loading a pickle may call anything, so none is loaded here: its instructions are looked at one by
 one. What they build from plain data (and from dates, decimals and UUIDs) is built; where they name
@@ -52,7 +52,7 @@ _FRAMING = frozenset({"PROTO", "FRAME", "STOP"})
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A pickled value that was not loaded: what it is, and its bytes.
+    """A pickled value that was not loaded: its type name and its bytes.
 
     Two of them are equal when their bytes are; equal values need not be.
     """
@@ -62,7 +62,7 @@ class Opaque:
 
 
 def decode_unloaded(data: bytes) -> list[Any]:
-    """Return the values of a MessagePack array; what only a pickle can tell is ``Opaque``.
+    """Return the values of a MessagePack array; pickled values are ``Opaque``.
 
     It reads what ``AnyCodec`` and ``ValueCodec`` write. Values of a declared type come back as the
     plain data that they were stored as: a dataclass as a dict.
@@ -75,7 +75,7 @@ def decode_unloaded(data: bytes) -> list[Any]:
 
 
 def is_pickled(data: bytes) -> bool:
-    """Tell whether some part of a MessagePack value is a pickle.
+    """Return whether some part of a MessagePack value is a pickle.
 
     Example:
         >>> [is_pickled(AnyCodec().encode_list([value])) for value in (1, (1, "a"), ({"a"},))]
@@ -103,7 +103,7 @@ class _NotPlainError(Exception):
 
 @dataclass(slots=True)
 class _Named:
-    """Stands for a class or function that the pickle names; ``is_made`` for an instance of it."""
+    """A class or function named by a pickle; ``is_made`` for an instance of it."""
 
     name: str
     is_made: bool = False
@@ -198,7 +198,7 @@ class _Reading:
 
 
 def _type_name(data: bytes) -> str:
-    """Return what a pickle says that it is: the first class that it names, and what it lies in."""
+    """Return the type that a pickle describes: its first class and outer container."""
     texts: list[str] = []
     outer: str | None = None
     try:

@@ -93,7 +93,7 @@ def _fields_of(value: Any) -> dict[str, Any]:
 
 
 def _text(value: str) -> str:
-    """Return a text that is valid Unicode; half a surrogate pair is shown by its number."""
+    """Return a text that is valid Unicode; lone surrogates are escaped."""
     return value.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

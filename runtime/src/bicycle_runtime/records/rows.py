@@ -1,4 +1,4 @@
-"""Rows: plain objects with the fields of a record, which are quicker to make than the record.
+"""Rows: plain objects with a record's fields, faster to create than the record.
 
 They take its place where nothing but fields is looked at. So they must hold what the attributes of
 the record would: a type that could show anything else has no rows.
@@ -68,7 +68,7 @@ def row_type_of(record_type: Any) -> type[msgspec.Struct] | None:
 
 
 def plain_fields(record_type: Any) -> Mapping[str, type]:
-    """Return the fields whose values are all ints, floats or strings; none for a type without rows.
+    """Return the fields whose values are all ints, floats or strings, perhaps empty.
 
     Example:
         >>> @dataclasses.dataclass
@@ -90,7 +90,7 @@ def plain_fields(record_type: Any) -> Mapping[str, type]:
 
 
 def other_fields(record_type: Any) -> frozenset[str]:
-    """Return the fields that hold neither ints, floats, bools nor strings, whatever there is."""
+    """Return the fields that hold no ints, floats, bools or strings."""
     return frozenset(field.name for field in _fields(record_type) if not _may_be_plain(field.type))
 
 
@@ -101,20 +101,20 @@ def _may_be_plain(declared: Any) -> bool:
 
 
 def field_names(record_type: Any) -> frozenset[str] | None:
-    """Return the names of the fields of a type with rows, or of a ``TypedDict``; else None."""
+    """Return the field names of a type with rows or a ``TypedDict``, or None."""
     fields = _fields(record_type)
     return frozenset(field.name for field in fields) if fields else None
 
 
 def field_types(record_type: Any) -> dict[str, Any]:
-    """Return the declared type of each field of a type with rows; none for other types."""
+    """Return the declared type of each field of a type with rows, else an empty dict."""
     fields = _fields(record_type)
     hints = typing.get_type_hints(record_type, include_extras=True) if fields else {}
     return {field.name: _without_mark(hints[field.name]) for field in fields}
 
 
 def is_mapping(record_type: Any) -> bool:
-    """Tell whether records of a type are dicts, or would be if they had fields.
+    """Return whether records of a type are dicts, or would be if they had fields.
 
     Example:
         >>> is_mapping(None), is_mapping(dict[str, int]), is_mapping(str)
@@ -125,12 +125,12 @@ def is_mapping(record_type: Any) -> bool:
 
 
 def is_open_mapping(record_type: Any) -> bool:
-    """Tell whether any document is a record, with whatever fields and values."""
+    """Return whether any document is a valid record, with any fields and values."""
     return record_type in (None, Any, dict, dict[str, Any])
 
 
 class OpenRows:
-    """Decodes JSON objects to rows, whose fields are those that one of them has.
+    """A decoder of JSON objects to rows, whose fields are taken from one document.
 
     A row is quicker to make than a dict. Documents with another field, or without any, have none:
     so what is good and what is bad is the same as for dicts.
@@ -140,7 +140,7 @@ class OpenRows:
         self._known: dict[tuple[str, ...], OpenRow] = {}
 
     def like(self, document: bytes) -> OpenRow | None:
-        """Return the rows of documents with the fields of one; None when there are none.
+        """Return the rows for documents with the fields of one, or None.
 
         That is so when it has no such fields, or when documents like it were not in one order.
         """
@@ -163,7 +163,7 @@ class OpenRows:
 
 
 class OpenRow:
-    """Rows with the fields of a document, at first with values of the same types, then of any.
+    """Rows with the fields of a document, first with its value types, then with any.
 
     Args:
         document: One that has these fields.
@@ -196,7 +196,7 @@ class OpenRow:
         self.is_needless = False
 
     def decode(self, decode: Callable[[msgspec.json.Decoder[Any]], list[Any]]) -> list[Any]:
-        """Return rows; once a value had another type, any, and once a field lacked, without it.
+        """Return rows, with fewer assumptions once a value was missing or of another type.
 
         Args:
             decode: Decodes documents by a decoder.
@@ -217,14 +217,14 @@ class OpenRow:
         return rows
 
     def kinds(self, rows: Sequence[Any]) -> Mapping[str, type]:
-        """Return the types of fields that are the same in all rows, as far as they are known.
+        """Return the types of fields that are equal in all rows, as far as known.
 
         hot path: 17 ns a value are spared, and checking it while it is decoded costs 2.
         """
         return self._kinds if rows and type(rows[0]) is self._decoders[0].type else {}
 
     def getter(self, name: str) -> Callable[[Any], Any]:
-        """Return what looks a field up in a row."""
+        """Return a function that reads a field of a row."""
         place = self._places.get(name)
         return (lambda _: msgspec.UNSET) if place is None else attrgetter(place)
 
@@ -283,7 +283,7 @@ def _fields_of(record_type: Any) -> tuple[Field, ...]:
 
 
 def is_plain(record_type: type) -> bool:
-    """Tell whether no code of the type runs when a record is made, or a field is looked up."""
+    """Return whether creating a record or reading a field runs no code of the type."""
     if hasattr(record_type, "__post_init__"):
         return False
     if vars(object)["__getattribute__"] is not inspect.getattr_static(

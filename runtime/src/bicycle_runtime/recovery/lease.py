@@ -271,7 +271,7 @@ class Lease:
         return "silent"
 
     def _is_unsettled(self, number: int, holder: LeaseHolder | None) -> bool:
-        """Tell whether a driver even before this holder may still live."""
+        """Return whether a driver even before this holder may still live."""
         if number == 0:
             return False
         return (holder is None or holder.is_contested) and not self._has(number, LEASE_SETTLED)

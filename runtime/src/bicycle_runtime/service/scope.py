@@ -71,7 +71,7 @@ class Scope:
         return self.identity.owners
 
     def has(self, job: str) -> bool:
-        """Tell whether a job is theirs to see, if there is one."""
+        """Return whether a job is theirs to see, if there is one."""
         return self.identity.sees(self.service.owners.of(job))
 
     @property
@@ -100,7 +100,7 @@ class Scope:
         return replace(change, jobs=jobs, removed=frozenset(filter(self.has, change.removed)))
 
     async def require(self, job: str) -> None:
-        """See that a job is there for them.
+        """Ensure that a job is there for them.
 
         Raises:
             JOB_NOT_FOUND: it is not; only their own jobs are named.

@@ -63,7 +63,7 @@ def require_safe(host: str, port: int, *, missing: str | None) -> tuple[int, int
 
 
 def is_loopback(host: str, port: int) -> bool:
-    """Tell whether only this machine reaches an address.
+    """Return whether only this machine reaches an address.
 
     Raises:
         ADDRESS_TAKEN: the address is none.

@@ -1,4 +1,4 @@
-"""State of operators: tables in memory, the changes of an epoch, and where sealed changes lie.
+"""State of operators: tables in memory, changes of an epoch, files of sealed ones.
 
 A table never mixes sealed and unsealed data with other tasks: it is *base + sealed deltas*, plus
 the changes of the epoch that runs. What a task wrote counts only when a manifest names it.

@@ -14,7 +14,7 @@ OWN_BACKENDS = ("memory", "rocksdb")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateSettings:
-    """The backend, and the bounds of what it keeps in memory.
+    """The backend, and the bounds of its content in memory.
 
     Args:
         backend: ``memory`` holds all state in the worker, ``rocksdb`` the hot part of it; others

@@ -1,4 +1,4 @@
-"""Undoing what a failed attempt did: one log for state of every kind.
+"""Undo of failed attempts: one log for state of every kind.
 
 Whatever an attempt may write (entries of keyed states, dicts and other attributes, named values,
 timers, side outputs) notes in the log of the attempt how to go back, before it changes. When the
@@ -25,7 +25,7 @@ ATOMIC = frozenset({str, int, float, bool, bytes, complex, type(None)})
 
 
 class _Nowhere(UndoLog):
-    """The log of what happens outside attempts: it keeps nothing."""
+    """The log outside of attempts, which keeps nothing."""
 
     def append(self, step: tuple[Any, ...]) -> None:
         """Take no note."""
@@ -67,7 +67,7 @@ def begin_attempt() -> UndoLog:
 
 
 def undo(log: UndoLog) -> None:
-    """Go back to where things stood when the attempt began."""
+    """Restore the state at the start of the attempt."""
     while log:
         step, *arguments = log.pop()
         step(*arguments)

@@ -1,4 +1,4 @@
-"""Addresses of streams: one text that says which backend, which nodes and which streams.
+"""Addresses of streams: one text with backend, nodes and stream names.
 
 A ``StreamerUri`` says where streams are: ``kafka://node-a:9092,node-b:9092`` or
 ``file://./events.ss``. A ``StreamUrl`` adds which: ``kafka://node-a:9092/orders,refunds``; its
@@ -62,7 +62,7 @@ WILDCARD = StreamKey("SEA_STREAMER_WILDCARD")
 
 @dataclass(frozen=True, slots=True)
 class StreamerUri:
-    """Where streams are: a protocol, and one or more nodes of it.
+    """The location of streams: a protocol, and one or more of its nodes.
 
     Args:
         protocol: The word before ``://``, in small letters; None when the text had none.
@@ -111,7 +111,7 @@ class StreamerUri:
         return self.nodes[0]
 
     def host_and_port(self, default_port: int | None = None) -> tuple[str, int]:
-        """Return where the only node is; what stands behind a slash is no part of it.
+        """Return host and port of the only node, without a path after a slash.
 
         Args:
             default_port: The port of an address without one; None: it must have one.
@@ -155,7 +155,7 @@ class StreamerUri:
 
 @dataclass(frozen=True, slots=True)
 class StreamUrl:
-    """Where streams are, and which of them.
+    """The location and the names of streams.
 
     Example:
         >>> url = StreamUrl.parse("file://./path/to/file/a,b")
@@ -218,5 +218,5 @@ def _split_protocol(item: str, text: str) -> tuple[str | None, str]:
 
 
 def _may_lack_node(protocol: str, nodes: list[str]) -> bool:
-    """Whether there is only one place of this kind, so that it has no name."""
+    """Return whether there is only one location of this kind, so that it has no name."""
     return protocol == "stdio" and nodes == [""]

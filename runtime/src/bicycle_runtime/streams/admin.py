@@ -1,4 +1,4 @@
-"""The admin of a place with streams: which there are, how far each has come, and who reads it.
+"""The administration of streams: a list, the progress of each, and its readers.
 
 A backend subclasses ``StreamAdmin``; ``Streamer.admin`` gives it. Nothing here reads payloads.
 """
@@ -36,7 +36,7 @@ class ShardInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupInfo:
-    """Who keeps a position in a stream, or shares it.
+    """A group that keeps a position in a stream, or shares it.
 
     Args:
         name: The group.
@@ -58,7 +58,7 @@ class GroupInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamInfo:
-    """What a backend knows of a stream.
+    """The backend's information about a stream.
 
     Args:
         key: The stream.
@@ -110,11 +110,11 @@ class StreamAdmin(ABC):
 
     @abstractmethod
     async def list_streams(self) -> list[StreamKey]:
-        """Return the streams that there are, in order; none that serves the backend itself."""
+        """Return the existing streams, in order, without internal ones of the backend."""
 
     @abstractmethod
     async def describe(self, key: StreamKey) -> StreamInfo:
-        """Return what is known of a stream.
+        """Return information about a stream.
 
         Raises:
             STREAM_UNKNOWN: there is none of this name.
@@ -150,7 +150,7 @@ class StreamAdmin(ABC):
     async def alter(
         self, key: StreamKey, *, shard_count: int | None, settings: Mapping[str, str]
     ) -> None:
-        """Give a stream more shards, or other settings.
+        """Increase the shards of a stream, or change its settings.
 
         Args:
             key: The stream.

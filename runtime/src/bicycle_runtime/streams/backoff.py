@@ -1,4 +1,4 @@
-"""Backoff before another try: each pause is twice the last one, and no two are alike."""
+"""Backoff before another try: pauses that double, with random variation."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Backoff"]
 
 
 class Backoff:
-    """How long to wait before the next try.
+    """The pauses before further tries.
 
     Args:
         first_ms: The first pause, at most.

@@ -39,7 +39,7 @@ def connect(
     uri: str | StreamerUri | StreamUrl,
     options: StreamerOptions | Mapping[str, object] | None = None,
 ) -> Streamer:
-    """Return the streamer of an address; ``async with`` opens it and disconnects in the end.
+    """Return the streamer of an address; ``async with`` opens and disconnects it.
 
     Args:
         uri: ``file://./events.ss``, ``stdio://``, ``ws://host:port`` and the like. Of the address

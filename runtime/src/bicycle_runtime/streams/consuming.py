@@ -1,4 +1,4 @@
-"""Consumers of messages: positions, batches and acknowledgments, the same for every backend.
+"""Consumers of messages: positions, batches and acknowledgments, for all backends.
 
 A backend subclasses ``Consumer`` and fills in the methods whose names begin with an underscore. A
 cancelled call loses nothing: the message is given to the next call.
@@ -39,7 +39,7 @@ _SEQUENCE_MAX, _TIME_MAX = (1 << 64) - 1, (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What one consumer asked for."""
+    """The parameters of one consumer."""
 
     keys: tuple[StreamKey, ...]
     mode: Mode = option("real-time", doc="What the consumer keeps, and whether it shares.")
@@ -56,7 +56,7 @@ class Subscription:
 
     @property
     def position_name(self) -> str:
-        """Whose position is kept: the group, or this host where none is named."""
+        """The name of the kept position: the group, or this host without one."""
         return self.group or f"host-{platform.node() or 'unknown'}"
 
 
@@ -81,11 +81,11 @@ def take_messages(items: deque[Message | StreamError], count_max: int) -> list[M
 
 
 class AsyncMessages(ABC):
-    """What gives messages one after the other, and can be iterated over."""
+    """A source of messages in order, which is an async iterator."""
 
     @abstractmethod
     async def next(self) -> Message:
-        """Wait for the next message and return it; StreamEndedError when there is none."""
+        """Wait for the next message and return it; raise StreamEndedError at the end."""
 
     def __aiter__(self) -> Self:
         return self
@@ -118,12 +118,12 @@ class Consumer(AsyncMessages):
 
     @property
     def has_ended(self) -> bool:
-        """Whether ``end`` was called, or its streamer disconnected."""
+        """Return whether ``end`` was called, or its streamer disconnected."""
         return self._is_ended
 
     @abstractmethod
     async def _fetch(self, count_max: int) -> list[Message]:
-        """Wait until there is a message, and return up to ``count_max`` of those that are there.
+        """Wait for a message, and return up to ``count_max`` available messages.
 
         Called by one task at a time. A call that is cancelled must have taken nothing.
 
@@ -132,7 +132,7 @@ class Consumer(AsyncMessages):
         """
 
     async def _go_to(self, target: SeqPos | int) -> bool:
-        """Move each assigned shard to a position, or to its earliest message from a time (ms) on.
+        """Move each assigned shard to a position, or to its earliest message from a time.
 
         Returns:
             Whether a message is there in one of them; if not, the position is what it was.
@@ -149,7 +149,7 @@ class Consumer(AsyncMessages):
 
     @abstractmethod
     async def _close(self) -> None:
-        """Let go of what the consumer holds; called once."""
+        """Release the resources of the consumer. Called once."""
 
     def _unsupported_error(self, action: str) -> StreamUnsupportedError:
         return StreamUnsupportedError(
@@ -171,7 +171,7 @@ class Consumer(AsyncMessages):
         return self._ready.popleft()
 
     async def next_batch(self, count_max: int, *, wait_ms: int = 0) -> list[Message]:
-        """Return messages that follow, at least one: as many as there are, but no more than asked.
+        """Return the next messages, at least one and at most ``count_max``.
 
         Args:
             count_max: At least 1.
@@ -195,7 +195,7 @@ class Consumer(AsyncMessages):
         return batch
 
     async def batches(self, count_max: int, *, wait_ms: int = 0) -> AsyncIterator[list[Message]]:
-        """Iterate over batches, each as ``next_batch`` gives it, to the end of the streams."""
+        """Iterate over batches, as ``next_batch`` returns them, to the end of the streams."""
         while True:
             try:
                 batch = await self.next_batch(count_max, wait_ms=wait_ms)
@@ -204,7 +204,7 @@ class Consumer(AsyncMessages):
             yield batch
 
     async def seek(self, timestamp_ms: int) -> None:
-        """Move to the earliest message whose time is ``timestamp_ms`` or later, in each shard.
+        """Move each shard to the earliest message at or after ``timestamp_ms``.
 
         Raises:
             SeekError: there is none; the position is what it was.
@@ -214,7 +214,7 @@ class Consumer(AsyncMessages):
         await self._move(time_ms, f"time {time_ms}")
 
     async def rewind(self, position: SeqPos) -> None:
-        """Move to ``BEGINNING``, to ``END``, or to the message ``At(sequence)``, in each shard.
+        """Move each shard to ``BEGINNING``, to ``END``, or to a message ``At(sequence)``.
 
         Raises:
             SeekError: there is no message at or behind the position, which is what it was.
@@ -235,7 +235,7 @@ class Consumer(AsyncMessages):
         self._assigned.add((self._known_key(key), shard_id))
 
     def unassign(self, key: str, shard_id: int) -> None:
-        """Take back what ``assign`` said, from the next seek or rewind on.
+        """Undo ``assign`` for a shard, from the next seek or rewind on.
 
         Raises:
             StreamKeyNotFoundError: the consumer does not read this stream, or not this shard.
@@ -249,7 +249,7 @@ class Consumer(AsyncMessages):
         self._assigned.remove(place)
 
     def ack(self, message: Message) -> None:
-        """Say that a message is done; ``commit`` keeps it.
+        """Acknowledge a message as done; ``commit`` makes it durable.
 
         In mode resumable this holds for all messages before it in its shard as well.
 
@@ -260,7 +260,7 @@ class Consumer(AsyncMessages):
         self._ack(message)
 
     async def commit(self) -> None:
-        """Keep what was acknowledged: who comes next in the group goes on behind it.
+        """Commit acknowledged positions: the next member of the group continues there.
 
         Raises:
             CommitNotAllowedError: the mode is real-time.
@@ -269,7 +269,7 @@ class Consumer(AsyncMessages):
         await self._commit()
 
     async def end(self) -> None:
-        """Let go of the streams; what was not acknowledged goes to others of the group.
+        """Release the streams; unacknowledged messages go to other members of the group.
 
         A call that waits for messages ends as it does at the end of the streams.
         """

@@ -1,4 +1,4 @@
-"""The contract of streams: what a streamer is, and the rules that all backends keep.
+"""The contract of streams: the streamer, and the rules that all backends keep.
 
 A backend subclasses ``Streamer``, ``Sender`` and ``Consumer`` and fills in the methods whose names
 begin with an underscore; the rules stand here and in ``producing`` and ``consuming``, once:
@@ -39,7 +39,7 @@ _PORT = re.compile(r":\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do; the conformance suite proves each, and that the rest is refused.
+    """The capabilities of a backend, proven by the conformance suite.
 
     Args:
         modes: In which modes its consumers may be created.
@@ -63,7 +63,7 @@ class Capabilities:
 
 
 class Streamer(ABC):
-    """A place with streams, and what makes producers and consumers of them.
+    """A location of streams, and the factory of its producers and consumers.
 
     Used as ``async with connect(uri) as streamer``: entering opens it, leaving disconnects.
 
@@ -88,11 +88,11 @@ class Streamer(ABC):
 
     @abstractmethod
     async def _open(self) -> None:
-        """Open what is shared by all producers and consumers; raise StreamConnectError."""
+        """Open the shared resources of all producers and consumers."""
 
     @abstractmethod
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
-        """Return what one producer sends through."""
+        """Return the sender of one producer."""
 
     @abstractmethod
     async def _make_consumer(self, subscription: Subscription) -> Consumer:
@@ -100,11 +100,11 @@ class Streamer(ABC):
 
     @abstractmethod
     async def _close(self) -> None:
-        """Close what ``_open`` opened; all senders and consumers are closed by then."""
+        """Close the resources of ``_open``, after all senders and consumers."""
 
     @property
     def place(self) -> Hashable:
-        """Where the streams are: equal for two addresses, however they are written, of one place.
+        """The location of the streams, equal for all spellings of one address.
 
         The names of a machine other than ``localhost`` are not compared.
         """
@@ -114,7 +114,7 @@ class Streamer(ABC):
         return self.uri.protocol, frozenset(nodes)
 
     def admin(self) -> StreamAdmin:
-        """Return what lists and describes the streams of this place, and changes them.
+        """Return the administration of the streams of this location.
 
         Raises:
             StreamUnsupportedError: the backend keeps nothing that could be listed.

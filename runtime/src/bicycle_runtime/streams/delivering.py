@@ -20,7 +20,7 @@ __all__ = ["Hub", "HubConsumer"]
 
 
 class Hub:
-    """Gives messages to the consumers of one streamer, as they come."""
+    """The distribution of incoming messages to the consumers of one streamer."""
 
     def __init__(self) -> None:
         self._consumers: list[HubConsumer] = []
@@ -28,17 +28,17 @@ class Hub:
         self.end_error: StreamError | None = None
 
     def join(self, consumer: HubConsumer) -> None:
-        """Let a consumer have the messages that come from now on."""
+        """Register a consumer for all later messages."""
         self._consumers.append(consumer)
 
     def leave(self, consumer: HubConsumer) -> None:
-        """Give a consumer nothing more."""
+        """Deliver no further messages to a consumer."""
         if consumer in self._consumers:
             self._consumers.remove(consumer)
         self.drained()
 
     def drained(self) -> None:
-        """Wake who waits for room."""
+        """Wake tasks that wait for room."""
         self._drained.set()
 
     async def offer(self, items: Iterable[Message | StreamError]) -> None:
@@ -54,13 +54,13 @@ class Hub:
             await self._drained.wait()
 
     def end(self, error: StreamError) -> None:
-        """Say that nothing more comes, and why."""
+        """Note that no further messages will arrive, and the reason."""
         self.end_error = error
         for consumer in self._consumers:
             consumer.wake()
 
     def deliver(self, item: Message | StreamError) -> None:
-        """Give a message to the consumers of its stream, an error to all."""
+        """Deliver a message to the consumers of its stream, or an error to all."""
         groups: dict[str, list[HubConsumer]] = defaultdict(list)
         for consumer in self._consumers:
             if isinstance(item, StreamError) or consumer.wants(item):
@@ -74,7 +74,7 @@ class Hub:
 
 
 class HubConsumer(Consumer):
-    """A consumer that a hub gives messages to."""
+    """A consumer that receives messages from a hub."""
 
     def __init__(
         self, address: str, subscription: Subscription, options: StreamerOptions, hub: Hub
@@ -88,11 +88,11 @@ class HubConsumer(Consumer):
 
     @property
     def is_full(self) -> bool:
-        """Whether it holds as many messages as it may."""
+        """Return whether its queue is full."""
         return len(self._queue) >= self._queue_max
 
     def wants(self, message: Message) -> bool:
-        """Whether it reads the stream of a message; all read what has no stream."""
+        """Return whether the consumer reads the stream of a message or it is a broadcast."""
         return message.stream_key in self.subscription.keys or message.stream_key == BROADCAST
 
     def put(self, item: Message | StreamError) -> None:
@@ -101,7 +101,7 @@ class HubConsumer(Consumer):
         self.wake()
 
     def wake(self) -> None:
-        """Let a waiting call look again."""
+        """Wake a waiting call to check again."""
         self._arrived.set()
 
     async def _fetch(self, count_max: int) -> list[Message]:
@@ -115,7 +115,7 @@ class HubConsumer(Consumer):
         return found
 
     def leave(self) -> list[Message]:
-        """Take no more, and return what was delivered and nobody has asked for."""
+        """Leave the hub, and return delivered messages that were not read."""
         self._hub.leave(self)
         queue, self._queue = self._queue, deque()
         ready, self._ready = self._ready, deque()

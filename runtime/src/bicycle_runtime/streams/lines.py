@@ -1,4 +1,4 @@
-"""Messages as lines of text: ``[time | key | sequence | shard] payload``, or parts of that head.
+"""Messages as lines of text: ``[time | key | sequence | shard] payload``, or less.
 
 Standard input and output and sockets speak lines, and so do commands that show messages.
 """
@@ -27,7 +27,7 @@ _TIME = re.compile(r"(\d{4}|[+-]\d{6,})-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?")
 
 
 class LineHead(NamedTuple):
-    """What a line says of its message; None where it says nothing."""
+    """The head of a line; None for absent parts."""
 
     timestamp_ms: int | None = None
     stream_key: StreamKey | None = None
@@ -88,7 +88,7 @@ def line_payload(payload: bytes, backend: str) -> str:
 
 
 class LineDecoder:
-    """Makes messages of lines, and numbers those that have no sequence.
+    """A decoder of lines to messages, which numbers messages without sequence.
 
     Args:
         address: Where lines come from, for messages of errors.
@@ -102,7 +102,7 @@ class LineDecoder:
         self._sequences: dict[tuple[StreamKey, int], int] = defaultdict(int)
 
     def decode(self, line: bytes) -> Message | StreamError:
-        """Return the message of a line, or what is wrong with it."""
+        """Return the message of a line, or the error in it."""
         try:
             text = line.decode()
             head, payload = LineHead(), text

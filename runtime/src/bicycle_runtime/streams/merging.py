@@ -1,4 +1,4 @@
-"""Merging of streams by time: the messages of several consumers in the order of their times."""
+"""Merging of streams: the messages of several consumers in the order of time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages and where they stand: key, shard, sequence and time, the same for every backend.
+"""Messages and their positions: key, shard, sequence and time, for all backends.
 
 A message is known by its stream, its shard and its sequence number. ``Message`` is made once per
 message read and ``OutgoingMessage`` once per message sent, so each is a ``msgspec.Struct``:
@@ -42,7 +42,7 @@ _FAR = re.compile(r"([+-]\d{6,})(-.*)")
 
 
 class Timestamp(int):
-    """A moment: milliseconds since 1970-01-01 UTC, shown as ``YYYY-MM-DDThh:mm:ss.mmm``.
+    """A moment in milliseconds since 1970-01-01 UTC, shown in ISO format.
 
     Years before 1 and after 9999, as damage to a file makes them, have a sign and six digits.
 
@@ -119,7 +119,7 @@ Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
 
 class MessageHeader(msgspec.Struct, frozen=True, gc=False):
-    """What is known of a message besides its payload."""
+    """The metadata of a message, without its payload."""
 
     stream_key: StreamKey
     shard_id: int
@@ -128,18 +128,18 @@ class MessageHeader(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def timestamp(self) -> Timestamp:
-        """When the message was sent."""
+        """The time at which the message was sent."""
         return Timestamp(self.timestamp_ms)
 
 
 class Receipt(MessageHeader, frozen=True, gc=False):
-    """What a backend says about a message that it has: where it stands."""
+    """A backend's confirmation of a message, with its position."""
 
 
 class OutgoingMessage(msgspec.Struct, frozen=True, gc=False):
-    """A message as a producer hands it over: a shard of None lets the backend choose.
+    """A message from a producer; with a shard of None, the backend chooses the shard.
 
-    A time of None is that at which it is sent, in ms since 1970 otherwise.
+    A time of None is the time at which it is sent, in ms since 1970 otherwise.
     """
 
     stream_key: StreamKey
@@ -171,12 +171,12 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def header(self) -> MessageHeader:
-        """What is known of the message besides its payload."""
+        """The metadata of the message, without its payload."""
         return MessageHeader(self.stream_key, self.shard_id, self.sequence, self.timestamp_ms)
 
     @property
     def timestamp(self) -> Timestamp:
-        """When the message was sent."""
+        """The time at which the message was sent."""
         return Timestamp(self.timestamp_ms)
 
     @property
@@ -186,7 +186,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_empty(self) -> bool:
-        """Whether the payload has no bytes."""
+        """Return whether the payload has no bytes."""
         return not self.payload
 
     def as_bytes(self) -> bytes:

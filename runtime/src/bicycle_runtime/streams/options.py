@@ -20,7 +20,7 @@ Durability = Literal["at-most-once", "at-least-once", "exactly-once"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamerOptions:
-    """What a streamer of any backend can be told."""
+    """The options of a streamer of any backend."""
 
     connect_timeout_ms: int = option(
         10_000, low=1, high=600_000, doc="How long a connection may take to come about."
@@ -50,7 +50,7 @@ class StreamerOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TlsOptions:
-    """Files with which TLS is spoken; stands beside the other options of a backend."""
+    """The files for TLS, beside the other options of a backend."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
@@ -66,7 +66,7 @@ class TlsOptions:
     def tls_context(
         self, uri: StreamerUri, protocol: str, *, is_server: bool = False
     ) -> ssl.SSLContext | None:
-        """Return what TLS is spoken with at an address; None where its protocol has none.
+        """Return the TLS context for an address, or None for a protocol without TLS.
 
         Args:
             uri: The address.

@@ -1,4 +1,4 @@
-"""Streams between two sides of a connection that nobody keeps: WebSockets, and lines over TCP.
+"""Streams between two peers without storage: WebSockets, and lines over TCP.
 
 A client connects again by itself, after pauses that grow and differ. A server gives what is sent to
 the clients that are there. A backend says how to connect, to listen and to read one *peer*.
@@ -33,7 +33,7 @@ Peer = TypeVar("Peer")
 
 @dataclass(frozen=True, kw_only=True)
 class PeerOptions:
-    """What a streamer with peers can be told; stands beside ``StreamerOptions`` in a backend's."""
+    """The options of a streamer with peers, beside ``StreamerOptions``."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
@@ -79,33 +79,33 @@ class PeerStreamer(Streamer, Generic[Peer]):
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the other side is there; a server waits for whom there may be."""
+        """Return whether the other side is connected; always True for a server."""
         return self._peer_options.listen or bool(self.peers)
 
     @property
     @abstractmethod
     def port(self) -> int:
-        """The port of a server; useful where it was asked for any."""
+        """The port of a server, useful if port 0 was requested."""
 
     @abstractmethod
     async def _listen(self, host: str, port: int) -> None:
-        """Be the server; each client is given to ``_serve``."""
+        """Start the server; each client is passed to ``_serve``."""
 
     @abstractmethod
     async def _connect(self) -> Peer:
-        """Return the other side, which was told what it has to know; raise what is ``away``."""
+        """Return the connected and initialized other side; raise an ``away`` error."""
 
     @abstractmethod
     async def _take(self, peer: Peer) -> None:
-        """Give what a peer sends to the hub until it is gone, which is no error."""
+        """Pass a peer's messages to the hub until it disconnects, which is no error."""
 
     @abstractmethod
     async def _part(self, peer: Peer) -> None:
-        """Close the connection of one peer, behind what was sent."""
+        """Close the connection of one peer, after its pending messages."""
 
     @abstractmethod
     async def _stop_listening(self) -> None:
-        """Be no server any more, if it was one."""
+        """Stop the server, if it runs."""
 
     async def _open(self) -> None:
         place = self.uri.host_and_port(self.default_port)
@@ -159,7 +159,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
                     break
 
     async def _serve(self, peer: Peer) -> None:
-        """Be there for a client until it is gone."""
+        """Serve a client until it disconnects."""
         await self._read(self._join(peer))
 
     def _join(self, peer: Peer) -> Peer:
@@ -175,7 +175,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
             self.peers.discard(peer)
 
     def note_dropped(self, message_count: int, results: list[bool]) -> None:
-        """Count what a server sent and nobody, or not everybody got.
+        """Count a server's messages that not all clients received.
 
         Args:
             message_count: How many messages were sent.
@@ -185,7 +185,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
             self.dropped_count += message_count * (results.count(False) if results else 1)
 
     async def wait_for_peer(self) -> None:
-        """Wait until somebody is there; a server sends to whom there is.
+        """Wait for a connected peer; a server sends to its present clients at once.
 
         Raises:
             ConnectionLostError: the other side did not come back.

@@ -1,4 +1,4 @@
-"""Producers of messages, which programs hold, and the senders of backends below them.
+"""Producers of messages, for programs, and the senders of backends below them.
 
 A backend implements ``Sender``; ``Producer`` is the same for all of them. Nothing here waits for
 the other side but ``flush``, ``end`` and a receipt that is awaited.
@@ -37,7 +37,7 @@ _TIME, _SHARD = attrgetter("timestamp_ms"), attrgetter("shard_id")
 
 
 class Sender(ABC):
-    """What messages go through; the producers of one stream of calls and their clones share it.
+    """The channel of messages, shared by producers of one call and their clones.
 
     Args:
         address: Where it sends to, for messages of errors.
@@ -55,7 +55,7 @@ class Sender(ABC):
         self._turn = -1
 
     def _next_shard(self) -> int:
-        """Return the shard of a message that has none."""
+        """Return the shard of a message without one."""
         self._turn = (self._turn + 1) % self._shard_count
         return self._turn
 
@@ -80,7 +80,7 @@ class Sender(ABC):
         return _LastOf([self.send(OutgoingMessage(key, payload)) for payload in payloads])
 
     def copy_many(self, key: StreamKey, messages: Sequence[Message], *, with_shards: bool) -> Sent:
-        """Take messages of another stream with their times; the receipt is that of the last one.
+        """Send messages of another stream with their times; the receipt is the last one's.
 
         Keys and headers are kept where the backend has them, and left out otherwise.
         Overridden where a backend has a cheaper way than one ``send`` for each.
@@ -90,7 +90,7 @@ class Sender(ABC):
         )
 
     def _copy(self, key: StreamKey, message: Message, shard_id: int | None) -> Sent:
-        """Take a message of another stream, with key and headers where there is room for them."""
+        """Send a message of another stream, with key and headers if supported."""
         words = (key, message.payload, shard_id, message.timestamp_ms)
         head = (message.key, message.headers) if self.has_headers else ()
         return self.send(OutgoingMessage(*words, *head))
@@ -98,10 +98,10 @@ class Sender(ABC):
     @property
     @abstractmethod
     def in_flight_count(self) -> int:
-        """How many messages were taken and have no receipt yet."""
+        """The number of sent messages without a receipt yet."""
 
     def transaction(self, consumer: Consumer | None) -> AbstractAsyncContextManager[None]:
-        """Return what sends all that is sent inside as a whole, with positions of a consumer.
+        """Return a context that sends its messages and a consumer's positions atomically.
 
         Raises:
             StreamUnsupportedError: there are no transactions.
@@ -115,7 +115,7 @@ class Sender(ABC):
 
     @abstractmethod
     async def flush(self) -> None:
-        """Return once all messages taken so far are acknowledged; raise what prevented it."""
+        """Return once all messages so far are acknowledged; raise the error if one fails."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -153,7 +153,7 @@ class Producer:
 
     @property
     def anchored(self) -> StreamKey | None:
-        """The stream that ``send`` sends to; None when there is none yet."""
+        """The stream that ``send`` sends to, or None."""
         return self._key
 
     def anchor(self, key: str) -> None:
@@ -207,7 +207,7 @@ class Producer:
         key: bytes | str | None = None,
         headers: GivenHeaders | None = None,
     ) -> Sent:
-        """Send a message to a stream, whatever this producer is anchored to; like ``send``."""
+        """Send a message to any stream; otherwise like ``send``."""
         place = (shard_id, timestamp_ms)
         return self._send(StreamKey(stream_key), payload, place, (key, headers))
 
@@ -218,7 +218,7 @@ class Producer:
         place: tuple[int | None, int | None],
         head: tuple[bytes | str | None, GivenHeaders | None],
     ) -> Sent:
-        """Send a message to a stream; its place is shard and time, its head key and headers."""
+        """Send a message with its shard and time, and its key and headers."""
         # hot path: `*place` as arguments costs 0.1 µs.
         (shard_id, timestamp_ms), (key, headers) = place, head
         if shard_id is not None or timestamp_ms is not None:
@@ -255,7 +255,7 @@ class Producer:
         return self._sender.send_many(self._key, batch)
 
     def copy_many(self, messages: Iterable[Message], *, with_shards: bool) -> None:
-        """Send messages of other streams with their times, which costs less than a send for each.
+        """Send messages of other streams with their times, cheaper than single sends.
 
         Their keys and headers go along where the backend has them, and are left out otherwise.
 
@@ -272,12 +272,12 @@ class Producer:
             self._sender.copy_many(key, batch, with_shards=with_shards)
 
     def clone(self) -> Producer:
-        """Return a producer that shares what this one sends through."""
+        """Return a producer with the same sender."""
         return Producer(self._sender, self._key)
 
     @property
     def in_flight_count(self) -> int:
-        """How many messages were sent, by clones as well, and have no receipt yet."""
+        """The number of sent messages without a receipt yet, including clones."""
         return self._sender.in_flight_count
 
     async def flush(self, timeout_s: float | None = None) -> None:
@@ -299,7 +299,7 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self, consumer: Consumer | None = None) -> AsyncIterator[Producer]:
-        """Send what is sent inside as a whole: all of it is seen at the end, or none of it.
+        """Send the messages inside atomically: all are visible at the end, or no message.
 
         An exception inside aborts, and is raised again; so does one at the end.
 
@@ -322,13 +322,13 @@ class Producer:
 
 
 def _check_place(address: str, shard_id: int | None, timestamp_ms: int | None) -> None:
-    """Refuse what no backend has room for: all of them count in 63 bits."""
+    """Refuse a shard or time that exceeds 63 bits."""
     if (shard_id or 0) >> 63 or (timestamp_ms or 0) >> 63:
         raise PLACE_UNUSABLE(address=address, shard_id=shard_id, timestamp_ms=timestamp_ms)
 
 
 def _headers_of(given: GivenHeaders | None) -> Headers:
-    """Return headers as a message has them; a name with half a letter is refused like a payload."""
+    """Return headers in the form of a message; refuse a name that is invalid Unicode."""
     pairs = list(given.items() if isinstance(given, Mapping) else given or ())
     for name, _ in pairs:
         name.encode()  # Kafka's client ends the process with a name that has no bytes.
@@ -338,7 +338,7 @@ def _headers_of(given: GivenHeaders | None) -> Headers:
 
 
 def _bytes_of(payload: Payload) -> bytes:
-    """Return a payload as bytes; numbers and lists, which Python makes bytes of, are none."""
+    """Return a payload as bytes; refuse numbers and lists, which ``bytes`` accepts."""
     if isinstance(payload, str):
         return payload.encode()
     if not isinstance(payload, bytes | bytearray | memoryview):

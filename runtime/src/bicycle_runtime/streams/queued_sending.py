@@ -20,7 +20,7 @@ __all__ = ["LineSender", "Pending", "QueuedSender"]
 
 
 class Pending:
-    """A message that waits for the other side, and the receipt that follows from its answer."""
+    """A message that waits for the other side, and its later receipt."""
 
     __slots__ = ("_number", "_sender", "error", "message", "place", "receipt")
 
@@ -43,7 +43,7 @@ class Pending:
 
 
 class QueuedSender(Sender):
-    """A sender whose messages wait in a queue; one task hands them over, many at a time.
+    """A sender with a queue; one task sends its messages in batches.
 
     Args:
         address: Where it sends to, for messages of errors.
@@ -74,7 +74,7 @@ class QueuedSender(Sender):
 
     @abstractmethod
     async def _write(self, batch: list[Pending]) -> None:
-        """Hand messages to the other side; each has a receipt, or was refused, when it returns.
+        """Send messages; each has a receipt or an error on return.
 
         Raises:
             StreamError: nothing can be sent any more.
@@ -84,7 +84,7 @@ class QueuedSender(Sender):
         """Look at a message that is taken; raise a StreamError when it cannot be sent."""
 
     def _shard_of(self, message: OutgoingMessage) -> int:
-        """Return the shard of a message; those without one go to each in turn."""
+        """Return the shard of a message, or the next shard in turn."""
         return self._next_shard() if message.shard_id is None else message.shard_id
 
     def send(self, message: OutgoingMessage) -> Pending:
@@ -163,13 +163,13 @@ class LineSender(QueuedSender):
 
     @staticmethod
     def line_of(pending: Pending) -> str:
-        """Return what is sent as a line, without its end."""
+        """Return the line of a pending message, without its end."""
         assert pending.receipt is not None, "a line has its number when it is taken"
         return format_line(pending.receipt, pending.message.payload.decode())
 
     @staticmethod
     def message_of(pending: Pending) -> Message:
-        """Return what is sent as a consumer gets it."""
+        """Return the pending message in a consumer's form."""
         sent = pending.receipt
         assert sent is not None, "a line has its number when it is taken"
         place = (sent.stream_key, sent.shard_id, sent.sequence, sent.timestamp_ms)

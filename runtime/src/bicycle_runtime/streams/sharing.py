@@ -23,7 +23,7 @@ Place: TypeAlias = tuple[StreamKey, int, int]
 
 
 class Member:
-    """One consumer of a group: what waits for it, and what it has not acknowledged."""
+    """One consumer of a group: its queue, and its unacknowledged messages."""
 
     def __init__(self) -> None:
         self.queue: deque[Message] = deque()
@@ -62,7 +62,7 @@ class SharedReader:
 
     @property
     def member_count(self) -> int:
-        """How many consumers share the messages now."""
+        """The number of consumers that share the messages."""
         return len(self._members)
 
     def join(self) -> Member:
@@ -72,7 +72,7 @@ class SharedReader:
         return member
 
     def leave(self, member: Member) -> None:
-        """Remove a member; what it did not acknowledge is shared by the others."""
+        """Remove a member; its unacknowledged messages go to the others."""
         self._members.remove(member)
         rest = sorted(
             [*member.unacknowledged.values(), *member.queue],

@@ -1,4 +1,4 @@
-"""Streams over TCP sockets: each message is a line, its payload alone or with a head as on pipes.
+"""Streams over TCP sockets: each message is a line, with or without a head.
 
 A client connects again by itself, a server gives what is sent to the clients that are there. TCP
 does not tell what the other side has read, so a receipt says that the kernel has the line: at most
@@ -33,7 +33,7 @@ _ADMIT_PAUSE_S = 0.1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketOptions(StreamerOptions, PeerOptions):
-    """What the streamer of a socket can be told."""
+    """The options of a socket's streamer."""
 
     heads: bool = option(
         False,
@@ -99,7 +99,7 @@ class SocketStreamer(PeerStreamer[_Peer]):
             asyncio.get_running_loop().add_reader(self._listener, self._admit, self._listener)
 
     def _admit(self, listener: socket.socket) -> None:
-        """Take who waits; each has a task from here on, so that a close forgets nobody."""
+        """Accept waiting clients; each gets a task, so that a close includes all clients."""
         loop = asyncio.get_running_loop()
         try:
             connection, _ = listener.accept()
@@ -203,7 +203,7 @@ class SocketStreamer(PeerStreamer[_Peer]):
 
 
 class _SocketSender(LineSender):
-    """Sends each message as a line; what a broken connection took along is refused."""
+    """A sender of lines; messages lost in a broken connection are refused."""
 
     def __init__(self, streamer: SocketStreamer) -> None:
         super().__init__(streamer.address, streamer.options)

@@ -1,4 +1,4 @@
-"""Lines of a stream of the operating system that may wait forever, such as standard input.
+"""Lines of an operating system stream that may block, such as standard input.
 
 A thread reads it, since an event loop cannot wait for a terminal or a file everywhere. It is a
 daemon: nothing ends a read of a terminal but the terminal. It reads on only when its lines were
@@ -27,7 +27,7 @@ _LINE_BYTES_MAX = 256 << 20  # A longer line fills the memory: it is several tim
 
 
 class _Reader:
-    """The thread that reads one stream, and the batches of lines that nobody has taken yet."""
+    """The thread that reads one stream, and its unread batches of lines."""
 
     def __init__(self, stream: BinaryIO, line_bytes_max: int) -> None:
         self._line_bytes_max = line_bytes_max
@@ -87,7 +87,7 @@ _readers: WeakKeyDictionary[BinaryIO, _Reader] = WeakKeyDictionary()
 
 
 def standard_input() -> BinaryIO | None:
-    """Return the bytes of the standard input; None where this process was started without one."""
+    """Return the standard input as bytes, or None if it is missing."""
     return getattr(sys.stdin, "buffer", None)
 
 
@@ -105,7 +105,7 @@ def standard_output() -> BinaryIO:
 async def batches_of_lines(
     stream: BinaryIO | None, *, line_bytes_max: int = _LINE_BYTES_MAX
 ) -> AsyncIterator[deque[bytes]]:
-    """Iterate over the lines of a stream, as many at once as came together, without their ends.
+    """Iterate over the lines of a stream in batches, without line ends.
 
     One iteration at a time. When it is given up, the next one begins with the lines that were not
     taken out of the last batch.

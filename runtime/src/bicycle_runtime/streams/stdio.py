@@ -1,4 +1,4 @@
-"""Streams on standard input and output: each message is a line, so that programs make a pipe.
+"""Streams on standard input and output: each message is a line, as in pipes.
 
 One streamer of a process reads, since there is one standard input: from its first consumer on, and
 no further than consumers have room.
@@ -36,7 +36,7 @@ __all__ = ["StdioOptions", "StdioStreamer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioOptions(StreamerOptions):
-    """What the streamer of standard input and output can be told."""
+    """The options of the streamer of standard input and output."""
 
     loopback: bool = option(
         False, doc="Whether what is sent also comes back to consumers of this streamer."
@@ -64,7 +64,7 @@ class StdioStreamer(Streamer):
         self._reading: asyncio.Task[None] | None = None
 
     async def _open(self) -> None:
-        """Nothing is opened: standard input and output are there."""
+        """Do nothing: standard input and output are open."""
 
     async def _close(self) -> None:
         if StdioStreamer.in_use is self:
@@ -89,7 +89,7 @@ class StdioStreamer(Streamer):
         return consumer
 
     async def _read(self, stream: BinaryIO | None) -> None:
-        """Give lines to consumers, to the end of the input."""
+        """Deliver lines to consumers, to the end of the input."""
         decoder = LineDecoder(str(self.uri))
         try:
             async for lines in batches_of_lines(stream):
@@ -104,7 +104,7 @@ class StdioStreamer(Streamer):
 
 
 class _StdioSender(LineSender):
-    """Writes lines to standard output, on a thread, since a full pipe makes a write wait."""
+    """A sender of lines to standard output, on a thread, since writes may block."""
 
     def __init__(
         self, address: str, options: StdioOptions, stream: BinaryIO, hub: Hub | None

@@ -1,4 +1,4 @@
-"""A message as one line for people and programs: ``log`` as on pipes, ``ndjson``, or ``raw``."""
+"""A message as one line for people and programs: ``log``, ``ndjson`` or ``raw``."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def message_line(message: Message, form: LineFormat) -> bytes:
 
 
 def message_json(message: Message) -> dict[str, Any]:
-    """Return a message as ``header`` and ``payload``, or ``payload_base64`` where it is no text.
+    """Return a message as ``header`` and ``payload``, or ``payload_base64`` if binary.
 
     The payload is the object, list or number that it means as JSON, else its text; so is JSON with
     half of a letter or a number beyond all floats, which not everybody can read. A message with
@@ -85,7 +85,7 @@ def _head_json(message: Message) -> dict[str, Any]:
 
 
 def _bytes_json(name: str, data: bytes) -> dict[str, str]:
-    """Return bytes under a name as text, else in base64 under the name that says so."""
+    """Return bytes under a name as text, or in base64 under a name with a suffix."""
     try:
         return {name: data.decode()}
     except UnicodeDecodeError:
@@ -93,19 +93,19 @@ def _bytes_json(name: str, data: bytes) -> dict[str, str]:
 
 
 def _refuse_constant(word: str) -> Any:
-    """Refuse NaN and infinities, which Python reads as JSON, and nobody else."""
+    """Refuse NaN and infinities, which Python's JSON accepts, but not the standard."""
     raise ValueError(word)
 
 
 def _number_of(text: str) -> float:
-    """Return a number; refuse one that is too large for Python and would be shown as Infinity."""
+    """Return a number; refuse one that is too large and would become Infinity."""
     if math.isinf(number := float(text)):
         raise ValueError(text)
     return number
 
 
 def header_json(header: MessageHeader) -> dict[str, Any]:
-    """Return what is known of a message besides its payload."""
+    """Return the metadata of a message, without its payload."""
     return {
         "stream_key": header.stream_key,
         "shard_id": header.shard_id,
@@ -115,7 +115,7 @@ def header_json(header: MessageHeader) -> dict[str, Any]:
 
 
 def payload_text(payload: bytes) -> str:
-    """Return a payload as one line; what is none is told as binary."""
+    """Return a payload as one line, or a placeholder for binary data."""
     try:
         text = payload.decode()
     except UnicodeDecodeError:

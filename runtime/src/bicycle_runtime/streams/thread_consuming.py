@@ -69,19 +69,19 @@ class ThreadConsumer(Consumer):
 
     @abstractmethod
     def _move_client(self, target: SeqPos | int) -> bool:
-        """Move to a position or a time, and tell whether anything is there; on the thread."""
+        """Move to a position or time; return whether a message is there; on the thread."""
 
     @abstractmethod
     def _close_client(self) -> None:
-        """Let go of what the client holds; on the thread."""
+        """Release the resources of the client; on the thread."""
 
     @abstractmethod
     def _error_of(self, error: Any) -> StreamError:
-        """Return what an error of the client means."""
+        """Return the error of the toolkit for an error of the client."""
 
     @abstractmethod
     def _unacknowledged_count(self) -> int:
-        """How many messages of the group were given, and are not done."""
+        """Return the number of delivered messages of the group that are not done."""
 
     async def _in_thread(self, call: Callable[..., T], *words: Any) -> T:
         try:
@@ -104,17 +104,17 @@ class ThreadConsumer(Consumer):
         return take_messages(self._items, count_max)
 
     async def _finish_read(self) -> None:
-        """Wait for a read that was begun; what it found is kept."""
+        """Wait for a started read; its result is kept."""
         if self._request is not None:
             await asyncio.wait([self._request])
 
     def _forget(self) -> None:
-        """Drop what was read and not given: the position has changed."""
+        """Drop messages that were read but not delivered, since the position changed."""
         self._request = None
         self._items.clear()
 
     async def _go_to(self, target: SeqPos | int) -> bool:
-        """Move; who shared messages leaves the group for it."""
+        """Move; a member of a group leaves the group first."""
         await self._finish_read()
         has_moved = await self._in_thread(self._move_client, target)
         if has_moved:

@@ -1,4 +1,4 @@
-"""Streams over WebSockets: each message is a frame, with a head as on pipes or without one.
+"""Streams over WebSockets: each message is a frame, with or without a head.
 
 A client connects again by itself, with growing pauses, and says where it was. What it sent counts
 as taken when the other side has answered a ping that was sent behind it. A server gives what is
@@ -38,7 +38,7 @@ Place: TypeAlias = tuple[StreamKey, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketOptions(StreamerOptions, TlsOptions, PeerOptions):
-    """What the streamer of a WebSocket can be told."""
+    """The options of a WebSocket's streamer."""
 
     subscribe: str | None = option(
         None,
@@ -119,7 +119,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         return _FrameSender(self)
 
     async def _connect(self) -> Connection:
-        """Connect, and say where we were."""
+        """Connect, and send the last position."""
         timeout_s = self.options.connect_timeout_ms / 1_000
         try:
             peer = await connect(self.address, open_timeout=timeout_s, **self._limits)
@@ -139,7 +139,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
                 await self._hub.offer([self._message(frame)])
 
     def _message(self, frame: str | bytes) -> Message | StreamError:
-        """Return the message of a frame, and count those that are missing before it."""
+        """Return the message of a frame, and count missing messages before it."""
         if isinstance(frame, bytes):
             return Message(BROADCAST, 0, self._unmoved, self._clock.now_ms(), frame)
         message = self._decoder.decode(frame.encode())
@@ -160,7 +160,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
 
     @property
     def _unmoved(self) -> int:
-        """The sequence of a frame that says nothing of its own, so that it moves nothing."""
+        """The sequence of a frame without one, which leaves the position unchanged."""
         return max(0, self._last_sequence)
 
     async def send_frames(self, frames: Iterable[str | bytes]) -> bool:
@@ -184,7 +184,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
 
 
 class _FrameSender(LineSender):
-    """Sends each message as a frame; a client sends again what was not answered."""
+    """A sender of frames; a client sends unconfirmed messages again."""
 
     def __init__(self, streamer: WebSocketStreamer) -> None:
         super().__init__(streamer.address, streamer.options)

@@ -154,7 +154,7 @@ class Harness:
         self.run()
 
     def watermark(self, uid: str) -> int | None:
-        """Return the sealed watermark of an operator in ms; None while it has none."""
+        """Return the sealed watermark of an operator in ms, or None."""
         watermark = self._job.loop.manifest.time.watermarks.get(uid, WATERMARK_MIN)
         return None if watermark == WATERMARK_MIN else watermark
 

@@ -1,4 +1,4 @@
-"""The tests that stand in a pipeline: records in, records out, on the harness.
+"""The tests that are in a pipeline: records in, records out, on the harness.
 
 The functions that the pipeline names are imported into this process: it is there to run them.
 """

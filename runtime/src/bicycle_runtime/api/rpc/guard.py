@@ -258,7 +258,7 @@ def _parse(parse: Callable[[bytes], Any], data: bytes) -> Any:
 
 
 async def _require_jobs(request: Any) -> None:
-    """See that the jobs that a request names are there for the caller.
+    """Ensure that the jobs that a request names are there for the caller.
 
     Raises:
         JOB_NOT_FOUND: one is not.

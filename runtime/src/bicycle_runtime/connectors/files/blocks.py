@@ -119,7 +119,7 @@ def open_at(path: str, position: int) -> ByteCursor:
 
 
 def _open_stream(path: str, position: int) -> _Readable:
-    """Return the decompressed bytes; only a plain file stands at ``position`` already."""
+    """Return the decompressed bytes; only a plain file is at ``position`` already."""
     if path.endswith(".gz"):
         return cast(_Readable, gzip.GzipFile(path, "rb"))
     raw = Path(path).open("rb")  # noqa: SIM115 - the cursor closes it.

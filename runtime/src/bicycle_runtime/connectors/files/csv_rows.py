@@ -249,7 +249,7 @@ class CsvRows:
 
 
 def is_untyped(record_type: Any) -> bool:
-    """Tell whether records of a type are ``dict[str, str]``."""
+    """Return whether records of a type are ``dict[str, str]``."""
     return record_type in (None, dict, Any) or record_type == dict[str, str]
 
 

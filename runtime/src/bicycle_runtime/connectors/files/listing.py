@@ -95,7 +95,7 @@ class InputPath:
 
 
 def is_text(path: str) -> bool:
-    """Tell whether a path can be written down: the names of files may be any bytes."""
+    """Return whether a path can be written down: the names of files may be any bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -61,7 +61,7 @@ class OutputOwner:
             return None
 
     def gives_way_to(self, other: OutputOwner) -> bool:
-        """Tell whether another one may go on with the parts.
+        """Return whether another one may continue with the parts.
 
         1. It has the same place: the lease sees to it that only one of them lives.
         2. Our process is known to be gone.
@@ -175,7 +175,7 @@ class OutputClaim:
 
 
 def run_of(state: Mapping[str, Any]) -> str:
-    """Return the token that stands in names of files; empty before the first start."""
+    """Return the token that is in names of files; empty before the first start."""
     run = str(state.get("run", ""))
     if run and not run.isalnum():
         raise UnsafePathError(path=run, problem="it is no token of a run of a file sink")

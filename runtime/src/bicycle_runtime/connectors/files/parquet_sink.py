@@ -89,7 +89,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         self._claim: OutputClaim | None = None
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Refuse files of other columns, and parts that another job goes on with.
+        """Refuse files of other columns, and parts that another job continues with.
 
         Raises:
             TABLE_DIFFERS: files are there whose columns do not fit.
@@ -125,7 +125,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         self._withdraw_unsealed(names, int(state.get("epoch", -1)))
 
     def facts(self) -> dict[str, Any]:
-        """Return the token of the run, which stands in names."""
+        """Return the token of the run, which is in names."""
         return {"run": self._run}
 
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:

@@ -211,7 +211,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         self._claim: OutputClaim | None = None
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Refuse parts that another job goes on with.
+        """Refuse parts that another job continues with.
 
         Raises:
             OUTPUT_HELD: there is one that may live.

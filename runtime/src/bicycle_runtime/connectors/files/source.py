@@ -288,7 +288,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         self._turn = 0
 
     def is_fed_by(self, made: Collection[str]) -> bool:
-        """Tell whether the job makes directories: one of them may be the input."""
+        """Return whether the job makes directories: one of them may be the input."""
         return any(name.startswith(MADE) for name in made)
 
     def start(

@@ -94,7 +94,7 @@ class TrackedFile:
         return with_tail(self.path, self.identity, self.size if self.is_compressed else offset)
 
     def move_to(self, offset: int) -> None:
-        """Go on at ``offset``, where a sealed epoch ended."""
+        """Continue at ``offset``, where a sealed epoch ended."""
         self.offset = offset
         self.identity, self.next_identity = self.next_identity or self.identity, None
 
@@ -177,7 +177,7 @@ class FileTable:
             ) from error
 
     def _find_again(self, file: TrackedFile, listing: Mapping[str, os.stat_result]) -> bool:
-        """Find a file under its name or another; tell whether it is there."""
+        """Find a file under its name or another; return whether it is there."""
         stat = listing.get(file.path) or _stat(file.path)
         if stat is not None and file.scanned_end >= 0 and _is_untouched(file, stat):
             return True

@@ -93,7 +93,7 @@ class OffsetQuery:
         return self._done_s - self._asked_s
 
     def is_done(self, wait_s: float) -> bool:
-        """Wait a little, and tell whether the answer is there."""
+        """Wait a little, and return whether the answer is there."""
         return not wait([self._future], timeout=wait_s).not_done
 
     def result(self) -> dict[str, int]:
@@ -263,7 +263,7 @@ class Cluster:
         return IdentityQuery(asked)
 
     def ask_ends(self, shards: Iterable[str]) -> OffsetQuery:
-        """Ask for the offsets before which messages may be read. Does not wait."""
+        """Request the offsets before which messages may be read. Does not wait."""
         return self._ask(shards, _LATEST)
 
     def high_ends(self, shards: Sequence[str]) -> dict[str, int]:

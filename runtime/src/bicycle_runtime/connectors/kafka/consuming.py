@@ -311,7 +311,7 @@ class RangeConsumer:
         return self._client
 
     def _lane(self, place: tuple[str, int], start: int, end: int) -> Lane:
-        """Return a lane that stands at ``start``."""
+        """Return a lane that is at ``start``."""
         lane = self._lanes.get(place)
         if lane is not None and lane.start <= start <= lane.reached + _SKIP_MAX:
             lane.skip(start)

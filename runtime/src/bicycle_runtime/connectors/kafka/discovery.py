@@ -120,7 +120,7 @@ class Discovery:
                     ) from None
 
     def is_due(self) -> bool:
-        """Tell whether it is time to look."""
+        """Return whether it is time to look."""
         now_s = self._clock.monotonic()
         if any(now_s - since_s >= DOUBT_S for since_s in self._doubts_s.values()):
             return now_s >= self._looked_s + _AGAIN_S
@@ -222,7 +222,7 @@ class Discovery:
                 self._lose(shard, low, end, "the partition ends before it")
 
     def _is_certain(self, shard: str, *, is_doubtful: bool) -> bool:
-        """Tell whether a doubt lasts long enough to be a loss."""
+        """Return whether a doubt lasts long enough to be a loss."""
         if not is_doubtful:
             self._doubts_s.pop(shard, None)
             return False

@@ -100,7 +100,7 @@ class MessagePlan:
 
 
 def takes_rows(plan: MessagePlan) -> bool:
-    """Tell whether messages are made of ``ColumnRecords`` without making these."""
+    """Return whether messages are made of ``ColumnRecords`` without making these."""
     if plan.functions.keys() - {"key"} or plan.value_format not in _OF_ROWS:
         return False
     try:
@@ -234,7 +234,7 @@ class MessageEncoder:
             self._check_time(message["timestamp"])
 
     def _are_taken(self, times: Sequence[int | None]) -> bool:
-        """Tell whether all times are within the bounds of the topic."""
+        """Return whether all times are within the bounds of the topic."""
         known = [time_ms for time_ms in times if time_ms is not None]
         ends = (min(known), max(known)) if known else ()
         return all(self._time_problem(time_ms) is None for time_ms in ends)

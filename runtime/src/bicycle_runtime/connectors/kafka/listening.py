@@ -51,7 +51,7 @@ class Listener:
         self._thread: _ListenerThread | None = None
 
     def is_waiting_in(self, shards: Collection[str]) -> bool:
-        """Tell whether a message that comes in any of these partitions ends the pause."""
+        """Return whether a message that comes in any of these partitions ends the pause."""
         wanted = None if self._thread is None else self._thread.wanted
         return wanted is not None and wanted.keys() >= set(shards)
 

@@ -73,7 +73,7 @@ def branch_of(identity: str, word: str) -> str:
 
 
 def is_branch(identity: str, *, of: str) -> bool:
-    """Tell whether a history is another one, or goes on from it."""
+    """Return whether a history is another one, or continues from it."""
     return identity == of or identity.startswith(f"{of}.")
 
 

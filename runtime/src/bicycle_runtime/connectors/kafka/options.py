@@ -114,7 +114,7 @@ def check_topics(options: KafkaSourceOptions, spec: ConnectorSpec) -> re.Pattern
 
 
 def is_read(options: KafkaSourceOptions, pattern: re.Pattern[str] | None, topic: str) -> bool:
-    """Tell whether a source with these options reads a topic."""
+    """Return whether a source with these options reads a topic."""
     if pattern is not None:
         return pattern.fullmatch(topic) is not None
     return topic in options.topics

@@ -47,7 +47,7 @@ class Progress:
         return {shard.rpartition("/")[0] for shard in self.positions}
 
     def has_topic(self, topic: str) -> bool:
-        """Tell whether a partition of a topic was ever begun."""
+        """Return whether a partition of a topic was ever begun."""
         return any(shard.rpartition("/")[0] == topic for shard in self._known)
 
     def resume(self, shard: str) -> None:
@@ -55,7 +55,7 @@ class Progress:
         self.positions[shard] = self._known[shard]
 
     def decide(self, shard: str, position: int) -> None:
-        """Begin, or go on, at an offset that no manifest has."""
+        """Begin, or continue, at an offset that no manifest has."""
         self._decided[shard] = self._known[shard] = self.positions[shard] = position
         self.is_sealed = False
 
@@ -111,7 +111,7 @@ class Progress:
         ]
 
     def is_finished(self) -> bool:
-        """Tell whether bounded reading has reached its end everywhere."""
+        """Return whether bounded reading has reached its end everywhere."""
         return self.stops is not None and all(map(self.is_finished_at, self.stops))
 
     def is_finished_at(self, shard: str) -> bool:

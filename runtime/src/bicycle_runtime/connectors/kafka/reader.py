@@ -104,7 +104,7 @@ class KafkaReader:
         self._consumer.close()
 
     def _settle_loss(self, part: Slice, start: int, error: PartitionGoneError) -> int | None:
-        """Return where to go on after messages that retention removed, or raise.
+        """Return where to continue after messages that retention removed, or raise.
 
         None: the partition is gone, or ends before its slice. Then its topic may have been created
         again, which only the driver can decide.

@@ -311,7 +311,7 @@ def client_error(
 
 
 def is_outage(error: KafkaError) -> bool:
-    """Tell whether an error goes away by itself once a broker is there."""
+    """Return whether an error goes away by itself once a broker is there."""
     return not error.fatal() and (error.code() in _OUTAGES or error.retriable())
 
 

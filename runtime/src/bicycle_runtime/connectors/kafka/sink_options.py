@@ -104,7 +104,7 @@ def message_plan(
 
 
 def takes_times(options: KafkaSinkOptions, spec: ConnectorSpec) -> bool:
-    """Tell whether messages have the event times of their records."""
+    """Return whether messages have the event times of their records."""
     return options.message_time == "event" and "timestamp" not in spec.payloads
 
 

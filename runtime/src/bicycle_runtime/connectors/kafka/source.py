@@ -287,7 +287,7 @@ class KafkaSource(
             self._note_silence(error.reason)
 
     def poll(self) -> SourceStatus:
-        """Ask for the ends of all partitions, and now and then for new ones."""
+        """Request the ends of all partitions, and now and then for new ones."""
         assert self._cluster is not None, "start comes first"
         self._reporter.send_due(self._cluster)
         if not self._is_resting():

@@ -300,7 +300,7 @@ class TopicAdmin:
         )  # fmt: skip
 
     def _settle(self, future: Any, verb: str, rights: Rights) -> bool:
-        """Return whether it is done; False when it must be asked for again."""
+        """Return whether it is done; False when it must be requested again."""
         try:
             future.result(_RESULT_S)
             return True
@@ -325,5 +325,5 @@ class TopicAdmin:
 
 
 def _is_passing(error: KafkaError) -> bool:
-    """Tell whether an error may be gone at the next try."""
+    """Return whether an error may be gone at the next try."""
     return is_outage(error) or error.code() in _PASSING

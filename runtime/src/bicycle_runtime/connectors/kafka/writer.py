@@ -87,7 +87,7 @@ class KafkaWriterFactory:
         return self._plan
 
     def producer(self) -> Producer:
-        """Return this process's producer, opened when it is first asked for."""
+        """Return this process's producer, opened when it is first requested."""
         if self._producer is None or self._owner != os.getpid():  # A fork must not share it.
             self._producer = open_client(Producer, self._plan.client, self._plan.producer)
             self._owner = os.getpid()

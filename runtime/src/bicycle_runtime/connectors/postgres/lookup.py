@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL table by key, asked for together and kept for a while.
+"""Rows of a PostgreSQL table by key, requested together and kept for a while.
 
 ``bicycle_sdk.lookups`` opens it on workers. It changes nothing and promises nothing about time:
 who asks gets a row as it is now, or was at most ``cache_ms`` ago.

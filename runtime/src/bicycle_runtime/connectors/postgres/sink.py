@@ -188,7 +188,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         self._server.close()
 
     def _is_away(self, error: Exception) -> bool:
-        """Tell whether the server may come back; the session is not used again."""
+        """Return whether the server may come back; the session is not used again."""
         if isinstance(error, psycopg.Error):
             self._server.close()
         return isinstance(error, psycopg.OperationalError) and not _is_about_rows(error)
@@ -277,7 +277,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
     def _keep(
         self, epoch: int, state: Mapping[str, Any], refused: Sequence[tuple[bytes, psycopg.Error]]
     ) -> None:
-        """Write refused rows as dead letters, where that was asked for; again is harmless."""
+        """Write refused rows as dead letters, where that was requested; again is harmless."""
         path = None
         if self.refuses_records and self._services.letters is not None:
             schema, run = self._columns.schema, state["run"]

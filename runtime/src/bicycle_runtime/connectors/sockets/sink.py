@@ -250,7 +250,7 @@ class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also when port 0 was asked for."""
+        """The port that is listened on, also when port 0 was requested."""
         return self._broadcaster.port if self._broadcaster is not None else self._options.port
 
     @property

@@ -134,7 +134,7 @@ class Receiver(SocketServer):
         return rest
 
     def _apply_back_pressure(self) -> None:
-        """Stop or go on reading from clients, as much as waits unread."""
+        """Stop or continue reading from clients, as much as waits unread."""
         unread = self._journal.end - self.read_position  # Both only grow, so a stale value is safe.
         is_reading = unread < self._options.journal_bytes_max
         if is_reading == self._is_reading:
@@ -192,7 +192,7 @@ class SocketSource(JournalSource):
 
     @property
     def port(self) -> int:
-        """The port that is listened on, also when port 0 was asked for."""
+        """The port that is listened on, also when port 0 was requested."""
         return self._server.port if self._server is not None else self._options.port
 
     @property

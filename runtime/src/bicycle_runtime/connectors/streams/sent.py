@@ -68,7 +68,7 @@ class SentOutput:
         connect(self._url, self._words)
 
     def open(self, now_ms: int) -> None:
-        """Listen, where that was asked for: clients may come before the first epoch."""
+        """Listen, where that was requested: clients may come before the first epoch."""
         if self._words.get("listen"):
             try:
                 self._call(self._open())

@@ -59,7 +59,7 @@ class Footer:
         }
 
     def is_like(self, other: Footer) -> bool:
-        """Tell whether row groups of both may lie in one file: their columns are equal."""
+        """Return whether row groups of both may be in one file: their columns are equal."""
         own, others = (
             {number: value for number, value in each.fields.items() if number not in _OF_ROWS}
             for each in (self, other)

@@ -120,7 +120,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         """Return what the state must name beside rows and plans; plain JSON."""
 
     def resume(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Go on with the rows that a state holds; the begin of ``start``."""
+        """Continue with the rows that a state holds; the begin of ``start``."""
         self.services = services
         held = HeldRows.from_json(state["held"]) if "held" in state else HeldRows()
         self._before = self._after = held

@@ -97,7 +97,7 @@ class Timeline:
         self._floor_ms = WATERMARK_MIN
 
     def resume(self, record: TimeRecord) -> None:
-        """Go on where an epoch was sealed, maybe by a plan of other parallelism.
+        """Continue where an epoch was sealed, maybe by a plan of other parallelism.
 
         A watermark at the end of all input goes back to the newest record: the input has more.
         """
@@ -192,13 +192,13 @@ class Timeline:
         )
 
     def take(self, record: TimeRecord) -> None:
-        """Go on from an epoch that was sealed just now."""
+        """Continue from an epoch that was sealed just now."""
         elapsed_ms = self.clock_ms - record.clock_ms
         self._started = self._clock.monotonic() - max(elapsed_ms, 0) / 1000
         self._sealed = record
 
     def is_due(self, order: TimeOrder, *, now_ms: int) -> bool:
-        """Tell whether an epoch without input would fire something."""
+        """Return whether an epoch without input would fire something."""
         if any(due_ms <= now_ms for due_ms in self._sealed.next_timer_ms.values()):
             return True
         floors = {uid: lagging(order.floor_ms, self._lags[uid]) for uid in self._reached}

@@ -276,7 +276,7 @@ class EpochLoop:
         is_finished: bool = False,
         letters: Sequence[LetterOrder] = (),
     ) -> bool:
-        """Run one epoch, and tell whether it was full.
+        """Run one epoch, and return whether it was full.
 
         Tasks run when there is input, or when time alone fires something.
 

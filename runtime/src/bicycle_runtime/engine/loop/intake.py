@@ -50,7 +50,7 @@ class Intake:
         self._held: set[str] = set()
 
     def change_topology(self, setup: JobSetup, timeline: Timeline) -> None:
-        """Go on with other parallelism."""
+        """Continue with other parallelism."""
         self._setup, self.timeline = setup, timeline
         self.pacer.change_wave(_wave(setup.graph))
 

@@ -33,7 +33,7 @@ class LetterLoop(Protocol):
         """Wait until that is published."""
 
     def change_topology(self, topology: Topology) -> None:
-        """Go on with fresh tasks."""
+        """Continue with fresh tasks."""
 
     def run_without_input(self, *, letters: Sequence[LetterOrder]) -> None:
         """Run an epoch in which no source is read."""

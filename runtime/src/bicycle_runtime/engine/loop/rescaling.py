@@ -118,7 +118,7 @@ class RescalableLoop(Protocol):
         """Wait until it is published."""
 
     def change_topology(self, topology: Topology) -> None:
-        """Go on with other parallelism."""
+        """Continue with other parallelism."""
 
     def run_without_input(self) -> None:
         """Run an epoch in which no source is read, and every subtask takes over its state."""

@@ -345,7 +345,7 @@ def _scope_of(vertex: Vertex) -> StateScope:
 
 
 def waits_for_time(vertex: Vertex) -> bool:
-    """Tell whether an operator may wait for event time or processing time."""
+    """Return whether an operator may wait for event time or processing time."""
     return vertex.descriptor.waits_for_time or bool(vertex.details.get("in_event_time_order"))
 
 

@@ -95,7 +95,7 @@ class ShadowLoop:
         return self._last.epoch
 
     def step(self) -> bool:
-        """Follow the job by one epoch; tell whether there was one.
+        """Follow the job by one epoch; return whether there was one.
 
         Raises:
             SHADOW_OUTRUN: the job has removed epochs that were not followed yet.

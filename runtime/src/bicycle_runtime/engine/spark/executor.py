@@ -448,7 +448,7 @@ class SparkExecutor:
         return not self._is_alive()
 
     def _was_killed(self) -> bool:
-        """Tell whether a signal ended Java."""
+        """Return whether a signal ended Java."""
         code = self._starting.process.poll() if self._starting and self._has_ended() else None
         return code is not None and code < 0
 

@@ -66,7 +66,7 @@ _CLUSTER = {
 
 
 def is_embedded(master: str) -> bool:
-    """Tell whether Spark runs in this machine's own Java process."""
+    """Return whether Spark runs in this machine's own Java process."""
     return master.startswith("local")
 
 

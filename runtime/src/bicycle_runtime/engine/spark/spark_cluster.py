@@ -89,7 +89,7 @@ class ClusterView:
         return frozenset(self._ready)
 
     def _has_settled(self, parallelism: int) -> bool:
-        """Tell whether all that are known have started, and are enough."""
+        """Return whether all that are known have started, and are enough."""
         return self._ready == self._known and self.slot_count() >= parallelism
 
     def _is_ready(self, name: str) -> bool:

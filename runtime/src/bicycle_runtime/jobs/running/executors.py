@@ -49,7 +49,7 @@ class JobExecutor:
 
     @property
     def java_pid(self) -> int | None:
-        """Process id of Spark's Java process; None where there is none (yet)."""
+        """Process id of Spark's Java process, or None (yet)."""
         return self._executor.java_pid
 
     def boot_beside(self, work: Callable[[], T]) -> T:
@@ -109,5 +109,5 @@ class JobExecutor:
 
 
 def master_of(request: JobRequest) -> str:
-    """Return the Spark master that a job asks for, or the embedded one."""
+    """Return the Spark master that a job requests, or the embedded one."""
     return request.options.master or default_master()

@@ -78,7 +78,7 @@ class Phases:
         return self.step_of_start(name, storage.url)
 
     def take_loaded(self, done: int, total: int, *, is_running: bool) -> None:
-        """Show how far state is loaded or verified; that it goes on is progress.
+        """Show how far state is loaded or verified; that it continues is progress.
 
         Args:
             done: Bytes so far.

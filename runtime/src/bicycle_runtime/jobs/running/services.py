@@ -47,7 +47,7 @@ class DriverExecutor(Executor, Protocol):
 
     @property
     def java_pid(self) -> int | None:
-        """Process id of Spark's Java process; None where there is none (yet)."""
+        """Process id of Spark's Java process, or None (yet)."""
 
     def boot(self) -> None:
         """Begin to start, while other work is done; again does nothing."""

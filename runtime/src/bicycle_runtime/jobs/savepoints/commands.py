@@ -104,7 +104,7 @@ def create_savepoint(
     home: Home, job: str, *, name: str | None, to: str | None, clock: Clock, timeout_ms: int,
     is_hopeless: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Take a savepoint of a job, which goes on if it runs.
+    """Take a savepoint of a job, which continues if it runs.
 
     Args:
         home: Where jobs are kept.

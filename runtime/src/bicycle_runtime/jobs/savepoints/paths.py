@@ -48,7 +48,7 @@ def new_savepoint_path(
 
 
 def require_savepoint_name(name: str) -> None:
-    """See that a name can be that of a folder.
+    """Ensure that a name can be that of a folder.
 
     Raises:
         OptionError: it cannot.

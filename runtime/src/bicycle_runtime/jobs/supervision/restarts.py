@@ -191,7 +191,7 @@ def may_pass(error: BicycleError) -> bool:
 
 
 def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: int) -> bool:
-    """Tell whether input that does not change will fail in the same way again.
+    """Return whether input that does not change will fail in the same way again.
 
     That is so of a record that cannot be decoded, and of a function that has failed in the same way
     twice in one epoch, with an exception that speaks of its code or its input.

@@ -80,7 +80,7 @@ class StopRequest:
         self._abort = abort
 
     def set(self) -> None:
-        """Ask for the stop. Asking again changes nothing."""
+        """Request the stop. Asking again changes nothing."""
         self._event.set()
         self._woken.set()
 

@@ -109,7 +109,7 @@ class Supervisor:
         return code
 
     def _settle(self, driver: DriverProcess, code: int) -> int | None:
-        """Return how long to wait before the next start; None when there is none.
+        """Return how long to wait before the next start, or None.
 
         1. A driver with a last word, or one whose place another has taken, is left alone.
         2. One that never ran has no strategy yet; the submitting command is told.

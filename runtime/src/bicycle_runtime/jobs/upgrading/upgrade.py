@@ -116,7 +116,7 @@ class _Note(msgspec.Struct, kw_only=True):
 
 
 def require_no_upgrade(home: Home, job: str) -> None:
-    """See that no upgrade of a job has begun and is not over.
+    """Ensure that no upgrade of a job has begun and is not over.
 
     Raises:
         UPGRADE_UNDERWAY: one has.
@@ -216,7 +216,7 @@ class _Upgrade:
             self._following = Following(home, job, note.wanted, clock=clock, prepare=prepare)
 
     def run(self) -> dict[str, Any]:
-        """Go on from the noted step to the end."""
+        """Continue from the noted step to the end."""
         note = self._note
         try:
             if note.step == "save":
@@ -268,7 +268,7 @@ class _Upgrade:
         self._note.savepoint = str(taken["url"])
 
     def _hangs(self) -> bool:
-        """Tell whether the epoch of the job takes longer than a stop would wait for it."""
+        """Return whether the epoch of the job takes longer than a stop would wait for it."""
         status = job_status(self._home, self._job)
         if status.state.is_final or status.epoch_began_ms is None:
             return False

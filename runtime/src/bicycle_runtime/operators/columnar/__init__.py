@@ -1,4 +1,4 @@
-"""Columns in place of records: what works on fields of many records at once.
+"""Columns instead of records, for steps that work on fields of many records.
 
 ``choice`` alone says which steps of a job do so. ``records`` are what sources and windows give,
 ``arrays`` and ``keys`` what is computed with, ``fold`` and ``merge`` what a window does before and

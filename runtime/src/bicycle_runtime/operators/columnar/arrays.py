@@ -89,7 +89,7 @@ class Runs:
         return len(self._begins)
 
     def of(self, column: Any) -> Any:
-        """Return the item of a column that stands first in each run."""
+        """Return the first item of a column in each streak."""
         return column[self.firsts]
 
     def numbers(self) -> Any:
@@ -114,7 +114,7 @@ class Runs:
 
 
 def as_numbers(column: Any, step: int) -> tuple[Any, int]:
-    """Return small numbers that have the order of a column's items, and a bound above them all.
+    """Return small numbers in the order of a column's items, and their upper bound.
 
     Args:
         column: By row; items differ by multiples of ``step``.
@@ -134,12 +134,12 @@ def magnitude(column: Any) -> int:
 
 
 def steps(column: Any) -> list[int]:
-    """Return the positions at which a column's item is another than the one before, and its end."""
+    """Return the positions at which a column's item changes, and its end."""
     return [*_begins(column).tolist(), len(column)]
 
 
 class NarrowInts:
-    """A column as small numbers and what is to be added to them.
+    """A column as a base and small offsets.
 
     Args:
         column: An array of ints of 64 bits, of at least one.
@@ -162,7 +162,7 @@ class NarrowInts:
 
 
 def unpack(several: Iterable[PackedInts]) -> Any:
-    """Return in one array what ``NarrowInts`` packed; at least one."""
+    """Return one array of values that ``NarrowInts`` packed, of at least one part."""
     np = numpy()
     return np.concatenate(
         [np.add(np.frombuffer(data, kind), base, dtype=np.int64) for base, kind, data in several]
@@ -170,7 +170,7 @@ def unpack(several: Iterable[PackedInts]) -> Any:
 
 
 def _order(numbers: Any) -> Any:
-    """Return the positions of numbers in their order; none is less than 0."""
+    """Return the sorting positions of numbers, all at least 0."""
     np = numpy()
     # hot path: 12 ns a row for each 16 bits, which are sorted by counting; argsort() takes 80.
     order = numbers.astype(np.uint16).argsort(kind="stable")

@@ -1,4 +1,4 @@
-"""A chain on columns: from what a source, a window or a chain gives to where records are needed.
+"""A chain on columns: from a source, window or chain to the first use of records.
 
 They are needed nowhere where another window folds them, or a writer takes rows.
 """
@@ -31,7 +31,7 @@ class FoldsColumns(Protocol):
     def fold_columns(
         self, key: Vector, times: Any, frame: Frame, batch: Callable[[], Batch]
     ) -> Batch | None:
-        """Fold records by field; None when these must be folded one by one: none was taken.
+        """Fold records by field, or return None without effect if they need single folds.
 
         Args:
             key: Of each record; there is one at least.
@@ -64,7 +64,7 @@ class ChainOnColumns:
         self._keeps_times = is_kept or (folding is not None and not stamps)
 
     def run(self, batch: Batch) -> tuple[Batch, int]:
-        """Return what goes on, and at which operator of the chain.
+        """Return the output, and the index of the operator in the chain that takes it.
 
         All of the time counts for the last operator that works on columns.
         """
@@ -76,7 +76,7 @@ class ChainOnColumns:
         return (batch, first) if output is None else (output, first + len(self._operators))
 
     def take(self, batch: Batch) -> Batch | None:
-        """Return what the steps give for a batch; None when it must go record by record.
+        """Return the output of the steps for a batch, or None if records are required.
 
         That is so when it holds records, when one of them may fail, or has an int of more than 64
         bits, no time, one that no event has or a window that may be closed, or when a replay wants
@@ -113,7 +113,7 @@ class ChainOnColumns:
         return output
 
     def _finish(self, passage: _Passage, batch: Batch) -> Batch | None:
-        """Return what is folded of the records, or these; None when they must go one by one."""
+        """Return folded records, or the records, or None if they need single folds."""
         if not passage.frame.count:
             return Batch([], batch.lineage)
         if self._folding is None:
@@ -129,7 +129,7 @@ class ChainOnColumns:
 
 
 def _frame_of(records: Sequence[Any], kinds: Mapping[str, type]) -> Frame | None:
-    """Return records as a frame; None where they do not lie as columns."""
+    """Return records as a frame, or None if they are not in columns."""
     if isinstance(records, FieldRecords):
         return SourceFrame(records, kinds)
     return MappedFrame.of(records) if isinstance(records, ColumnRecords) else None

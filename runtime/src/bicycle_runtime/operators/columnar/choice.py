@@ -1,4 +1,4 @@
-"""The choice of columns: which operators of a chain work on columns, and why the others do not.
+"""The choice of columns: the operators of a chain on columns, reasons for others.
 
 ``levels`` decides it for all chains of a task, from code and declared types, and calls nothing of
 the user's, so that ``bicycle plan`` says what workers do. What only data can tell is asked of each
@@ -74,7 +74,7 @@ class FieldColumn(NamedTuple):
 
 
 class ColumnStep(NamedTuple):
-    """What one operator between source and fold does: the value that it computes of each record.
+    """The step of one operator between source and fold: the expression it computes.
 
     ``value`` is None where the times are the source's own.
     """
@@ -85,7 +85,7 @@ class ColumnStep(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnSteps:
-    """What a chain does with columns.
+    """The column steps of a chain.
 
     ``steps`` are those behind the first operator, ``key_by`` last where it folds. ``kinds`` has the
     types of fields that a source checks. ``columns`` are folded by ``windows``; None for no fold.
@@ -99,7 +99,7 @@ class ColumnSteps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainChoice:
-    """What was chosen for a chain.
+    """The choice for a chain.
 
     ``because`` has, by operator, why it works on records; None where it works on columns.
     ``steps`` is what the chain does with columns, from the operator at ``first`` on, None when it
@@ -115,14 +115,14 @@ class ChainChoice:
 
 
 def fires_from_columns(plan: WindowPlan) -> bool:
-    """Tell whether what was merged in columns may fire without being kept before."""
+    """Return whether a merge in columns may fire without being stored first."""
     windows = plan.assigner
     is_tumbling = isinstance(windows, AlignedWindows) and windows.is_tumbling
     return is_tumbling and not plan.lateness_ms and plan.process is None
 
 
 def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
-    """Return the columns of aggregates; None when one of them does more than fold a value.
+    """Return the columns of aggregates, or None if one does more than fold a value.
 
     Selectors behind one that must be called are called, too: it may change what they would read.
 
@@ -198,7 +198,7 @@ class Choosing:
             self.because[spec.uid] = self._reason(spec)
 
     def go_on_from_columns(self) -> None:
-        """Note the same where no window folds: from the first that needs records on, all do."""
+        """Choose columns for a chain without a fold, up to the first blocking operator."""
         blocker = None
         for number, spec in enumerate(self.steps):
             if blocker is not None:
@@ -292,19 +292,19 @@ def _kind_reason(shape: Shape, value: Expression, kinds: tuple[type, ...] | None
 
 
 def folds(chain: ChainSpec) -> bool:
-    """Tell whether a chain ends in what folds a window before the shuffle."""
+    """Return whether a chain ends in a fold of a window before the shuffle."""
     return chain.operators[-1].vertex.kind is OperatorKind.WINDOW_COMBINE
 
 
 def shape_of_source(chain: ChainSpec, load: Load) -> Shape | None:
-    """Return the shape of what a source gives; None where it has no plain fields."""
+    """Return the shape of a source's records, or None without plain fields."""
     vertex = chain.operators[0].vertex
     is_declared = "output_type" in vertex.payloads
     return shape_of(load(vertex.payload_id("output_type")) if is_declared else None)
 
 
 def window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
-    """Return why a window keeps what it holds key by key before it fires; None if it does not."""
+    """Return the reason why a window stores its content before it fires, or None."""
     if not spec.vertex.details.get("is_combined", False):
         return "nothing is folded before the shuffle"
     if not isinstance(plan.assigner, AlignedWindows):

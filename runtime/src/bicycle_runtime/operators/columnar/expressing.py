@@ -1,4 +1,4 @@
-"""Operators whose function is an expression: they compute it over the columns of each batch."""
+"""Operators whose function is an expression, computed over columns of each batch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _HasFunction(Protocol):
 
 
 def _values(operator: _HasFunction, records: Sequence[Any]) -> list[Any] | None:
-    """Return what an expression gives for each record; None when they must be asked one by one."""
+    """Return an expression's value for each record, or None if it needs single calls."""
     getter = _getter(set(map(type, records)))
     if getter is None or not records:
         return None
@@ -55,7 +55,7 @@ def _compute(expression: Expression, frame: SourceFrame) -> list[Any]:
 
 
 def _getter(kinds: set[type]) -> Callable[[str], Callable[[Any], Any]] | None:
-    """Return what looks fields up in records of some types; None where that may be code."""
+    """Return a field getter for records of some types, or None if it may run code."""
     if kinds == {dict}:
         return lambda name: methodcaller("get", name, MISSING)
     return attrgetter if len(kinds) == 1 and is_plain(*kinds) else None

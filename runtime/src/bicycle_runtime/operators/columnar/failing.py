@@ -1,4 +1,4 @@
-"""Failures of what a function computes and does not use.
+"""Failures of values that a function computes and does not use.
 
 Python computes each value where it stands, and fails there. An expression computes a value where it
 is used: in one branch of a condition, or nowhere. What may fail therefore stays in the expression.

@@ -1,4 +1,4 @@
-"""The fold of columns by key and window before the shuffle, without making records.
+"""The fold of columns by key and window before the shuffle, without records.
 
 Only what comes to exactly the same is folded so: counts, sums of ints and floats, least and
 greatest of them and of texts, and sets of ints or texts. It travels as columns; ``ColumnMerge`` is
@@ -71,7 +71,7 @@ class Partials:
 
 @dataclass(slots=True)
 class ColumnPartials:
-    """Contents that were folded in columns, each of a key and a window, and no two of the same.
+    """Contents folded in columns, one per key and window.
 
     Shape: as many contents as item i of ``lengths`` says belong to key i; ``starts`` has the start
     of the slice or session of each, ``ends`` the end where it is a session, and each of ``columns``
@@ -87,7 +87,7 @@ class ColumnPartials:
 
 
 class KeyedFrame(NamedTuple):
-    """Records by key and by slice or time; ``inside`` are those in a window, None for all."""
+    """Records by key and by slice or time; ``inside`` selects records in a window."""
 
     keys: Keys
     places: Any
@@ -131,11 +131,11 @@ class ColumnFold:
 
     @property
     def is_full(self) -> bool:
-        """Whether what was folded should travel now."""
+        """Return whether the folded contents should be sent now."""
         return self._count >= _ROWS_MAX
 
     def place(self, key: Vector, times: Any, frame: Frame, *, least_open: int) -> KeyedFrame | None:
-        """Return records with the places where they belong; None where none is in any window.
+        """Return records with their slices or times, or None if no record is in a window.
 
         Args:
             key: Of each record.
@@ -164,7 +164,7 @@ class ColumnFold:
         return KeyedFrame(keys, places, frame, inside)
 
     def read(self, frame: Frame) -> dict[int, Vector]:
-        """Return the values of selectors that are read, by the place of their first aggregate.
+        """Return the values of selectors by the position of their first aggregate.
 
         Raises:
             Refused: they must be computed one by one.
@@ -176,7 +176,7 @@ class ColumnFold:
         }
 
     def add(self, placed: KeyedFrame, values: Mapping[int, Vector]) -> bool:
-        """Take records in; tell whether they were taken.
+        """Add records; return whether columns could fold them.
 
         They must be folded one by one when an int has more than 64 bits or a sum might have, or
         when what is to be folded is of no type that columns fold.
@@ -201,7 +201,7 @@ class ColumnFold:
         return True
 
     def take(self) -> list[tuple[int, ColumnPartials | Partials]]:
-        """Return what was folded, a block per key group, and forget it.
+        """Return the folded contents as a block per key group, and clear them.
 
         Where there is little for each group, blocks have no columns.
         """
@@ -232,7 +232,7 @@ class ColumnFold:
         return list(_blocks(keys, groups[firsts], bounds, spans=spans, contents=contents))
 
     def _select(self, values: Mapping[int, Vector]) -> _Selected | None:
-        """Return what aggregates fold of records; None when they must be folded one by one."""
+        """Return the values that aggregates fold, or None if records need single folds."""
         found: _Selected = {}
         for column in self.columns:
             key = _name(column), column.form
@@ -255,7 +255,7 @@ _Selected = dict[tuple[str, str], Folded]  # by value, and what is made of it
 
 
 def _name(column: FieldColumn) -> str:
-    """Return what stands for the value of a column: equal ones are folded once."""
+    """Return an identifier of a column's value: equal values are folded once."""
     return f"call {column.selects}" if column.value is None else repr(column.value)
 
 
@@ -284,7 +284,7 @@ def _fold(found: Vector, form: FoldedForm) -> Folded | None:
 def _few(
     keys: list[Any], groups: Any, spans: tuple[Any, Any], contents: list[Any]
 ) -> Iterator[tuple[int, Partials]]:
-    """Yield what belongs to each key group as records would have left it.
+    """Yield the contents of each key group in the form of a fold of records.
 
     Args: of each content, by key group; otherwise as of ``_blocks``.
     """
@@ -308,7 +308,7 @@ def _few(
 def _blocks(
     keys: Keys, groups: Any, bounds: Any, *, spans: tuple[Any, Any], contents: Sequence[Folded]
 ) -> Iterator[tuple[int, ColumnPartials]]:
-    """Yield what belongs to each key group.
+    """Yield the contents of each key group as columns.
 
     Args:
         keys: In the order of their groups.

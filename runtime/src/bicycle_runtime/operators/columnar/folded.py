@@ -1,4 +1,4 @@
-"""Columns of what aggregates folded: numbers, sums of floats, which are exact, texts, and sets.
+"""Columns of folded values: numbers, exact sums of floats, texts and sets.
 
 A sum of floats is kept as the digits of a number: each is an int of 64 bits, at a place that tells
 what one of it is worth. Adding digit by digit rounds nothing, so the sum is the same in any order;
@@ -47,13 +47,13 @@ _FLOAT = "<f8"
 
 
 class Folded(ABC):
-    """What an aggregate folded: a value for each row, or for each content."""
+    """The folded values of an aggregate, one per row or content."""
 
     kind: FoldedKind
 
     @abstractmethod
     def __getitem__(self, rows: slice) -> Self:
-        """Return some rows that stand beside each other."""
+        """Return adjacent rows."""
 
     @abstractmethod
     def joined(self, runs: Runs, ufunc: str) -> Self:
@@ -70,11 +70,11 @@ class Folded(ABC):
 
     @abstractmethod
     def results(self) -> list[Any]:
-        """Return what each comes to, as Python's: a sum rounded, a set as the number of items."""
+        """Return the results as Python values: sums rounded, sets as counts."""
 
     @abstractmethod
     def packer(self) -> Callable[[int, int], PackedFolded]:
-        """Return what gives the rows from one position to before another as plain data."""
+        """Return a function that returns the rows between two positions as plain data."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class FoldedSets(Folded):
 
 
 def digits_of(column: Any) -> FoldedNumbers | None:
-    """Return floats by digits; None when one is no finite number, or they lie too far apart.
+    """Return floats as digits, or None if infinite or too far apart.
 
     Example:
         >>> halves = digits_of(numpy().array([0.1, 0.2, 0.3]))
@@ -246,7 +246,7 @@ def joined_folded(several: Sequence[Any]) -> Any:
 
 
 def unpacked_folded(several: Sequence[PackedFolded]) -> Folded:
-    """Return in one what was packed; all of one kind."""
+    """Return unpacked values of one kind in one column."""
     kind = several[0][0]
     packed = [data for _, data in several]
     if kind == "text":

@@ -21,7 +21,7 @@ _MISSING = type(MISSING)
 
 
 class SourceFrame:
-    """Records as a source gave them; a field is looked up when it is asked for first.
+    """Records of a source as columns; a field is read on first use.
 
     Args:
         records: Which these are: they know how fields are looked up.
@@ -49,7 +49,7 @@ class SourceFrame:
         return found
 
     def field_or(self, name: str, default: Vector) -> Vector:
-        """Return a field of each; what ``default`` has where there is none."""
+        """Return a field of each record, with values of ``default`` where it is missing."""
         found = self._looked_up(name)
         if _MISSING not in found.kinds:
             return found
@@ -89,7 +89,7 @@ class MappedFrame:
 
     @classmethod
     def of(cls, records: ColumnRecords) -> MappedFrame:
-        """Return records that lie as columns; fields of a named tuple have places, too."""
+        """Return records in columns; fields of a named tuple also have positions."""
         columns, form = records.columns(), records.form
         found: dict[Name, Vector] = dict(zip(form.names, columns, strict=True))
         if form.kind is not None and issubclass(form.kind, tuple):

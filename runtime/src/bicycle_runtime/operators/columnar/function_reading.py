@@ -1,4 +1,4 @@
-"""Reading functions: from the code of a function of one record to the expression that it computes.
+"""Reading functions: from bytecode to the expression that a function computes.
 
 A function that only picks fields, compares, computes, rounds and formats is the same as an
 expression, however it is written. Its bytecode is run with expressions in place of values: both
@@ -49,7 +49,7 @@ _ARGUMENTS_MAX = 4
 
 
 class Reading(Exception):  # it ends a reading; nothing is wrong
-    """Why a function cannot be read."""
+    """The reason why a function cannot be read as an expression."""
 
 
 class _Record:
@@ -72,7 +72,7 @@ class _Method:
 
 @dataclass(frozen=True, slots=True)
 class _Outside:
-    """What a name outside of the function stands for."""
+    """The value of a name outside of the function."""
 
     name: str
     value: Any
@@ -80,7 +80,7 @@ class _Outside:
 
 
 class _Null:
-    """What the interpreter pushes where a call has no object."""
+    """The marker that the interpreter pushes for a call without an object."""
 
 
 _NULL = _Null()
@@ -146,7 +146,7 @@ class _Run:
         self._left = _STEPS_MAX
 
     def result(self) -> Any:
-        """Return what the function returns."""
+        """Return the expression that the function returns."""
         return self._run(0, [], dict(self._arguments))
 
     def _run(self, number: int, stack: list[Any], names: dict[str, Any]) -> Any:
@@ -397,7 +397,7 @@ _ONE_LOOK_UP = sys.version_info >= (3, 12)  # LOAD_ATTR stands for LOAD_METHOD, 
 
 
 def _value(part: Any) -> Expression:
-    """Return an expression of what stands on the stack."""
+    """Return the expression of an item on the stack."""
     if isinstance(part, Expression):
         return part
     if part is RECORD:
@@ -416,7 +416,7 @@ def _take_last(stack: list[Any], count: int) -> list[Any]:
 
 
 def _still(outside: _Outside) -> Callable[[], bool]:
-    """Return what tells whether a name stands for what it stood for."""
+    """Return a function that checks that a name still has its value."""
     return lambda: outside.look_up() is outside.value
 
 
@@ -468,7 +468,7 @@ def _literal(value: Any) -> Expression:
 
 
 def _is_plain_dataclass(kind: Any) -> bool:
-    """Tell whether making an object of a type does nothing but set its fields."""
+    """Return whether construction of an object does nothing but set its fields."""
     if type(kind) is not type or not is_dataclass(kind) or kind.__new__ is not object.__new__:
         return False
     made = {kind.__init__, kind.__setattr__} - {object.__setattr__}

@@ -1,4 +1,4 @@
-"""The kernel: expressions over columns of records, with exactly what Python gives for each record.
+"""The kernel: expressions over columns of records, with results equal to Python's.
 
 Arrays compute where they come to the same: ints as long as 64 bits hold every result, floats by the
 rules of IEEE 754, which are Python's. Everything else is done value by value with Python's own
@@ -58,7 +58,7 @@ class Columns(Protocol):
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """The number of records."""
 
     def field(self, name: Any) -> Vector:
         """Return a field of each.
@@ -68,14 +68,14 @@ class Columns(Protocol):
         """
 
     def field_or(self, name: Any, default: Vector) -> Vector:
-        """Return a field of each; what ``default`` has where there is none."""
+        """Return a field of each record, with values of ``default`` where it is missing."""
 
     def take(self, mask: Mask) -> Columns:
         """Return some of them."""
 
 
 class HasExpression(ABC):
-    """A function of a record that says itself which expression it computes.
+    """A function of a record that declares the expression that it computes.
 
     Both ways must give the same: the call for one record, the expression over columns.
     """
@@ -88,7 +88,7 @@ class HasExpression(ABC):
 
 
 def has_expression(function: object) -> bool:
-    """Tell whether a function is an expression, or says which one it is."""
+    """Return whether a function is an expression, or declares one."""
     return is_expression(function) or isinstance(function, HasExpression)
 
 
@@ -110,7 +110,7 @@ class ComputedColumns(Protocol):
 
 
 class NotedColumns:
-    """Columns that note what is computed of them, so that what stands twice is computed once.
+    """Columns that cache computed values, so that equal expressions are computed once.
 
     Args:
         columns: The columns.
@@ -132,7 +132,7 @@ class NotedColumns:
         return self._columns.field(name)
 
     def field_or(self, name: Any, default: Vector) -> Vector:
-        """Return a field of each; what ``default`` has where there is none."""
+        """Return a field of each record, with values of ``default`` where it is missing."""
         return self._columns.field_or(name, default)
 
     def take(self, mask: Mask) -> NotedColumns:
@@ -156,7 +156,7 @@ class NotedColumns:
 
 
 def noted(columns: Columns) -> NotedColumns:
-    """Return columns that note what is computed of them."""
+    """Return columns that cache computed values."""
     return columns if isinstance(columns, NotedColumns) else NotedColumns(columns)
 
 
@@ -215,7 +215,7 @@ def _compute(operation: str, values: list[Vector], count: int) -> Vector:
 
 
 def _in_arrays(operation: str, values: list[Vector]) -> Any:
-    """Return the result of an operation as an array, None where that would not be the same."""
+    """Return the result of an operation as an array, or None if it could differ."""
     if operation == "round":
         return _round(*values)
     rule = _RULES.get(operation)
@@ -226,7 +226,7 @@ def _in_arrays(operation: str, values: list[Vector]) -> Any:
 
 
 def _by_items(function: Callable[..., Any], values: list[Vector], count: int) -> Vector:
-    """Return what a function of Python gives for the values of each record."""
+    """Return the results of a Python function for the values of each record."""
     if not all(_is_plain(value) for value in values):
         raise Refused
     try:
@@ -240,7 +240,7 @@ def _by_items(function: Callable[..., Any], values: list[Vector], count: int) ->
 
 
 def _is_plain(value: Vector) -> bool:
-    """Tell whether operators of the values run no code but Python's."""
+    """Return whether operators of the values run no code but Python's."""
     if value.kinds <= _PLAIN:
         return True
     return value.is_constant and _is_plain_constant(value.value)
@@ -263,7 +263,7 @@ def _tuple(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _given_value(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    """Return a value that holds while what a name stands for is the same."""
+    """Return a value that is valid while an outside name is unchanged."""
     is_same, value = arguments
     if not is_same():
         raise Refused
@@ -271,7 +271,7 @@ def _given_value(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _with_checks(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    """Return a value where another one can be computed, too; parts of both are computed once."""
+    """Return a value if another one can be computed; common parts are computed once."""
     other, value = arguments
     columns = noted(columns)
     evaluate(other, columns)
@@ -302,7 +302,7 @@ def _are_in(container: Vector, value: Vector) -> Vector:
 
 
 def _convert(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    """Return values as they are where all have one of some types, else what a function gives.
+    """Return values of accepted types as they are, others converted by a function.
 
     Where no function is given, other types are for records.
     """
@@ -325,7 +325,7 @@ def _by_others(arguments: tuple[Any, ...], columns: Columns) -> Vector:
 
 
 def _choose(arguments: tuple[Any, ...], columns: Columns) -> Vector:
-    """Return one of two values for each record; either is computed only where it counts."""
+    """Return one of two values per record, each computed only for its records."""
     condition, first, second = arguments
     mask = mask_of(evaluate(condition, columns))
     if mask.count == columns.count:
@@ -445,7 +445,7 @@ def _sign(operation: str, a: Any) -> Any:
 
 
 def _round(value: Vector, digits: Vector) -> Any:
-    """Return rounded numbers; what lies near the middle of two is rounded by Python."""
+    """Return rounded numbers; values close to a midpoint are rounded by Python."""
     array, places = value.array, digits.value
     if array is None or array.dtype.kind == "b":
         return None

@@ -1,4 +1,4 @@
-"""Columns of keys: strings, ints of 64 bits, or tuples of them; looked up, ordered and sent.
+"""Columns of keys: strings, 64-bit ints, or tuples of them.
 
 They are Arrow's, which keeps strings one behind the other and looks them up without making objects.
 A column of tuples is an array for each of their parts.
@@ -45,13 +45,13 @@ class Keys:
         return len(self.parts[0])
 
     def is_like(self, other: Keys) -> bool:
-        """Tell whether the keys of another column are of the same types."""
+        """Return whether the keys of another column have equal types."""
         return self.is_tuple == other.is_tuple and [part.type for part in self.parts] == [
             part.type for part in other.parts
         ]
 
     def take(self, places: Any) -> Keys:
-        """Return the keys that stand at some places."""
+        """Return the keys at some positions."""
         taken = arrow().array(places)
         return Keys(tuple(part.take(taken) for part in self.parts), self.is_tuple)
 
@@ -81,7 +81,7 @@ def key_column(values: Vector) -> Keys | None:
 
 
 def values_array(vector: Vector) -> Any:
-    """Return values in an array of Arrow; None when they are not all ints, or all strings."""
+    """Return values as an Arrow array, or None unless all are ints or all strings."""
     pa = arrow()
     if vector.kinds == {int}:
         ints = vector.numbers
@@ -97,7 +97,7 @@ def values_array(vector: Vector) -> Any:
 
 
 class _Codes:
-    """Gives each value that comes a small number; it is known by it from then on."""
+    """A numbering of values: each new value gets the next small number."""
 
     def __init__(self) -> None:
         self.known: Any = None  # by number
@@ -120,7 +120,7 @@ class _Codes:
 
 
 class KeyCodes:
-    """Gives each key that comes a small number; keys are known by it from then on.
+    """A numbering of keys: each new key gets the next small number.
 
     Args:
         group_count: Key groups.
@@ -192,7 +192,7 @@ def packed_keys(keys: Keys, bounds: Sequence[int]) -> list[PackedKeys]:
 
 
 def values_packer(values: Any) -> Callable[[int, int], PackedValues]:
-    """Return what gives ints or strings from one position to before another as plain data.
+    """Return a function that returns ints or strings between positions as plain data.
 
     Args:
         values: An array of Arrow, of int64 or large_string, of at least one.
@@ -209,19 +209,19 @@ def values_packer(values: Any) -> Callable[[int, int], PackedValues]:
 
 
 def are_alike(several: Iterable[PackedKeys]) -> bool:
-    """Tell whether all are strings, or all are ints, or tuples of the same."""
+    """Return whether all are strings, all are ints, or all are equal kinds of tuples."""
     shapes = {(is_tuple, *(text is None for _, text in parts)) for is_tuple, parts in several}
     return len(shapes) == 1
 
 
 def unpacked_keys(several: Sequence[PackedKeys]) -> Keys:
-    """Return in one column what ``packed_keys`` made; all of it alike."""
+    """Return one column of the results of ``packed_keys``, all of one kind."""
     by_part = zip(*(parts for _, parts in several), strict=True)
     return Keys(tuple(map(unpacked_values, by_part)), several[0][0])
 
 
 def unpacked_values(several: Sequence[PackedValues]) -> Any:
-    """Return in one array what ``values_packer`` packed; all of it alike."""
+    """Return one array of the results of ``values_packer``, all of one kind."""
     pa, np = arrow(), numpy()
     ints = unpack(ints for ints, _ in several)
     texts = [text for _, text in several if text is not None]
@@ -233,7 +233,7 @@ def unpacked_values(several: Sequence[PackedValues]) -> Any:
 
 
 def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
-    """Return the keys without repetition, the group of each, and where among them each row's is.
+    """Return distinct keys, the group of each, and the index of each row's key.
 
     Keys stand by key group, and within one in the order in which windows fire.
 

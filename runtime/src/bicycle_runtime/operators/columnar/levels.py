@@ -1,4 +1,4 @@
-"""Levels: for all chains that one task runs together, which of their operators work on columns.
+"""Levels: the choice of column operators for all chains that a task runs together.
 
 A chain begins on columns where a source or a window gives them, or a chain before it: what comes
 out of a fork, or into a union, is taken as it lies.
@@ -65,7 +65,7 @@ def choose_all(
     *,
     gives_fields: Callable[[str], bool],
 ) -> dict[str, str | None]:
-    """Return for all operators of a job why they work on records; None for those on columns.
+    """Return for each operator of a job why it works on records, or None.
 
     Args: as of ``choose_level``.
     """
@@ -85,7 +85,7 @@ def choose_all(
 
 
 class _Choices:
-    """The choices for the chains of a level, each behind those that hand it their output.
+    """The choices for the chains of a level, in order of their inputs.
 
     Args:
         load: Returns the object of a payload id.
@@ -100,12 +100,12 @@ class _Choices:
         self._lasts: dict[int, str] = {}  # the last operator of each chain
 
     def choose(self, chain: ChainSpec) -> None:
-        """Choose for a chain; those that hand it their output have been chosen for."""
+        """Choose for a chain after the chains that send it their output."""
         self._lasts[chain.index] = chain.operators[-1].uid
         self.found[chain.index] = self._choose(chain)
 
     def spares_records(self, index: int) -> bool:
-        """Tell whether columns spare records in a chain, or below it."""
+        """Return whether columns avoid records in a chain, or downstream of it."""
         below = (at for at, inputs in self._inputs.items() if inputs and index in inputs)
         return self.found[index].spares_records or any(map(self.spares_records, below))
 
@@ -156,7 +156,7 @@ class _Choices:
         return self._going_on(others, shape, {source.uid: None}, first=1)
 
     def _shape_of_inputs(self, chain: ChainSpec) -> Shape | None:
-        """Return the shape of what comes to a chain; None where records come, too."""
+        """Return the shape of a chain's input, or None if it includes records."""
         inputs = self._inputs[chain.index]
         shapes = [self.found[index].gives for index in inputs or ()]
         return shapes[0] if shapes and all(shape == shapes[0] for shape in shapes) else None
@@ -219,7 +219,7 @@ def _records(chain: ChainSpec, reason: str) -> ChainChoice:
 
 
 def _inputs(plan: StagePlan, chain: ChainSpec) -> list[int] | None:
-    """Return the chains whose output a chain takes as it is; None where it has others, too."""
+    """Return the chains whose output a chain reads unchanged, or None with others."""
     routes = [
         (above.index, route)
         for above in plan.chains
@@ -232,7 +232,7 @@ def _inputs(plan: StagePlan, chain: ChainSpec) -> list[int] | None:
 
 
 def _expressions(chain: ChainSpec, load: Load) -> Iterator[str]:
-    """Yield the operators that compute an expression: they make columns where there are none."""
+    """Yield the operators that compute an expression, and so create columns."""
     for spec in chain.operators:
         kind = spec.vertex.kind
         if kind in EXPRESSION_KINDS and has_expression(load(spec.vertex.payload_id("function"))):

@@ -1,4 +1,4 @@
-"""The merge of what several tasks folded in columns, behind the shuffle."""
+"""The merge of columns that several tasks folded, after the shuffle."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["ColumnMerge", "ColumnWindow"]
 
 @dataclass(slots=True)
 class ColumnWindow:
-    """What arrived for the slice that begins at ``start``: all of it, or a part.
+    """The content of the slice that begins at ``start``: complete, or a part.
 
     Shape: ``groups``, ``codes`` and each of the ``contents`` have an item for each key, by key
     group and within one in the order in which windows fire. ``names`` has the key of each code,
@@ -46,11 +46,11 @@ class ColumnWindow:
         return self.names.take(self.codes).to_list()
 
     def columns(self) -> list[list[Any]]:
-        """Return what each aggregate comes to, by key."""
+        """Return the results of each aggregate, by key."""
         return [content.results() for content in self.contents]
 
     def parts(self, columns: Sequence[FieldColumn]) -> Iterator[Part]:
-        """Yield what is to be kept, by key group."""
+        """Yield the contents to store, by key group."""
         accumulators, keys = list(accumulators_of(columns, self.contents)), self.keys()
         for begin, end in pairwise(steps(self.groups)):
             yield self.start, int(self.groups[begin]), keys[begin:end], accumulators[begin:end]
@@ -84,7 +84,7 @@ class ColumnMerge:
             yield from self._windows(blocks, contents, is_whole=len(taken) == 1)
 
     def take_sessions(self) -> Iterator[Session]:
-        """Yield all sessions, and forget them; those of several tasks may touch."""
+        """Yield and clear all sessions; sessions of different tasks may touch."""
         for blocks, contents in self._unpack():
             lengths = unpack(block.lengths for _, block in blocks)
             owners = numpy().repeat(numpy().arange(len(lengths)), lengths)
@@ -102,7 +102,7 @@ class ColumnMerge:
             )
 
     def _unpack(self) -> list[tuple[_Blocks, list[Folded]]]:
-        """Return all blocks with what they hold: together, or each alone where they must be."""
+        """Return all blocks with their contents: together, or singly where required."""
         blocks, self._blocks = self._blocks, []
         if not blocks:
             return []
@@ -152,5 +152,5 @@ def _groups(blocks: _Blocks) -> Any:
 
 
 def _are_one_kind(blocks: _Blocks) -> bool:
-    """Tell whether each aggregate folded numbers of one kind in all blocks."""
+    """Return whether each aggregate folded numbers of one kind in all blocks."""
     return len({tuple(kind for kind, _ in block.columns) for _, block in blocks}) == 1

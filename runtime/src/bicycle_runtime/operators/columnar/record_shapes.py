@@ -1,4 +1,4 @@
-"""Shapes: what is known of records before any is there, and which expressions fit them."""
+"""Shapes: the known fields of records before the start, and matching expressions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How fields are looked up in records, and which they have.
+    """The way to look up fields in records, and their names.
 
     ``names`` are all of them, None where any may be there; ``kinds`` has the types of those that
     are known: object for what holds neither numbers nor texts.
@@ -30,7 +30,7 @@ class Shape:
 
     @property
     def is_open(self) -> bool:
-        """Whether records are dicts with whatever fields they have."""
+        """Return whether records are dicts with arbitrary fields."""
         return self.form == "mapping" and self.names is None
 
     def problem(self, expression: Expression) -> str | None:
@@ -48,7 +48,7 @@ class Shape:
         return {part.arguments[0] for part in _parts(expression) if part.operation in looked_up}
 
     def kind_of(self, expression: Expression) -> type | None:
-        """Return the type of what a field holds; None when unknown, or it is no field."""
+        """Return the type of a field's values, or None if unknown or not a field."""
         if expression.operation == "itself":
             return self.kinds.get(None)
         return self.kinds.get(expression.arguments[0]) if expression.operation == "field" else None
@@ -79,7 +79,7 @@ RESULT_SHAPE = Shape(
 
 
 def shape_of_form(kind: type | None, names: Sequence[Any]) -> Shape:
-    """Return the shape of records that lie as columns.
+    """Return the shape of records in columns.
 
     Args:
         kind: What they are; None for plain values.
@@ -97,7 +97,7 @@ def shape_of_form(kind: type | None, names: Sequence[Any]) -> Shape:
 
 
 def shape_of(record_type: Any) -> Shape | None:
-    """Return the shape of what a source reads as a type; None when its fields may be code."""
+    """Return the shape of records that a source reads as a type, or None."""
     names = field_names(record_type)
     kinds = {**dict.fromkeys(other_fields(record_type), object), **plain_fields(record_type)}
     if is_mapping(record_type):
@@ -106,7 +106,7 @@ def shape_of(record_type: Any) -> Shape | None:
 
 
 def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, str | None]:
-    """Return the shape of what a map gives; None, and why, when it must be called.
+    """Return the shape of a map's results, or None and the reason.
 
     Args:
         expression: What the map computes.

@@ -1,4 +1,4 @@
-"""Records that lie as columns, and are made only when somebody asks for them.
+"""Records in columns, which are created only on access.
 
 A source whose records have fields can give them so (``FieldReader``), and windows give their
 results so: steps that need nothing but fields take the columns, a writer that needs nothing but
@@ -124,14 +124,14 @@ class FieldRecords(LazyRecords):
         )  # fmt: skip
 
     def copy(self) -> FieldRecords | None:
-        """Return the same for somebody who may change them; None where they are there already."""
+        """Return a copy for a consumer that may change records, or None if they exist."""
         return FieldRecords(
             self.rows, self._make, getter=self.getter, names=self.names,
             are_written=self.are_written, kinds=self.kinds, is_shared=True,
         )  # fmt: skip
 
     def as_columns(self) -> ColumnRecords | None:
-        """Return the same as columns, where they are dicts with the same fields in one order."""
+        """Return the records as columns if they are dicts with equal fields, or None."""
         names = self.names()
         if names is None:
             return None
@@ -171,15 +171,15 @@ MISSING = msgspec.UNSET
 
 @runtime_checkable
 class FieldReader(SourceReader, Protocol):
-    """A reader that can give its records as ``FieldRecords``."""
+    """A reader that can return its records as ``FieldRecords``."""
 
     def give_fields(self) -> bool:
-        """Do so from now on; tell whether format and type of the records allow it."""
+        """Switch to ``FieldRecords``; return whether format and record type allow it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordForm:
-    """What records are that lie as columns.
+    """The type and names of records in columns.
 
     ``kind`` is dict, tuple, a named tuple, a dataclass, or None where a record is a plain value;
     ``names`` are those of its columns: fields, or places.
@@ -208,7 +208,7 @@ class RecordForm:
         return [kind(**dict(zip(names, row, strict=True))) for row in rows]
 
     def rows(self, columns: Sequence[Vector], count: int) -> Iterable[Any]:
-        """Yield what JSON has the same text for as for the records, one at a time.
+        """Yield objects with the same JSON text as the records, one at a time.
 
         hot path: 70 ns a record until it is written; a dict takes 470, a dataclass 200.
         """
@@ -232,18 +232,18 @@ class RecordForm:
 
 
 def _is_in_order(kind: Any, names: tuple[Any, ...]) -> bool:
-    """Tell whether these are the fields of a dataclass in its own order, in which JSON has them."""
+    """Return whether names are the fields of a dataclass in its order, as in JSON."""
     return names == tuple(field.name for field in fields(kind))
 
 
 def _is_by_place(kind: Any, names: tuple[Any, ...]) -> bool:
-    """Tell whether a dataclass takes these fields by their places."""
+    """Return whether a dataclass accepts these fields as positional arguments."""
     return _is_in_order(kind, names) and not any(field.kw_only for field in fields(kind))
 
 
 @cache
 def _row_type(names: tuple[str, ...]) -> Any:
-    """Return a type with the JSON text of dicts and dataclasses with these names; None for none."""
+    """Return a type with the JSON text of dicts with these names, or None."""
     places = [f"f{number}" for number in range(len(names))]
     try:
         return msgspec.defstruct(
@@ -257,7 +257,7 @@ Part = tuple[int, Callable[[], Sequence[Vector]]]
 
 
 class ColumnRecords(LazyRecords):
-    """Records of one form that lie as columns.
+    """Records of one form in columns.
 
     Args:
         form: What they are.
@@ -272,7 +272,7 @@ class ColumnRecords(LazyRecords):
         self.parts = parts
 
     def rows(self) -> Iterator[Any]:
-        """Yield what JSON has the same text for as for the records, one at a time."""
+        """Yield objects with the same JSON text as the records, one at a time."""
         return chain.from_iterable(self.form.rows(columns(), n) for n, columns in self.parts)
 
     def columns(self) -> list[Vector]:
@@ -281,7 +281,7 @@ class ColumnRecords(LazyRecords):
         return list(map(joined_vectors, parts))
 
     def copy(self) -> ColumnRecords:
-        """Return the same for somebody who may change them."""
+        """Return a copy for a consumer that may change the records."""
         parts = ((n, partial(_separated_columns, columns)) for n, columns in self.parts)
         return ColumnRecords(self.form, *parts)
 
@@ -295,7 +295,7 @@ def _separated_columns(columns: Callable[[], Sequence[Vector]]) -> list[Vector]:
 
 
 def separated_vector(vector: Vector) -> Vector:
-    """Return the same values, without what others could change."""
+    """Return equal values, with mutable ones copied."""
     if isinstance(vector, TupleVector):
         return TupleVector(vector.count, list(map(separated_vector, vector.parts)))
     if vector.kinds <= PLAIN:

@@ -1,4 +1,4 @@
-"""Vectors: a value for each of many records, in an array, in a column of texts, or as objects.
+"""Vectors: a value per record, in an array, a column of texts, or a list.
 
 Arrays of numbers are numpy's, columns of texts Arrow's, objects Python's. Which of them there is
 shows in nothing but the pace. A vector knows the types of its values, and those exactly: a bool is
@@ -30,7 +30,7 @@ _NONE_YET = object()
 
 
 class Refused(Exception):  # nothing is wrong: these records go one by one
-    """Columns cannot tell what Python would give for each record, or a record may fail."""
+    """The signal that columns cannot compute a result equal to Python's."""
 
 
 class Vector:
@@ -74,7 +74,7 @@ class Vector:
 
     @property
     def array(self) -> Any:
-        """The values as an array, of one item where they are constant; None where none holds them.
+        """The values as an array, of one item if constant, or None.
 
         That is so unless all are ints of 64 bits, all floats, or all bools.
         """
@@ -91,7 +91,7 @@ class Vector:
 
     @property
     def numbers(self) -> Any:
-        """The values as an array of ints or floats, one for each; None where none holds them."""
+        """The values as an array of ints or floats, one per record, or None."""
         array = self.array
         if array is None or array.dtype.kind == "b":
             return None
@@ -108,13 +108,13 @@ class Vector:
 
     @property
     def as_they_lie(self) -> Any:
-        """The values as an array or a column, where that is what there is, else as Python's."""
+        """The values as an array or column if they are in one, else as a list."""
         is_array = self._items is None and not self.is_constant
         return self._array if is_array and self._array is not None else self.items
 
     @property
     def bools(self) -> list[bool] | None:
-        """The values as a list, where they are bools and lie in one."""
+        """The values as a list, if they are bools in a list."""
         is_listed = self._items is not None and not self.is_constant
         return self._items if is_listed and self.kinds == _KINDS["b"] else None
 
@@ -125,7 +125,7 @@ class Vector:
         return self._items[0]
 
     def each(self) -> Any:
-        """Return what gives the values one after another."""
+        """Return an iterable of the values."""
         return repeat(self.value, self.count) if self.is_constant else self.items
 
     def take(self, mask: Mask) -> Vector:
@@ -141,12 +141,12 @@ class Vector:
         return magnitude(self.array)
 
     def _smaller(self) -> frozenset[type] | None:
-        """Return the types that some of the values have, as far as it is known without a look."""
+        """Return the types that some of the values have, as far as known without a scan."""
         return self._kinds if self._kinds is not None and len(self._kinds) == 1 else None
 
 
 class TextVector(Vector):
-    """Texts as a column of Arrow, which somebody else made; None where there is none.
+    """Texts in an Arrow column that another component created.
 
     Args:
         column: An array of the type ``string``.
@@ -221,7 +221,7 @@ def joined_vectors(several: Sequence[Vector]) -> Vector:
 
 
 class Mask:
-    """Which records are meant.
+    """The selection of some records.
 
     Args:
         array: A bool for each.

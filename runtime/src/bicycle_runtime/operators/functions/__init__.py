@@ -1,1 +1,1 @@
-"""Operators around the functions of a job, and the contexts in which these are called."""
+"""Operators around the functions of a job, and the contexts of these functions."""

@@ -1,4 +1,4 @@
-"""Calls to other systems and to models: record by record, or many records in one call.
+"""Calls to other systems and to models: for single records, or many in one call.
 
 Both run with several calls in flight, a time limit that covers all attempts, a fallback and
 retries. A call for many records is settled as a whole first; what fails again is divided until the
@@ -73,7 +73,7 @@ class AsyncIOOperator(ProcessOperator):
         )
 
     async def instead_of(self, index: int) -> Sequence[Any]:
-        """Return what the function gives in place of a record of the batch that timed out."""
+        """Return the function's outputs instead of a record of the batch that timed out."""
         assert self.policy.batch is not None
         try:
             instead = self.function.timeout(self.policy.batch.values[index])
@@ -86,7 +86,7 @@ class AsyncIOOperator(ProcessOperator):
 
 
 class AsyncIOBatchOperator(AsyncIOOperator):
-    """Calls that take many records at once, such as those to a model."""
+    """The operator of calls that take many records, such as calls to a model."""
 
     hook = "async_invoke_batch"
 
@@ -131,7 +131,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
     async def _settle_part(
         self, parts: list[list[Any]], error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
-        """Settle a failed call: fallback, retries, then halves; ``on_error`` at the very end.
+        """Settle a failed call: fallback, retries, then halves, finally ``on_error``.
 
         Nothing is counted before the end, since a time limit may still take the whole call.
         """
@@ -154,7 +154,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         return 0 if isinstance(error, BicycleError) else self.retries
 
     async def _call_halves(self, values: list[Any], first: int, error: BaseException) -> list[Any]:
-        """Return the results of records whose call failed, ``_Failed`` for each that fails alone.
+        """Return the results of a failed call's records; ``_Failed`` for lone failures.
 
         Args:
             values: The records of the call.
@@ -183,13 +183,13 @@ class AsyncIOBatchOperator(AsyncIOOperator):
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Stands for the outputs of a record that failed by itself."""
+    """The result of a record that failed by itself."""
 
     error: BaseException
 
 
 class _NoRecord:
-    """The context of calls for many records: none of them is the one in hand."""
+    """The context of calls for many records, without a current record."""
 
     def follow(self, results: Sequence[Any]) -> None:
         """Take no note."""

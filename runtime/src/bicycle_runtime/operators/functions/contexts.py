@@ -1,4 +1,4 @@
-"""The context that a function gets on a worker: with the task's key, state, side outputs.
+"""The context of a function on a worker: the task's key, state, side outputs.
 
 What belongs to the record in hand (its key, its event time, its message) is looked up when a
 function asks. The context holds the batch and knows the position in it; nothing is written per
@@ -64,12 +64,12 @@ class WorkerContext(ProcessContext):
         self.attempts: Attempts | None = None
 
     def undo_attempts(self, attempts: Attempts) -> None:
-        """Let failed attempts be undone. Called before anything asks for state."""
+        """Enable undo of failed attempts. Called before any access to state."""
         self.attempts = attempts
         self.sides = UndoList()
 
     def clone(self) -> Self:
-        """Return a context for another call in flight: all the same, but a record of its own."""
+        """Return a context for another call in flight, with its own current record."""
         twin = type(self)(
             self.task_info,
             processing_time=self.processing_time,
@@ -85,11 +85,11 @@ class WorkerContext(ProcessContext):
     # --- the record in hand ------------------------------------------------------------------
 
     def follow(self, results: Sequence[Any]) -> None:
-        """Take the record behind the last result for the one in hand, from now on."""
+        """Make the record after the last result the current one, from now on."""
         self._results, self._held = results, None
 
     def hold(self, index: int) -> None:
-        """Take the record at a position of the batch for the one in hand."""
+        """Make the record at a position of the batch the current one."""
         self._held = index
 
     @property
@@ -105,7 +105,7 @@ class WorkerContext(ProcessContext):
 
     @property
     def timestamp(self) -> int | None:
-        """The event time of the record in hand, or of the timer that fires; None for none."""
+        """The event time of the current record or timer, or None."""
         batch = self.batch
         if batch is None:
             return self._timer_ms
@@ -119,7 +119,7 @@ class WorkerContext(ProcessContext):
 
     @property
     def message(self) -> SourceMessage | None:
-        """What the source says of the record in hand; None behind an exchange."""
+        """The source's message of the current record; None after an exchange."""
         batch = self.batch
         if batch is None:
             return None

@@ -54,7 +54,7 @@ _PURGING = frozenset({"PURGE", "FIRE_AND_PURGE"})
 
 
 def declared_states(function: Any) -> list[StateDescriptor]:
-    """Return the descriptors that a function or its class has as fields, by name of the state."""
+    """Return the descriptors in fields of a function or its class, by state name."""
     fields: dict[str, Any] = {}
     for owner in (*reversed(type(function).__mro__), function):
         fields |= getattr(owner, "__dict__", {})  # What a derived class has of its own counts.
@@ -63,22 +63,22 @@ def declared_states(function: Any) -> list[StateDescriptor]:
 
 
 def asks_for_states(function: Any) -> bool:
-    """Tell whether the code of a function's class names a call that gets a state."""
+    """Return whether the code of a function's class calls a state getter."""
     return bool(_names_in(function) & _GETTERS)
 
 
 def saves_named_values(function: Any) -> bool:
-    """Tell whether the code of a function's class names ``save_state``."""
+    """Return whether the code of a function's class names ``save_state``."""
     return "save_state" in _names_in(function)
 
 
 def texts_in(function: Any) -> set[str]:
-    """Return the texts that the code of a function's class mentions, such as names of states."""
+    """Return the texts in the code of a function's class, such as names of states."""
     return {text for code in _codes_of(function) for text in _texts(code)}
 
 
 def window_growth(plan: WindowPlan) -> WindowGrowth:
-    """Tell what the state of a window grows with as long as the job runs."""
+    """Return how the state of a window grows while the job runs."""
     if isinstance(plan.assigner, AlignedWindows | SessionWindows):
         return "none"
     if not isinstance(plan.assigner, GlobalWindows):
@@ -92,7 +92,7 @@ def window_growth(plan: WindowPlan) -> WindowGrowth:
 
 
 def _purges(trigger: Trigger) -> bool:
-    """Tell whether a trigger lets records go; of one's own triggers the code is asked."""
+    """Return whether a trigger may remove records, judged by its code if custom."""
     return isinstance(trigger, PurgingTrigger) or bool(_names_in(trigger) & _PURGING)
 
 
@@ -127,7 +127,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def reduced_type(spec: OperatorSpec, load: Callable[[str], Any]) -> Any:
-    """Return the type of the accumulators of a reduce as far as annotations tell, else None.
+    """Return the annotated type of the accumulators of a reduce, or None.
 
     Args:
         spec: The operator.

@@ -40,7 +40,7 @@ _IN_FLIGHT: ContextVar[KeyedContext | None] = ContextVar("bicycle_call", default
 
 
 class KeyedContext(WorkerContext, OnTimerContext[Any]):
-    """Context of one operator with state; the arguments are those of ``WorkerContext``."""
+    """The context of an operator with state; arguments as of ``WorkerContext``."""
 
     def __init__(self, *arguments: Any, **others: Any) -> None:
         super().__init__(*arguments, **others)
@@ -56,7 +56,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
 
     @property
     def registry(self) -> SchemaRegistry:
-        """What is known of the states of the operator."""
+        """The metadata of the operator's states."""
         return self.tables.registry
 
     def use_tables(self, tables: Tables) -> None:
@@ -67,7 +67,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         self._service = self._new_service()
 
     def undo_attempts(self, attempts: Attempts) -> None:
-        """Let failed attempts be undone. Called before anything asks for state."""
+        """Enable undo of failed attempts. Called before any access to state."""
         super().undo_attempts(attempts)
         self.tables.undoes = True
         self._service = self._new_service()
@@ -87,7 +87,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         return twin
 
     def hold(self, index: int) -> None:
-        """Take the record at a position of the batch for the one in hand."""
+        """Make the record at a position of the batch the current one."""
         super().hold(index)
         if self._original is not self:
             _IN_FLIGHT.set(self)
@@ -170,7 +170,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
     # --- states and timers -------------------------------------------------------------------
 
     def state_entries(self, descriptor: StateDescriptor) -> Any:
-        """Return where the entries of a state lie.
+        """Return the entries of a state.
 
         Raises:
             UNKEYED_STATE: the stream is not keyed.
@@ -200,7 +200,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
     def get_broadcast_state(
         self, descriptor: MapStateDescriptor[Any, Any]
     ) -> ReadOnlyMapState[Any, Any]:
-        """Return a map that all subtasks hold alike; only records sent to all may change it.
+        """Return a map that is equal in all subtasks; only broadcast records change it.
 
         Raises:
             StateDefinitionError: no stream goes to all subtasks of this operator, or entries would
@@ -260,7 +260,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
     def set_fired(
         self, timer: Timer, previous: int, side_time_ms: int | None = None
     ) -> None:  # a timer fires in an operator with an event time for its side outputs
-        """Take a timer for what is in hand, until ``end_fired``.
+        """Make a timer current, until ``end_fired``.
 
         Args:
             timer: The timer.

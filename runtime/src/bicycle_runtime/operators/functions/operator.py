@@ -30,7 +30,7 @@ __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpochTime:
-    """What an epoch tells each operator: number, recorded time, seed of random numbers."""
+    """The epoch's values for each operator: number, recorded time, random seed."""
 
     epoch: int
     now_ms: int
@@ -39,7 +39,7 @@ class EpochTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advance:
-    """How far event time has come at the input of an operator.
+    """The progress of event time at the input of an operator.
 
     ``watermark`` W in ms: no record at or before W is expected any more. ``previous`` is where it
     stood when the epoch began: a record is late when what it belongs to was complete by then.
@@ -124,7 +124,7 @@ class Operator(ABC):
             self.times.take(duration_ns, record_count)
 
     def metrics(self) -> MetricValues:
-        """Return what this epoch has added to the metrics of the user's function."""
+        """Return the epoch's additions to the metrics of the user's function."""
         now = self.context.metrics.snapshot()
         subtask = self.context.task_info.subtask_index
         return grown_metrics(self._metrics_before, now, subtask=subtask)
@@ -134,11 +134,11 @@ class Operator(ABC):
         """Compute the output of a batch."""
 
     def take_sides(self) -> list[SideBatch]:
-        """Return what the last batch sent to side outputs, and forget it."""
+        """Return and clear the side outputs of the last batch."""
         return []
 
     def close(self) -> None:
-        """Let the user's function release what it opened."""
+        """Close the user's function, so that it releases its resources."""
         function = getattr(self, "function", None)
         if function is None or not hasattr(function, "close"):
             return
@@ -156,15 +156,15 @@ class Operator(ABC):
 
 
 class Stateful(ABC):
-    """What an operator with state does besides."""
+    """The additional interface of an operator with state."""
 
     @abstractmethod
     def restore(self, state: RangeState) -> None:
-        """Stand at a sealed state. Called at the beginning of each epoch."""
+        """Restore a sealed state. Called at the beginning of each epoch."""
 
     @abstractmethod
     def commit(self, epoch: int, attempt: str, *, is_interval_over: bool) -> RangeState:
-        """Write what the epoch changed and return the state that includes it."""
+        """Write the changes of the epoch, and return the state that includes them."""
 
     @abstractmethod
     def key_count(self) -> int:
@@ -172,11 +172,11 @@ class Stateful(ABC):
 
     @abstractmethod
     def release(self) -> None:
-        """Let go of what the state holds open on this machine. Called when the process ends."""
+        """Release local resources of the state. Called when the process ends."""
 
 
 class Timed(ABC):
-    """What an operator does besides that waits for event time or for processing time.
+    """The additional interface of an operator that waits for event or processing time.
 
     In an epoch it sees ``restore`` (when it is stateful), ``begin_time``, all its records, then
     ``advance`` once, then ``commit``. Keyed operators stand behind an exchange, so the watermark of
@@ -190,7 +190,7 @@ class Timed(ABC):
 
     @abstractmethod
     def advance(self, advance: Advance) -> Iterator[Batch]:
-        """Fire what is due: event time up to the watermark, processing time up to ``now_ms``.
+        """Fire due timers: event time up to the watermark, processing time to ``now_ms``.
 
         Called once per epoch, also when neither has moved, and asked for all that it yields. The
         records, made by ``emitted`` with their event times, go on through the chain before the next
@@ -199,7 +199,7 @@ class Timed(ABC):
 
     @abstractmethod
     def next_event_ms(self) -> int | None:
-        """Return the least watermark at which ``advance`` would do something; None for never.
+        """Return the least watermark at which ``advance`` has work, or None.
 
         Asked after ``advance``. Without input an epoch is run when idle time has brought the
         watermark there, and not before: so what waits and does not say so, waits for input.
@@ -211,7 +211,7 @@ class Timed(ABC):
 
 
 def kept(batch: Batch, results: list[Any], *, has_drops: bool) -> Batch:
-    """Return a batch with one result per input, without the ones that were left out."""
+    """Return a batch with one result per input, without dropped results."""
     if not has_drops:
         return Batch(results, batch.lineage)
     picked = [index for index, result in enumerate(results) if result is not DROPPED]
@@ -228,7 +228,7 @@ def spread(batch: Batch, outcome: Outcome, *, function: str, policy: RecordPolic
 
 
 def as_sequences(results: list[Any], *, function: str, policy: RecordPolicy) -> list[Sequence[Any]]:
-    """Make every result a list or tuple: run generators, refuse strings, None and the like.
+    """Make every result a list or tuple: run generators, refuse strings and None.
 
     Raises:
         FunctionResultError: a result is not an iterable of records.
@@ -275,7 +275,7 @@ async def _collect(results: Any) -> list[Any]:
 
 
 def side_batches(batch: Batch, sent: Iterable[tuple[str, Any, int | None]]) -> list[SideBatch]:
-    """Return one batch per tag; their records are traced to the span of the input batch.
+    """Return one batch per tag, with the source span of the input batch.
 
     Args:
         batch: The input.

@@ -44,11 +44,11 @@ class OperatorLists(KeyedTable):
         self._is_opened = False
 
     def state_key(self) -> int:
-        """Return the number of the subtask, under which its elements lie."""
+        """Return the number of the subtask, which is the key of its elements."""
         return self._task_info.subtask_index
 
     def end_open(self) -> None:
-        """Refuse lists that are asked for from now on: a restore divides those that it knows."""
+        """Refuse new lists from now on: a restore divides only the known ones."""
         self._is_opened = True
 
     def entries_of(self, descriptor: StateDescriptor) -> KeyedEntries:
@@ -66,7 +66,7 @@ class OperatorLists(KeyedTable):
         return super().entries_of(descriptor)
 
     def divide(self, change_sets: Iterable[ChangeSet]) -> None:
-        """Take this subtask's part of what all subtasks have sealed.
+        """Load this subtask's share of the sealed lists of all subtasks.
 
         Args:
             change_sets: What lies in the files of all of them, oldest first.

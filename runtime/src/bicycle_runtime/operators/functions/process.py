@@ -51,7 +51,7 @@ __all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
 
 
 def call_settings(config: Any) -> CallSettings:
-    """Read the settings of ``process_ordered`` and its kin from a vertex's config or details."""
+    """Read the settings of ``process_ordered`` and related calls from a vertex."""
     return CallSettings(
         is_ordered=config.get("ordered", True),
         timeout_ms=config.get("timeout_ms"),
@@ -93,7 +93,7 @@ class ProcessOperator(Operator):
         return output
 
     def calls_of(self, batch: Batch, groups: Sequence[int] | None) -> Calls:
-        """Return what is called for a batch.
+        """Return the calls for a batch.
 
         Args:
             batch: The batch.
@@ -102,18 +102,18 @@ class ProcessOperator(Operator):
         return Calls(self.methods(), batch.values, groups, self.context, self.is_direct)
 
     def take_sent(self, batch: Batch) -> None:
-        """Make batches of what calls over ``batch`` have sent to side outputs."""
+        """Build batches of the side outputs that calls over ``batch`` sent."""
         sent, self.context.sides[:] = list(self.context.sides), []
         self._sides = side_batches(batch, sent)
 
     def methods(self) -> Callable[..., Any] | Methods:
-        """Return what is called for each record, by key group where calls are told apart."""
+        """Return the function to call for each record, by key group if groups differ."""
         return self.prepare(getattr(self.function, self.method))
 
     def prepare(
         self, method: Callable[..., Any], note: Callable[[UndoLog], None] | None = None
     ) -> Callable[..., Any]:
-        """Return what is called for a method of the function.
+        """Return the callable of a method of the function.
 
         Args:
             method: The method.
@@ -128,13 +128,13 @@ class ProcessOperator(Operator):
         return [getattr(function, self.method)]
 
     def call_groups(self, batch: Batch) -> Sequence[int] | None:  # noqa: ARG002  # for subclasses
-        """Return the key groups by which calls are told apart; None when they are not."""
+        """Return the key groups that distinguish calls, or None."""
         return None
 
     async def settle(
         self, error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
-        """Settle a failed call as the policy says."""
+        """Settle a failed call according to the policy."""
         return await self.policy.settle(error, index, call)
 
     def take_sides(self) -> list[SideBatch]:
@@ -145,7 +145,7 @@ class ProcessOperator(Operator):
 def _call_each(
     method: Callable[..., Any], values: Sequence[Any], results: list[Any], context: Any
 ) -> None:
-    """Call a method that all key groups share for the values behind the results that are there."""
+    """Call a method common to all key groups for the values without results yet."""
     # hot path: a call made by a loop in C takes 80 ns less.
     results.extend(map(method, islice(values, len(results), None), repeat(context)))
     refuse_stop(results, values)
@@ -164,7 +164,7 @@ class _GroupMethods(dict[int, Callable[..., Any]]):
 
 
 class StatefulOperator(ProcessOperator, Stateful, Timed):
-    """A rich or process function with state, by key group or by subtask, and with timers."""
+    """The operator of a rich or process function with state and timers."""
 
     context: KeyedContext
     fires_each: FiresEach | None = None
@@ -247,7 +247,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         groups: Sequence[int],
         ordinals: Sequence[int],  # noqa: ARG002  # for subclasses
     ) -> tuple[list[Callable[..., Any]], bool, bool]:
-        """Return what is called for each of some records, whether it is awaited, and is direct.
+        """Return the method of each record, and whether methods are async and direct.
 
         Args:
             groups: Key group of each record.
@@ -256,11 +256,11 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         return list(map(self._methods.__getitem__, groups)), self.awaits, self.is_direct
 
     def settle_in_order(self, ordinals: Sequence[int]) -> Settle:  # noqa: ARG002  # for subclasses
-        """Return what settles failed calls of some records, by the input that each came on."""
+        """Return a function that settles failed calls, by the input of each record."""
         return self.settle
 
     def order_by_time(self, input_types: Sequence[Any]) -> None:
-        """Let the function see records and timers in the order of event time, from the start.
+        """Process records and timers in event-time order from the start.
 
         Args:
             input_types: Types of the records of each input, None when unknown.
@@ -289,7 +289,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         yield output
 
     def fire(self, advance: Advance, *, due_ms: int, follows_time: bool = False) -> Batch:
-        """Call ``on_timer`` for each timer that is due, and return what came out.
+        """Call ``on_timer`` for each due timer, and return the outputs.
 
         Args:
             advance: How far time has come.
@@ -353,12 +353,12 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         return CompositeTable(attributes, *others)
 
     def _call_hook(self, hook: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a hook of state; a failure of it is none of the record that needs the state."""
+        """Call a state hook; its failure is not a failure of the current record."""
         with user_hook(self.spec.uid, f"{hook.__name__}()"):
             return resolve(hook, *arguments)
 
     def _merge(self, old_parallelism: int) -> None:
-        """Make one state of those of old subtasks, with the function's ``merge_state``."""
+        """Merge the states of old subtasks with the function's ``merge_state``."""
         subtask = self.context.task_info.subtask_index
         merged = self._new_table()
         if self._table.groups:

@@ -1,4 +1,4 @@
-"""An operator that lets records through at a rate: one token bucket in each subtask.
+"""An operator that limits the rate of records: one token bucket in each subtask.
 
 A record takes a token. Tokens come at an even rate, and at most ``burst`` of them wait for records,
 so that after a pause so many may pass at once. A bucket is full when a worker process begins; no
@@ -65,7 +65,7 @@ class TokenBucket:
         self._tokens, self._seen = float(self._burst), now()
 
     def take(self, wanted: int) -> int:
-        """Wait until records may pass, take their tokens, and return how many: 1 to ``wanted``."""
+        """Wait until records may pass, take their tokens; return a count up to ``wanted``."""
         enough = min(wanted, self._piece)
         self._fill()
         while self._tokens < enough - _EXACTNESS:
@@ -87,7 +87,7 @@ def _wait(seconds: float) -> None:
 
 
 class RateLimitOperator(Operator):
-    """Lets records through at a rate; what does not fit waits, and with it the whole task.
+    """An operator that limits the rate of records; excess records delay the task.
 
     The subtasks share the rate and the burst evenly. What may pass goes on through the chain at
     once, by ``emit``, which the chain sets; the last piece of a batch is what ``apply`` returns.

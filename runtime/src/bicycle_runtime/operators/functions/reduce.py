@@ -25,7 +25,7 @@ __all__ = ["ReduceOperator"]
 
 
 class ReduceOperator(Operator, Stateful):
-    """Keeps ``function(accumulator, value)`` per key, from the first value or ``initial(value)``.
+    """An operator that keeps ``function(accumulator, value)`` per key.
 
     Args:
         spec: Which operator this is; ``details["emits_key"]`` makes it emit ``(key, accumulator)``.
@@ -127,7 +127,7 @@ class ReduceOperator(Operator, Stateful):
 
 
 def _on_copies(call: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Let a reduce function change a copy: the accumulator is a result that was given already."""
+    """Wrap a reduce function to change a copy, since the accumulator was emitted."""
 
     def reduce(accumulator: Any, value: Any) -> Any:
         return call(separate(accumulator), value)

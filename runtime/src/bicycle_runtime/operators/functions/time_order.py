@@ -1,4 +1,4 @@
-"""Records that wait for the watermark, so that a function sees them and its timers in time order.
+"""Records that wait for the watermark, for functions that follow event time.
 
 Records of an epoch are gathered; once event time has moved, those up to the watermark are sorted
 and called one after the other, and before each the timers of earlier times fire. Those behind the
@@ -89,7 +89,7 @@ class _Records:
         return list(map(known.__getitem__, self.parts)) if any(known) else [0] * len(self.parts)
 
     def lineage(self) -> OriginLineage:
-        """Return what leads each back to where it came from."""
+        """Return the lineage of the records."""
         return OriginLineage(self.times, self.parts, [origin for _, origin in self.sources])
 
     def in_order(self) -> Sequence[int]:
@@ -128,7 +128,7 @@ class TimeOrder:
         self._epoch = epoch
 
     def gather(self, batch: Batch) -> None:
-        """Let the records of a batch wait for event time to move.
+        """Buffer the records of a batch until event time moves.
 
         Raises:
             NO_EVENT_TIME: they have no event time.
@@ -149,7 +149,7 @@ class TimeOrder:
         return self._context.timers.waiting.next_time_ms()
 
     def advance(self, advance: Advance) -> Iterator[Batch]:
-        """Call the function for what is due, timers between; yield what comes out, in order."""
+        """Call the function for due records and timers; yield outputs in time order."""
         records, places, count = self._due(advance.watermark)
         for start in range(0, count, _RECORDS_PER_CHUNK):
             chunk = places[start : min(start + _RECORDS_PER_CHUNK, count)]
@@ -174,7 +174,7 @@ class TimeOrder:
         return records, places, count
 
     def _keep(self, records: _Records, left: _Chunks) -> None:
-        """Put records into the state of their keys, behind what is left of older chunks."""
+        """Store records under their keys, after the rest of older chunks."""
         columns = zip(records.times, records.ordinals(), records.keys, records.values, strict=True)
         for time, ordinal, key, value in columns:
             times, values = left[ordinal, key]
@@ -186,7 +186,7 @@ class TimeOrder:
             self._context.timers.waiting.set(key, min(chunk[0]))
 
     def _take(self, found: _Records, watermark: int) -> _Chunks:
-        """Take records of former epochs up to the watermark, and return the rest of their chunks.
+        """Remove records of earlier epochs up to the watermark; return their chunks' rest.
 
         All of a chunk are written again while one of them waits.
         """
@@ -217,7 +217,7 @@ class TimeOrder:
         return found
 
     def _call(self, records: _Records, advance: Advance) -> Batch:
-        """Call the function for some records in a row, with the timers that fire before each."""
+        """Call the function for some records in order, each after its due timers."""
         operator, context = self._operator, self._context
         times, _, values, keys, groups = records.columns()
         ordinals = records.ordinals()
@@ -248,7 +248,7 @@ class TimeOrder:
     def _until_a_timer(
         self, held: list[_Call], rest: Iterator[_Call], previous: int
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield records with their methods, up to one before which a timer is due: it is held."""
+        """Yield records with methods until a timer is due, and hold the next record."""
         context, timers = self._context, self._context.timers.event
         timers.is_due(previous)  # from here on the queue knows of nothing earlier than it says
         first, held[:] = held[:], []
@@ -265,7 +265,7 @@ class TimeOrder:
     def _in_order(
         self, results: list[Any], times: Sequence[int], fired: list[tuple[int, Batch]]
     ) -> Batch:
-        """Return what records and timers gave, in the order in which they did."""
+        """Return the outputs of records and timers in call order."""
         operator = self._operator
         listed = as_sequences(
             results, function=full_name(operator.function), policy=operator.policy
@@ -298,7 +298,7 @@ def _split(chunk: _Chunk, watermark: int) -> tuple[_Chunk, _Chunk]:
 
 
 def _repeat(times: Sequence[int], counts: list[int]) -> Iterable[int]:
-    """Return each time as often as its count says."""
+    """Return each time repeated by its count."""
     # hot path: most functions give one for one.
     if counts.count(1) == len(counts):
         return times

@@ -1,4 +1,4 @@
-"""Letting the timers of a function fire: in order, each once, until none is due.
+"""Firing of a function's timers: in order, each once, until no timer is due.
 
 Event-time timers fire once the watermark has reached them, then those of processing time; what
 ``on_timer`` sets for a time that has come fires in the same round. A failure is settled as the
@@ -35,13 +35,13 @@ _UNCOUNTED_PART = 10  # So long as this part of them have not fired, nobody coun
 
 
 class FiresEach(Protocol):
-    """A function that takes many timers in one call, as ``BuiltInFunction`` says."""
+    """A function that handles many timers in one call, as in ``BuiltInFunction``."""
 
     def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Get ready for timers, and return those that are to fire, in the same order."""
+        """Prepare for timers, and return the timers to fire, in the same order."""
 
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
-        """Let timers fire, given by key and time."""
+        """Fire timers, given by key and time."""
 
 
 class TimerRound:
@@ -83,7 +83,7 @@ class TimerRound:
         self._ready: deque[Timer] = deque()  # They have been taken, and wait for their calls.
 
     def fire(self, fires_each: FiresEach | None = None, *, one_by_one: bool = False) -> Batch:
-        """Call ``on_timer`` for each timer that is due and return what came out, with its times.
+        """Call ``on_timer`` for each due timer, and return the outputs with their times.
 
         Args:
             fires_each: What gets ready for many timers of event time in one call, if it is there.
@@ -115,7 +115,7 @@ class TimerRound:
         return new_batch(self._values, [first if time is None else time for time in self._times])
 
     def _fire_all(self, fires_each: FiresEach, timers: Sequence[Timer]) -> None:
-        """Fire timers of event time in one call; none is set meanwhile."""
+        """Fire event-time timers in one call; the call sets no timer."""
         results: list[Any] = []
         calls = map(self._turned_to, timers)
 
@@ -138,7 +138,7 @@ class TimerRound:
             self._context.end_fired()
 
     def _fire_run(self) -> None:
-        """Fire timers of event time that are due, until one is set that comes before others."""
+        """Fire due event-time timers until one is set that precedes others."""
         queue = self._context.timers.event
         timers = queue.due_run(self._due_ms)
         done = 0
@@ -191,7 +191,7 @@ class TimerRound:
         return self._next()
 
     def _result_of(self, timer: Timer) -> Any:
-        """Return what the hook of a timer gives, or what the policy makes of its failure."""
+        """Return a timer's outputs, or the policy's outputs for its failure."""
         self._policy.total += 1
         try:
             return self._on_timer(timer[1], self._context)
@@ -266,7 +266,7 @@ class TimerRound:
             self._check_key(timer)
 
     def _check_key(self, timer: Timer) -> None:
-        """Refuse to go on when one key alone keeps the round busy."""
+        """Raise an error if a single key keeps the round busy."""
         self._by_key[timer.key] += 1
         if self._by_key[timer.key] > self._firings_max:
             advance, is_event = self._advance, timer.domain == "event"
@@ -298,7 +298,7 @@ class TimerRound:
         return entry_key in self._context.timers.event.touched and entry_key not in self._before
 
     def _time_of(self, timer: Timer) -> int | None:
-        """Return the event time of what a timer emits; None where no event time is known.
+        """Return the event time of a timer's outputs, or None if unknown.
 
         What processing time emits has none of its own; it gets the first time behind the watermark
         of before, so that it is never late.

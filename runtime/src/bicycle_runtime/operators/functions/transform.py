@@ -1,4 +1,4 @@
-"""Operators without state: map, filter, flat map, batches, keys, and those that pass on."""
+"""Operators without state: map, filter, flat map, batches, keys, union."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AnswersAll(Protocol):
 
 
 class _FunctionOperator(Operator):
-    """An operator around one callable, or an object with the one method ``method``."""
+    """An operator around one callable, or an object with the method ``method``."""
 
     method = "map"
 
@@ -69,7 +69,7 @@ class _FunctionOperator(Operator):
         return each(self.call, batch.values, policy=self.policy, awaits=self.awaits)
 
     def _answer_all(self, function: AnswersAll, values: list[Any]) -> list[Any]:
-        """Return what a function answers for a whole batch; failed records meet the policy."""
+        """Return a function's answers for a whole batch; the policy handles failures."""
         answers = function.answer_all(values)
         if not any(isinstance(answer, Exception) for answer in answers):
             return answers
@@ -132,7 +132,7 @@ class BatchOperator(_FunctionOperator):
 
 
 def returns_its_argument(function: Any) -> bool:
-    """Tell whether a function is nothing but ``lambda value: value``, under whatever name.
+    """Return whether a function is equivalent to ``lambda value: value``.
 
     Example:
         >>> returns_its_argument(lambda word: word), returns_its_argument(lambda word: word[0])
@@ -151,7 +151,7 @@ def _itself(value: Any) -> Any:
 
 
 class KeyByOperator(_FunctionOperator):
-    """Gives each record the key group of its key; the edges behind choose the subtask by it."""
+    """The operator that assigns each record the key group of its key."""
 
     method = "get_key"
 
@@ -172,7 +172,7 @@ class KeyByOperator(_FunctionOperator):
         self.sample()
 
     def sample(self) -> KeySample | None:
-        """Return which keys came most since the last call, and forget them; None for none."""
+        """Return and clear the most frequent keys since the last call, or None."""
         return None if self._sampler is None else self._sampler.take()
 
     def apply(self, batch: Batch) -> Batch:
@@ -199,7 +199,7 @@ class KeyByOperator(_FunctionOperator):
         return Batch(values, output.lineage, self._column(output.values))
 
     def keys_of(self, values: Sequence[Any]) -> Iterable[Any]:
-        """Return the keys of records; raises when one of them has none."""
+        """Return the keys of records; raise an error if a record has no key."""
         return map(self.call, values)
 
     def _group(self, value: Any) -> Any:
@@ -217,7 +217,7 @@ class KeyByOperator(_FunctionOperator):
 
 
 class SubtaskError(ValueError):
-    """A partitioner of the job returned what is no subtask."""
+    """An invalid subtask that a partitioner of the job returned."""
 
     def __init__(self, problem: str, partitioner: Any) -> None:
         super().__init__(problem)
@@ -230,7 +230,7 @@ class SubtaskError(ValueError):
 
 
 class PartitionOperator(Operator):
-    """Gives each record the subtask that a function of the job chooses for its key.
+    """The operator that assigns each record the subtask that a user function chooses.
 
     Args:
         spec: The operator; ``group_count`` is the number of subtasks to choose from.
@@ -275,7 +275,7 @@ class PartitionOperator(Operator):
 
 
 class PassOperator(Operator):
-    """Union and side outputs: what comes in goes out."""
+    """The operator of unions and side outputs: emits its input."""
 
     def apply(self, batch: Batch) -> Batch:
         return Batch(batch.values, batch.lineage)

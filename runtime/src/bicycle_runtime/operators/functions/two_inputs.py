@@ -1,4 +1,4 @@
-"""The operator of functions with several inputs: state and timers of their own, shared by all.
+"""The operator of functions with several inputs, with common state and timers.
 
 A batch comes from one input at a time, which its ordinal names; it decides which method is called
 and what the records are keyed by. Joins are such functions, too: they say when each of their

@@ -1,4 +1,4 @@
-"""Watermarks: how far event time has come, from the shards of the input to each operator.
+"""Watermarks: the progress of event time, from input shards to each operator.
 
 A *generator* is a source, or an operator that assigns timestamps. It keeps one time per *shard*:
 a shard of the source, or the subtask where it stands behind an exchange. What is sealed are these
@@ -74,7 +74,7 @@ class TimeKeeper:
         self._raise(shard, mark)
 
     def shards(self, clock_ms: int) -> dict[str, ShardTime]:
-        """Return what this epoch says of each shard that had records."""
+        """Return the times of each shard that had records in this epoch."""
         for shard, generator in self._copies.items():
             with user_hook(self._spec.uid, "on_epoch_end()"):
                 self._raise(shard, _as_mark(generator.on_epoch_end(), self._newest[shard]))
@@ -116,7 +116,7 @@ def _as_mark(result: Any, timestamp_ms: int) -> int | None:
 
 
 class GeneratorOperator(Operator):
-    """An operator that may follow event time: ``keeper`` is None when nobody below needs it."""
+    """An operator that may track event time; ``keeper`` is None if it is not needed."""
 
     def __init__(
         self,
@@ -135,7 +135,7 @@ class GeneratorOperator(Operator):
 
 
 class SourceOperator(GeneratorOperator):
-    """Passes on what a source has read, and follows the times that the source gave."""
+    """The operator that emits a source's records, and tracks their event times."""
 
     def apply(self, batch: Batch) -> Batch:
         times, span = batch.lineage.times(), batch.lineage.span()
@@ -145,7 +145,7 @@ class SourceOperator(GeneratorOperator):
 
 
 class AssignOperator(GeneratorOperator):
-    """Gives records event times, and follows them.
+    """The operator that assigns event times to records, and tracks them.
 
     Args:
         spec: Which operator this is.
@@ -192,7 +192,7 @@ class AssignOperator(GeneratorOperator):
         )
 
     def _shard(self, batch: Batch) -> str:
-        """Return which shard a batch belongs to; a source's name tells equal shards apart."""
+        """Return the shard of a batch; a source's name distinguishes equal shards."""
         span = batch.lineage.span()
         spec = self.spec.watermarks
         if spec is None or not spec.is_by_shard or span is None:
@@ -201,7 +201,7 @@ class AssignOperator(GeneratorOperator):
 
 
 def is_out_of_bounds(times: Sequence[int]) -> bool:
-    """Tell whether one of the times is none that an event may have."""
+    """Return whether a time is outside of the bounds of event time."""
     return bool(times) and not (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX)
 
 

@@ -1,1 +1,1 @@
-"""Folding the records of an epoch into one content per key and window, before state is touched."""
+"""Folding of an epoch's records to one content per key and window, before state."""

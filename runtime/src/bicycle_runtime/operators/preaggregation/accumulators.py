@@ -16,7 +16,7 @@ __all__ = ["Numbers", "Part", "Session", "SessionAccumulators", "WindowAccumulat
 
 
 class Session(NamedTuple):
-    """What was gathered of one session: ``[start, end)`` and its content."""
+    """The content of one session, with its interval ``[start, end)``."""
 
     group: int
     key: Any
@@ -29,7 +29,7 @@ Part = tuple[int, int, list[Any], list[Any]]  # start, key group, keys, contents
 
 
 class Numbers(dict[Any, int]):
-    """Gives each key that it is asked for for the first time the next number.
+    """A dict that numbers keys in order of first access.
 
     Args:
         numbers: Where numbers come from, when several share them; 0, 1, 2 … by itself.
@@ -47,7 +47,7 @@ class Numbers(dict[Any, int]):
 
 
 class _Starts(dict[int, Numbers]):
-    """Start of a slice -> key -> ordinal, numbered in the order in which they are needed."""
+    """Start of a slice -> key -> ordinal, numbered in order of first access."""
 
     __slots__ = ("_numbers",)
 
@@ -119,7 +119,7 @@ class WindowAccumulators:
 
 
 class SessionAccumulators:
-    """Gathers by key and session: records of a key whose intervals touch share an ordinal.
+    """A fold by key and session: touching intervals of a key share an ordinal.
 
     Args:
         contents: Where the records go.
@@ -139,7 +139,7 @@ class SessionAccumulators:
         self._open, self._groups = {}, []
 
     def add(self, rows: Rows) -> None:
-        """Put rows into sessions; their namespaces are the ends of the windows that they open."""
+        """Add rows to sessions; a row's namespace is the end of the window that it opens."""
         rows = self._contents.prepare(rows)
         if self._contents.may_refuse():
             for index in range(len(rows.keys)):
@@ -169,7 +169,7 @@ class SessionAccumulators:
         )
 
     def _add_one(self, rows: Rows, index: int) -> None:
-        """Put one row into its session; one that is refused neither opens nor lengthens any."""
+        """Add one row to its session; a refused row changes no session."""
         sessions = self._open.setdefault(rows.keys[index], [])
         new = [rows.times[index], rows.namespaces[index], len(self._groups)]
         touched = [one for one in sessions if _touch(one, new)]

@@ -1,4 +1,4 @@
-"""The aggregates of a window as the runtime runs them: accumulators as tuples, one item each."""
+"""The aggregates of a window in the runtime: accumulators in tuples."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Folding:
         self.state_type = None if None in types else GenericAlias(tuple, tuple(types))
 
     def _position(self, function: Any) -> int:
-        """Return where the accumulator of a function stands; equal functions share one."""
+        """Return the index of a function's accumulator; equal functions share one."""
         selector = getattr(function, "selector", None)
         for position, known in enumerate(self.functions):
             is_same = type(known) is type(function) and type(known) in (Count, Sum)
@@ -71,7 +71,7 @@ class Folding:
         return len(self.functions) - 1
 
     def _reader(self, function: Any) -> Callable[[Accumulators], Any]:
-        """Return what reads the result of a function from the accumulators of a window."""
+        """Return a function that reads an aggregate's result from the accumulators."""
         if type(function) is Average:
             # An average is a sum over a count, which others may ask for, too.
             total: Sum[Any, Any] = Sum(function.selector, skips_none=function.skips_none)
@@ -97,21 +97,21 @@ class Folding:
         return tuple([create() for create in self._creates])
 
     def merged(self, a: Accumulators, b: Accumulators) -> Accumulators:
-        """Return the accumulators of the records of both; ``a`` may be changed, ``b`` is not."""
+        """Return the merged accumulators; ``a`` may be changed, ``b`` remains."""
         return tuple([merge(x, y) for merge, x, y in zip(self._merges, a, b, strict=True)])
 
     def copy(self, accumulators: Accumulators) -> Accumulators:
-        """Return equal accumulators that may be changed while the given ones stay as they are."""
+        """Return equal accumulators that may be changed independently."""
         return tuple([detach(x) for detach, x in zip(self._detaches, accumulators, strict=True)])
 
     def value(self, accumulators: Accumulators) -> Any:
-        """Return what a window gives."""
+        """Return the result of a window."""
         if not self.is_tuple:
             return self._readers[0](accumulators)
         return tuple([read(accumulators) for read in self._readers])
 
     def columns(self, several: Collection[Accumulators]) -> list[list[Any]]:
-        """Return what each aggregate gives for several windows."""
+        """Return the results of each aggregate for several windows."""
         return [list(map(read, several)) for read in self._readers]
 
     def columns_of_folded(self, columns: Sequence[list[Any]]) -> list[Iterable[Any]]:
@@ -133,7 +133,7 @@ class Folding:
         return tuple([add(accumulator, value) for add, accumulator in pairs])
 
     def copies(self, value: Any, count: int) -> list[Any]:
-        """Return a record so many times: each is another object where functions may change it."""
+        """Return a record repeatedly, as separate objects if functions may change it."""
         if not self.may_change_records:
             return [value] * count
         return [value, *(separate(value) for _ in range(count - 1))]
@@ -160,12 +160,12 @@ class Folding:
 
 
 def _is_users(function: Any) -> bool:
-    """Tell whether code of the job joins records: it may change its arguments and return them."""
+    """Return whether code of the job joins records, which may change its arguments."""
     return isinstance(function, Reduction) or not type(function).__module__.startswith("bicycle_")
 
 
 def _on_copies(add: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function change a copy of its accumulator: a call that fails leaves nothing behind."""
+    """Wrap a function to change a copy of its accumulator, so that errors are undone."""
     if not is_async(add):
         return lambda accumulator, value: add(separate(accumulator), value)
 
@@ -281,7 +281,7 @@ def _library() -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return what is hashed: equal values give equal things, and texts are told from bytes."""
+    """Return a hashable form: equal values are equal, texts differ from bytes."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bytes):
@@ -294,7 +294,7 @@ def _plain(value: Any) -> Any:
 
 
 class SketchDistinct(AggregateFunction[Any, Sketch, int]):
-    """How many different values a selector finds, about."""
+    """The approximate number of distinct values of a selector."""
 
     def __init__(self, selector: Callable[[Any], Any], *, precision: int) -> None:
         self.selector = selector

@@ -1,4 +1,4 @@
-"""The records of a batch as columns: what a window must know of each."""
+"""The records of a batch as columns, for windows."""
 
 from __future__ import annotations
 

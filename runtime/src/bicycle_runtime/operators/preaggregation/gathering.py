@@ -29,7 +29,7 @@ _INTS = frozenset({int})
 
 
 class Contents(ABC):
-    """What is gathered for each ordinal."""
+    """The gathered content of each ordinal."""
 
     @abstractmethod
     def grow(self, count: int) -> None:
@@ -37,24 +37,24 @@ class Contents(ABC):
 
     @abstractmethod
     def prepare(self, rows: Rows) -> Rows:
-        """Call the user's functions on the rows; return those that the policy did not leave out."""
+        """Call the user's functions on the rows; return rows that the policy kept."""
 
     @abstractmethod
     def add(self, rows: Rows, ordinals: Sequence[int]) -> None:
         """Put rows that were just prepared into ordinals."""
 
     def may_refuse(self) -> bool:
-        """Tell whether rows that were just prepared may be left out when they are added."""
+        """Return whether prepared rows may be left out when they are added."""
         return False
 
     def takes(self, rows: Rows, index: int, ordinal: int) -> bool:
-        """Put one of the rows that were just prepared into an ordinal; tell whether it is there."""
+        """Add a prepared row to an ordinal; return whether it was added."""
         self.add(rows.take([index]), [ordinal])
         return True
 
     @abstractmethod
     def absorb(self, ordinal: int, other: int) -> None:
-        """Join what is in another ordinal to this one."""
+        """Merge the content of another ordinal into this one."""
 
     @abstractmethod
     def take(self) -> Sequence[Any]:
@@ -129,7 +129,7 @@ class _Selection:
             self.totals.extend([False] * missing)
 
     def spread(self) -> int:
-        """From here on take values of any type; return how many of those before wait since now."""
+        """Accept values of any type from now on; return the number of pending totals."""
         if self.totals is None:
             return 0
         self.pending = [[] if total is False else [total] for total in self.totals]
@@ -154,7 +154,7 @@ class _Selection:
         return 0
 
     def absorb(self, ordinal: int, other: int) -> None:
-        """Join what is in another ordinal to this one."""
+        """Merge the content of another ordinal into this one."""
         if self.totals is None:
             self.pending[ordinal] += self.pending[other]
             self.pending[other] = []
@@ -212,7 +212,7 @@ class FoldedContents(Contents):
         return rows
 
     def select(self, place: int, rows: Rows) -> Rows:
-        """Call the selector of an aggregate, the first that has it; return what is left."""
+        """Call an aggregate's first selector; return the rows that the policy kept."""
         [selection] = [one for one in self._selections if one.positions[0] == place]
         return self._select(selection, rows)
 
@@ -312,7 +312,7 @@ class FoldedContents(Contents):
     def _add_each(
         self, rows: Rows, ordinals: Sequence[int], positions: Sequence[int]
     ) -> Sequence[int]:
-        """Add record by record; a record that one function refuses is in none of the accumulators.
+        """Add records singly; a record that one function refuses is in no accumulator.
 
         Returns:
             The ordinals of the records that were not left out.

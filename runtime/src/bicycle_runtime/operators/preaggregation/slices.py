@@ -1,4 +1,4 @@
-"""Slices of aligned windows: the stretches of time between any two bounds of windows.
+"""Slices of aligned windows: the intervals between adjacent bounds of windows.
 
 All records of a slice belong to the same windows, so each record is kept or folded once, however
 many windows overlap. A slide has one slice, or two when the size is no multiple of it.
@@ -67,7 +67,7 @@ class WindowSlices:
         return starts + is_second * self._second, None
 
     def outside(self, starts: Sequence[int]) -> list[int]:
-        """Return the positions of starts that lie in a gap between windows."""
+        """Return the positions of starts that are in a gap between windows."""
         if not self._has_gaps:
             return []
         return [i for i, start in enumerate(starts) if (start - self._offset) % self.slide_ms]
@@ -84,7 +84,7 @@ class WindowSlices:
             first -= self.slide_ms
 
     def first_end_after(self, start: int, moment: int) -> int | None:
-        """Return the least end over ``moment`` among the windows of a slice; None for none."""
+        """Return the least end after ``moment`` among the windows of a slice, or None."""
         last = self.last_end(start)
         if last <= moment:
             return None

@@ -1,4 +1,4 @@
-"""One instance of a chain: operators that hand on batches, and routers at their outputs."""
+"""One instance of a chain: operators that pass batches, and routers at outputs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Chain:
                 operator.emit = partial(self._run, first=index + 1)
 
     def connect(self, operator: int, tag: str | None, router: Router) -> None:
-        """Attach a router to the main output of the chain, or to a side output of one operator."""
+        """Attach a router to the main output, or to a side output of one operator."""
         if tag is None:
             self._main.append(router)
         else:
@@ -51,22 +51,22 @@ class Chain:
 
     @property
     def routers(self) -> list[Router]:
-        """All routers."""
+        """Return all routers."""
         return self._main + [router for routers in self._sides.values() for router in routers]
 
     def feed(self, batch: Batch) -> None:
-        """Run a batch through all operators and send what comes out."""
+        """Run a batch through all operators, and send the output."""
         if batch.values and self._columns is not None and self._columns.first == 1:
             self._run(self.operators[0].process(batch), 1)
         else:
             self._run(batch, 0)
 
     def feed_behind(self, index: int, batch: Batch) -> None:
-        """Run a batch through the operators from the one at ``index`` on, record by record."""
+        """Run a batch through the operators from ``index`` on, as records."""
         self._run(batch, index)
 
     def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
-        """Let event time go on, operator by operator: what one fires, the next have seen.
+        """Advance event time for each operator, after the operators upstream have fired.
 
         Pauses after each operator that may fire, so that shuffle blocks can leave.
         """
@@ -110,7 +110,7 @@ class Chain:
 
 
 def _fire(operator: Operator, fired: Iterator[Batch]) -> Iterator[Batch]:
-    """Yield what an operator fires; while it does so, it is the one at work."""
+    """Yield an operator's fired batches, and measure its time."""
     while True:
         LAST_POSITION.enter(operator.uid)
         operator.context.batch = None

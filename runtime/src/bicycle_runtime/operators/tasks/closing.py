@@ -1,4 +1,4 @@
-"""Closing many things of which each may fail: none keeps the others open, no failure is lost."""
+"""Closing many resources that may fail: all are closed, and no failure is lost."""
 
 from __future__ import annotations
 

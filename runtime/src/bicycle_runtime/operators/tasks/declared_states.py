@@ -30,7 +30,7 @@ __all__ = ["DeclaredOperator", "declared_operator"]
 
 
 class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
-    """What one operator declares: its states and its keys.
+    """The declared states and keys of one operator. ``texts`` are the texts in its code.
 
     ``texts`` are those that its code has.
     """
@@ -40,7 +40,7 @@ class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
     texts: list[str] = []
 
     def may_ask_for(self, state: StateMetadata) -> bool:
-        """Tell whether the code may still ask for a state that it asked for before.
+        """Return whether the code may again request a state that it requested before.
 
         A name that is put together while the code runs, or that a function elsewhere knows, is no
         text of it and may come again.
@@ -49,7 +49,7 @@ class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def declared_operator(spec: OperatorSpec, load: Callable[[str], Any]) -> DeclaredOperator:
-    """Return what the code of an operator with state declares.
+    """Return the declarations in the code of an operator with state.
 
     Args:
         spec: The operator.

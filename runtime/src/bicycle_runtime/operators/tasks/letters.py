@@ -34,7 +34,7 @@ Feed = Callable[[Batch], None]
 def feed_letters(
     image: JobImage, program: Program, letters: Sequence[LetterOrder]
 ) -> Iterator[LetterOrder]:
-    """Feed letters to their operators, each by itself; yield each that this task has fed.
+    """Feed dead letters to their operators singly; yield each one that this task fed.
 
     A record that is refused again leaves a letter that names the one it was.
 
@@ -88,7 +88,7 @@ def _batch(letter: LetterOrder, values: list[Any], groups: Sequence[int] | None)
 
 @dataclass(frozen=True, slots=True)
 class _Keys:
-    """Gives the key group of a record: none of one that another subtask owns."""
+    """The key groups of records, without the groups of other subtasks."""
 
     spec: OperatorSpec
     subtask: int
@@ -112,7 +112,7 @@ class _Keys:
 
 
 def _keys_of(image: JobImage, subtask: int, spec: OperatorSpec) -> _Keys | None:
-    """Return the key groups of an operator's records; None for an operator that is not keyed."""
+    """Return the key groups of an operator's records, or None if it is not keyed."""
     payloads = spec.input_selectors or (spec.key_selector,)
     selectors = [selector_of(image.payloads, payload_id) for payload_id in payloads]
     return _Keys(spec, subtask, selectors, GroupCache(spec.group_count)) if any(selectors) else None

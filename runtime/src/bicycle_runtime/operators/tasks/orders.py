@@ -1,4 +1,4 @@
-"""Orders: what the driver tells the tasks of a level to do in one epoch."""
+"""Orders: the driver's instructions for the tasks of a level in one epoch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LetterOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskOrder(msgspec.Struct, kw_only=True):
-    """What one task is to do: slices by source, state by operator, feedback files by edge, letters.
+    """The order for one task: slices, states, feedback files and dead letters.
 
     ``turns`` says whose turn it is on edges that take turns; a task that is not told begins with
     the subtask of its own number.
@@ -46,7 +46,7 @@ class TaskOrder(msgspec.Struct, kw_only=True):
 
 
 class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """Where event time stands when an epoch begins.
+    """The event time at the start of an epoch.
 
     ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks``
     those of the operators that have one, ``finished`` the generators whose input has ended. No
@@ -61,7 +61,7 @@ class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EpochOrder(msgspec.Struct, kw_only=True):
-    """What all tasks of one level are to do in one epoch.
+    """The order for all tasks of one level in one epoch.
 
     ``reached`` are the watermarks that operators come to, where these are known before: of an epoch
     that was sealed already, and is followed. ``read_on`` is how far tasks read behind their slices.

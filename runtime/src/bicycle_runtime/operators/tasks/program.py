@@ -1,4 +1,4 @@
-"""Making operators from a stage plan: what one task of one level runs, built once.
+"""Operators of a stage plan: the program of one task of one level, built once.
 
 User functions are loaded here, each subtask its own copy, and opened. A program is kept between
 epochs, so that connections, models and state stay warm; nothing in it is trusted further than its
@@ -102,7 +102,7 @@ _PLAIN_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
 
 @dataclass(slots=True)
 class Program:
-    """What one task runs: its chains in topological order, codecs by edge, routers, outbox.
+    """The program of one task: chains in topological order, codecs, routers, outbox.
 
     ``sent`` is what has gone along any edge.
     """
@@ -122,18 +122,18 @@ class Program:
         return [operator for chain in self.chains.values() for operator in chain.operators]
 
     def close(self) -> None:
-        """Close all user functions, whichever of them fail, and let go of local state."""
+        """Close all user functions despite failures, and release local state."""
         close_all([*(operator.close for operator in self.operators()), self.release])
 
     def release(self) -> None:
-        """Let go of local state, as the end of the process does."""
+        """Release local state, as the end of the process does."""
         for operator in self.operators():
             if isinstance(operator, Stateful):
                 operator.release()
 
 
 def build_program(image: JobImage, level: int, subtask: int) -> Program:
-    """Build what subtask ``subtask`` of a level runs.
+    """Build the program of subtask ``subtask`` of a level.
 
     Raises:
         FunctionHookError: a user function cannot be loaded or opened here.
@@ -177,7 +177,7 @@ class _Builder:
         )
 
     def _columns(self, spec: ChainSpec, operators: Sequence[Operator]) -> ChainOnColumns | None:
-        """Return what takes the batches of a chain on columns; None where records are needed."""
+        """Return the column chain of a chain, or None if it needs records."""
         choice = self._choices[spec.index]
         chosen, first = choice.steps, choice.first
         if chosen is None:
@@ -215,7 +215,7 @@ class _Builder:
             self._program.routers.append((route, router))
 
     def _copier(self, spec: ChainSpec, index: int, tag: str | None = None) -> Copy | None:
-        """Return what copies what an operator gives; None when it cannot be changed anyway."""
+        """Return a copier of an operator's output, or None if the output is immutable."""
         vertex = spec.operators[index].vertex
         is_typed = tag is None and "output_type" in vertex.payloads
         declared = self._payload(vertex.payload_id("output_type")) if is_typed else None

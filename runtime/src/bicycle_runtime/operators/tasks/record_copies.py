@@ -1,4 +1,4 @@
-"""Records that more than one reader has: who gets copies of their own.
+"""Records with more than one reader, and the readers that need copies.
 
 Along a task records are handed on as objects. An object that two branches get, that goes out and to
 a side output, or that an operator may keep in its state, must not be changed by a function below it
@@ -28,7 +28,7 @@ Copy = Callable[[Batch], Batch]
 
 
 def copied_inputs(spec: ChainSpec) -> list[int]:
-    """Return the operators of a chain that get copies of what the one before them gives."""
+    """Return the operators of a chain that get copies of the previous one's output."""
     return [
         index + 1
         for index in range(len(spec.operators) - 1)
@@ -57,7 +57,7 @@ def copied_edges(plan: StagePlan, spec: ChainSpec) -> set[int]:
 
 
 def is_separating(plan: StagePlan, edge: int) -> bool:
-    """Tell whether records that leave along an edge may have parts in common that are changed.
+    """Return whether records on an edge may share parts that a function changes.
 
     What operators with state give may be the same row in several pairs or windows. How many of them
     travel together depends on epochs, so none may be changed by what happens to another.
@@ -70,7 +70,7 @@ def is_separating(plan: StagePlan, edge: int) -> bool:
 
 
 def copier(declared: Any, *, sender: str) -> Copy | None:
-    """Return what copies the records of a batch; None for a type that cannot be changed in place.
+    """Return a copier of a batch's records, or None for an immutable type.
 
     Args:
         declared: Their declared type; None when it is not known.
@@ -97,7 +97,7 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
 
 
 def _are_frozen(values: list[Any]) -> bool:
-    """Tell whether records are scalars, or tuples of scalars, whatever is declared."""
+    """Return whether records are scalars, or tuples of scalars, whatever is declared."""
     kinds = set(map(type, values))
     if kinds <= PLAIN:
         return True
@@ -105,7 +105,7 @@ def _are_frozen(values: list[Any]) -> bool:
 
 
 def _has_others(spec: ChainSpec, index: int) -> bool:
-    """Tell whether the operator, or a side output, may have what is handed on behind it."""
+    """Return whether the operator or a side output may keep its output records."""
     sides = (route for route in spec.routes if route.tag is not None and route.operator == index)
     return _keeps(spec.operators[index]) or any(sides)
 
@@ -115,7 +115,7 @@ def _keeps(operator: OperatorSpec) -> bool:
 
 
 def _gives_kept(plan: StagePlan, spec: ChainSpec) -> bool:
-    """Tell whether what a chain gives may come from an operator that keeps it."""
+    """Return whether a chain's output may come from an operator that keeps it."""
     return any(map(_keeps, spec.operators)) or any(
         _gives_kept(plan, above)
         for above in plan.chains
@@ -129,7 +129,7 @@ def _changes(operators: tuple[OperatorSpec, ...]) -> bool:
 
 
 def _changes_below(plan: StagePlan, index: int) -> bool:
-    """Tell whether a chain, or one that it hands objects on to, may change them."""
+    """Return whether a chain, or one that it passes objects to, may change them."""
     spec = next(chain for chain in plan.chains if chain.index == index)
     direct = (route for route in spec.routes if route.link is Link.DIRECT)
     return _changes(spec.operators) or any(

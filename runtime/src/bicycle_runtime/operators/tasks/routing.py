@@ -1,4 +1,4 @@
-"""Routes of a chain's output: along the task, through the exchange, or to the next epoch.
+"""Routes of a chain's output: in the task, to the exchange, to the next epoch.
 
 A router takes batches and keeps records per target until a blob is worth sending. It decides the
 subtask of each record; it never changes a record.
@@ -85,7 +85,7 @@ class DirectRouter:
     turn = 0  # Records stay in their subtask.
 
     def begin_epoch(self, epoch: int, turn: int) -> None:
-        """Nothing is kept."""
+        """Do nothing: no record is buffered."""
 
     def send(self, batch: Batch) -> None:
         if self._copy is not None:
@@ -98,7 +98,7 @@ class DirectRouter:
 
 
 class _Spreader:
-    """Divides batches over the subtasks of the target, by the partitioning of the edge."""
+    """The division of batches among the target's subtasks, by an edge's partitioning."""
 
     def __init__(self, route: RouteSpec, subtask: int) -> None:
         self._route = route
@@ -124,18 +124,18 @@ class _Spreader:
             self.clear(target)
 
     def clear(self, target: int) -> None:
-        """Forget what is held for a target."""
+        """Clear the buffer of a target."""
         self.values[target] = []
         self.groups[target] = self._empty_column()
         self.times[target] = array("q")
 
     def groups_of(self, target: int) -> bytes | list[int]:
-        """Return the key groups of what is held for a target."""
+        """Return the key groups of a target's buffered records."""
         column = self.groups[target]
         return bytes(column) if isinstance(column, bytearray) else column
 
     def times_of(self, target: int) -> array[int] | None:
-        """Return the event times of what is held for a target; None when records have none."""
+        """Return the event times of a target's buffered records, or None without any."""
         return self.times[target] if self.has_times else None
 
     def _empty_column(self) -> Column:
@@ -299,7 +299,7 @@ class ShuffleRouter:
 
 
 class FeedbackRouter:
-    """Stages records for the next epoch of a circular pipeline: files per target subtask."""
+    """A router that stages records for the next epoch of a loop: files per subtask."""
 
     def __init__(
         self, route: RouteSpec, subtask: int, codec: RecordCodec, storage: Storage
@@ -326,7 +326,7 @@ class FeedbackRouter:
         self._spreader.add(batch, times)
 
     def finish(self, epoch: int, attempt: str) -> Iterator[StagedFile]:
-        """Write what was sent and return the files."""
+        """Write the sent records, and return the files."""
         self._close_part()
         for number, (target, record_count, data) in enumerate(self._parts):
             folder = f"staged/$feedback-{self._route.edge}/{epoch:012}"
@@ -338,7 +338,7 @@ class FeedbackRouter:
             )  # fmt: skip
 
     def _close_part(self) -> None:
-        """Encode what is held: all of a file's records have event times, or none has."""
+        """Encode the buffered records as files, each with or without event times."""
         for target, values in enumerate(self._spreader.values):
             if not values:
                 continue
@@ -350,7 +350,7 @@ class FeedbackRouter:
 
 
 def _masks(task_of_group: list[int], task_count: int) -> list[tuple[bytes, bytes]]:
-    """Return for each target a table that maps its groups to 1, and the groups of the others."""
+    """Return for each target a table of its own groups, and a table of the others."""
     owned = [
         [group for group, owner in enumerate(task_of_group) if owner == task]
         for task in range(task_count)
@@ -373,7 +373,7 @@ def origin_text(span: Origin | None) -> str:
 
 
 def _add_streak(streaks: list[Streak], end: int, span: Origin | None) -> None:
-    """Note that records up to ``end`` come from a span; batches of one shard have one streak."""
+    """Note the span of records up to ``end``; batches of one shard have one streak."""
     last_end, last = streaks[-1] if streaks else (0, None)
     if end == last_end:
         return
@@ -413,7 +413,7 @@ def parse_origin(text: str) -> Origin | None:
 
 
 def _join(first: Origin | None, second: Origin | None) -> Origin | None:
-    """Return the span over two batches of one shard; None when they have no span in common."""
+    """Return the common span of two batches of one shard, or None."""
     if first is None or second is None or not _is_same_shard(first, second):
         return None
     return Origin(

@@ -1,4 +1,4 @@
-"""Records that go along several edges to one task: encoded once, sent once, read once.
+"""Records on several edges to one task: encoded, sent and read once.
 
 The first blob has them, and those of the other edges name it. That they are the same is seen from
 the objects: the same ones in the same order. Where records may change in place, blobs are only
@@ -22,13 +22,13 @@ _HELD_RECORDS_MAX = 262_144  # So many read records wait for further edges; othe
 
 
 def gives_frozen(codec: RecordCodec, name: CodecName) -> bool:
-    """Tell whether records that were encoded in some way cannot be changed in place."""
+    """Return whether records of an encoding cannot be changed in place."""
     is_typed = name == "typed" and codec.declared is not None
     return name == "plain" or (is_typed and is_frozen_type(codec.declared))
 
 
 class SentBlobs:
-    """What a task has sent last to each target, along edges of each kind.
+    """The last records sent to each target, by kind of edge.
 
     Edges of one kind encode and divide records alike. Of a kind with one edge nothing is held, so
     that its records are gone once they are sent.
@@ -50,17 +50,17 @@ class SentBlobs:
         return last[1]
 
     def note(self, kind: Hashable, target: int, values: list[Any], holder: Holder) -> None:
-        """Take note of what a blob has; the list stays as it is from now on."""
+        """Note the records of a blob, a list that must not change afterward."""
         if self._edges[kind] > 1:
             self._last[kind, target] = values, holder
 
     def forget(self) -> None:
-        """Let go of all records."""
+        """Forget all records."""
         self._last.clear()
 
 
 class ReceivedBlobs:
-    """The blobs that a task has got, of which some name others that have their records.
+    """The received blobs of a task; some refer to others for their records.
 
     Args:
         blobs: All of them, with their bodies.

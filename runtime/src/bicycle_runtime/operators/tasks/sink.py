@@ -1,4 +1,4 @@
-"""The end of a chain: records go to a writer of the sink, which stages them for the epoch."""
+"""The end of a chain: a sink's writer stages records for the epoch."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ __all__ = ["SinkOperator"]
 
 
 class SinkOperator(Operator):
-    """Writes what reaches it. A writer is opened with the first record of an epoch."""
+    """The operator that writes its input to a sink.
+
+    A writer is opened with the first record of an epoch.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class SinkOperator(Operator):
         return Batch([], batch.lineage)
 
     def _prepare(self, writer: PreparingWriter, values: Any, batch: Batch) -> Sequence[Any]:
-        """Return what to write: all at once, or record by record when one of them fails."""
+        """Return the prepared records: in one call, or singly if a record fails."""
         times = _event_times(batch) if self.spec.takes_times else None
         try:
             return writer.prepare(values, times)
@@ -73,31 +76,31 @@ class SinkOperator(Operator):
             return [result for result in results if result is not DROPPED]
 
     def flush(self) -> None:
-        """Let what was written be visible, where the sink writes at once."""
+        """Make written records visible, if the sink writes at once."""
         if isinstance(self._writer, PromptWriter):
             self._writer.flush()
 
     def finish(self) -> list[StagedFile]:
-        """Close the writer and return what it staged."""
+        """Close the writer, and return its staged files."""
         writer, self._writer = self._writer, None
         return writer.finish() if writer is not None else []
 
     def abort(self) -> None:
-        """Drop what was written in this epoch."""
+        """Drop the records written in this epoch."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.abort()
 
 
 def _columns_of(values: Sequence[Any]) -> ColumnRecords | None:
-    """Return records as columns, where they lie as such."""
+    """Return records as columns if they are in columns, else None."""
     if isinstance(values, FieldRecords):
         return values.as_columns()
     return values if isinstance(values, ColumnRecords) else None
 
 
 def _event_times(batch: Batch) -> EventTimes:
-    """Return the event times of a batch; one at the end of all time is none."""
+    """Return the event times of a batch, None for times at the end of all time."""
     times = batch.times()
     if times and not (min(times) > -TIME_MS_MAX and max(times) < TIME_MS_MAX):
         return [time if -TIME_MS_MAX < time < TIME_MS_MAX else None for time in times]

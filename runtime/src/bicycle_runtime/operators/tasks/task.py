@@ -1,4 +1,4 @@
-"""Running one task of one level for one epoch: read, process, write what is staged, report.
+"""Running one task of one level for an epoch: read, process, stage, report.
 
 Numbered steps of ``run_task``:
 
@@ -84,7 +84,7 @@ __all__ = ["run_task"]
 
 
 class _Mark(msgspec.Struct, array_like=True):
-    """What a task tells the next level: its attempt, and the shard times that it knows of."""
+    """A task's message to the next level: its attempt, and its shard times."""
 
     sender: int
     attempt: str
@@ -98,7 +98,7 @@ _MARK_DECODER = msgspec.msgpack.Decoder(_Mark)
 def run_task(
     image: JobImage, program: Program, order: EpochOrder, blocks: Iterable[bytes]
 ) -> Iterator[ShuffleBlock]:
-    """Run a task and yield its blocks: ``(task of the next level, bytes)``, the report last.
+    """Run a task; yield ``(task of the next level, bytes)``, the report last.
 
     Args:
         image: The job.
@@ -184,7 +184,7 @@ class _Task:
         return mine, carried
 
     def _marks(self) -> Iterator[ShuffleBlock]:
-        """Tell every task of the next level which attempt this is, and how far time has come."""
+        """Yield a message to each task of the next level: the attempt, and event times."""
         if self._next_level < self._image.plan.level_count:
             mark = _Mark(self._program.subtask, self._attempt, self._times)
             body = _MARK_ENCODER.encode(mark)
@@ -203,7 +203,7 @@ class _Task:
 
     @contextlib.contextmanager
     def _loading(self) -> Iterator[None]:
-        """Measure what is loaded inside, and give signs of life when it takes long."""
+        """Measure loading inside the block, and send heartbeats if it takes long."""
         image, program = self._image, self._program
         heartbeat = LoadHeartbeat(image.storage, image.run_id, (program.level, program.subtask))
         total = sum(state.byte_count for state in self._order.states.values())
@@ -228,7 +228,7 @@ class _Task:
                 operator.task = self._writer_task(operator.uid)
 
     def _process(self, mine: list[tuple[RecordBlob, memoryview]]) -> Iterator[None]:
-        """Feed everything that this task reads; pause after each batch, so blocks can leave."""
+        """Feed all input of this task; pause after each batch, so that blocks can leave."""
         for uid, slices in self._order.slices.items():
             for part in slices:
                 yield from self._read(uid, part)
@@ -259,7 +259,7 @@ class _Task:
             yield
 
     def _advance(self) -> Iterator[None]:
-        """Let operators fire what waited for the time that this epoch has brought."""
+        """Fire the operators that waited for the event time of this epoch."""
         LAST_POSITION.read(None)
         clock_ms = self._epoch.time.clock_ms
         for operator in self._program.operators():
@@ -308,7 +308,7 @@ class _Task:
         yield from self._feed_batches(uid, batches, {part.shard: part.start})
 
     def _read_on(self, uid: str, slices: Sequence[Slice], limits: ReadOn) -> Iterator[None]:
-        """Read behind the slices; what was written is visible before more is read."""
+        """Read beyond the slices; earlier output is visible before more is read."""
         reader, ends = self._image.readers[uid], self._report.source_ends[uid]
         assert isinstance(reader, FollowingReader)
         parts = [replace(part, start=ends[part.shard], end=ends[part.shard]) for part in slices]
@@ -327,7 +327,7 @@ class _Task:
     def _feed_batches(
         self, uid: str, batches: Iterable[tuple[str, SourceBatch]], positions: dict[str, int]
     ) -> Iterator[None]:
-        """Feed what a reader gives, with its shards, from their positions on."""
+        """Feed the batches of a reader, by shard, from their positions on."""
         chain = next(
             chain for chain in self._program.chains.values() if chain.operators[0].spec.uid == uid
         )

@@ -1,4 +1,4 @@
-"""The report of a task to the driver at the end of an epoch: references, counters, or a failure."""
+"""A task's report to the driver at the end of an epoch: references, counts, error."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def decode_report(data: bytes | memoryview) -> TaskReport:
 
 
 def report_block(plan: StagePlan, report: TaskReport) -> tuple[int, bytes]:
-    """Return a report as a shuffle block that finds its way down the levels to the driver."""
+    """Return a report as a shuffle block that passes all levels to the driver."""
     levels = plan.level_parallelism
     parallelism = levels[report.level + 1] if report.level + 1 < len(levels) else 1
     envelope = Envelope(BlockKind.REPORT, len(levels), report.subtask)
@@ -79,6 +79,6 @@ def report_block(plan: StagePlan, report: TaskReport) -> tuple[int, bytes]:
 
 
 def reports_in(blocks: Iterable[bytes]) -> list[bytes]:
-    """Return the bytes of the task reports among the shuffle blocks that left the last level."""
+    """Return the bytes of the task reports among the blocks of the last level."""
     opened = map(open_block, blocks)
     return [bytes(body) for envelope, body in opened if envelope.kind is BlockKind.REPORT]

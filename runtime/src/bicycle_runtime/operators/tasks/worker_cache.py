@@ -43,7 +43,7 @@ class Worker:
     def run(
         self, level: int, subtask: int, order: EpochOrder, blocks: Iterable[bytes]
     ) -> Iterator[ShuffleBlock]:
-        """Run a task and yield its shuffle blocks; functions that cannot be loaded are reported."""
+        """Run a task and yield its shuffle blocks; report functions that cannot be loaded."""
         LAST_POSITION.begin(self._image.run_id, order.epoch, (level, subtask))
         try:
             yield from self._run(level, subtask, order, blocks)
@@ -78,7 +78,7 @@ class Worker:
         self._programs.clear()
 
     def _tidy(self, epoch: int) -> None:
-        """Remove what this machine keeps of ranges without owner, once an epoch was sealed so."""
+        """Remove local state of ranges without an owner, once an epoch was sealed."""
         if self._first_epoch is None:
             self._first_epoch = epoch
         if self._is_tidy or epoch <= self._first_epoch:

@@ -1,1 +1,1 @@
-"""Calling user functions of any kind, over a batch, many in flight, and settling what fails."""
+"""Calls of user functions of any kind: over a batch, in flight, with failures."""

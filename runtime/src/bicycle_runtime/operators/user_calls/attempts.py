@@ -1,4 +1,4 @@
-"""Attempts that leave nothing behind when they fail, are cancelled, or take too long."""
+"""Attempts that leave no effects if they fail, are cancelled, or time out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Note = Callable[[UndoLog], None]
 
 
 def prepare_attempts(function: Any, calls: Iterable[Callable[..., Any]]) -> Attempts:
-    """Return what the attempts of an operator share.
+    """Return the common data of an operator's attempts.
 
     Args:
         function: Its function.
@@ -33,7 +33,7 @@ def prepare_attempts(function: Any, calls: Iterable[Callable[..., Any]]) -> Atte
 def undoing(
     call: Callable[..., Any], attempts: Attempts, note: _Note | None = None
 ) -> Callable[..., Any]:
-    """Return a call that undoes what it did to state before it raises.
+    """Return a call that undoes its changes of state before it raises.
 
     What it returns is read here, since the body of a generator is part of the attempt.
 
@@ -121,6 +121,6 @@ def _waits(result: Any) -> bool:
 
 
 def _read(result: Any) -> Any:
-    """Return the records of an iterable in a list; what is no iterable is refused by others."""
+    """Return the records of an iterable in a list; return other results unchanged."""
     is_plain = isinstance(result, list | tuple | str | bytes | dict)
     return result if is_plain or not hasattr(result, "__iter__") else list(result)

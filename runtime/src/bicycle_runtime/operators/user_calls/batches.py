@@ -1,4 +1,4 @@
-"""Calling user functions over a batch: plain or ``async``, one after another or many in flight.
+"""Calls of user functions over a batch: plain or ``async``, in turn or in flight.
 
 One coroutine drives a whole batch and awaits the functions, so that an ``async`` function which
 never suspends costs about as much as a plain call. Several calls in flight are a ``Flight``. When a
@@ -90,10 +90,10 @@ def go_through(
     go_on: Callable[[], None], results: list[Any], settle: Settle,
     again: Callable[[int], Callable[[], Any]],
 ) -> None:  # fmt: skip
-    """Go through a batch to its end, also behind calls that fail, of which ``settle`` decides.
+    """Call for all records of a batch; ``settle`` decides about each failed call.
 
-    ``go_on`` calls for the records behind those of the results, and adds to these; ``again``
-    returns the call of a number by itself.
+    ``go_on`` makes calls from the first record without a result on, and adds their results;
+    ``again`` returns the call of a record by its index.
     """
     while True:
         try:
@@ -105,7 +105,7 @@ def go_through(
 
 
 def refuse_stop(results: Sequence[Any], values: Sequence[Any]) -> None:
-    """Take a StopIteration out of a function for the error that it is, not for the end of input.
+    """Raise the StopIteration of a function as an error, not as the end of input.
 
     Raises:
         RuntimeError: there are fewer results than values.
@@ -157,7 +157,7 @@ def _await_all(
 
 
 async def wait(awaitable: Awaitable[Any]) -> Any:
-    """Return what an awaitable of any kind gives."""
+    """Return the result of an awaitable of any kind."""
     return await awaitable
 
 
@@ -195,7 +195,7 @@ class Flight:
         self.settled: set[int] = set()
 
     async def run(self) -> Outcome:
-        """Make all calls; each that fails is settled, and what ``settle`` raises ends them all."""
+        """Make all calls; settle failed calls, and stop if ``settle`` raises."""
         first = asyncio.create_task(self._run_alone())
         await asyncio.sleep(0)
         if first.done():
@@ -208,7 +208,7 @@ class Flight:
         )
 
     def _share(self, first: asyncio.Task[None]) -> None:
-        """Take the records behind the suspended call from the first worker, for all workers."""
+        """Distribute the records after the suspended call among all workers."""
         self.base = len(self.results)
         self.is_shared = True
         deque(self.records, maxlen=0)
@@ -255,7 +255,7 @@ class Flight:
         self.order.append(index)
 
     def _release(self, task: asyncio.Task[None]) -> int | None:
-        """Give up the key group of the call just finished, or return the next that waits for it."""
+        """Release the key group of a finished call, or return the next waiting call."""
         index = self.in_flight.pop(task, None)
         if index is None or self.groups is None:
             return None
@@ -288,7 +288,7 @@ class Flight:
         return await self.settle(self._timeout(), index, self._attempt(index, context))
 
     async def _settle(self, error: BaseException, index: int, context: Any) -> Any:
-        """Settle a call that failed; the time limit goes on when it holds for all attempts."""
+        """Settle a failed call; a time limit over all attempts remains active."""
         if not self.settings.limits_all_attempts:
             self.settled.add(index)
         try:
@@ -319,7 +319,7 @@ class Flight:
         return CallTimeout(f"no result within {duration_text(self.settings.timeout_ms or 0)}")
 
     async def _supervise(self, tasks: set[asyncio.Task[None]]) -> None:
-        """Start workers while input is left and room is free; cancel calls that take too long."""
+        """Start workers while input and room remain; cancel calls that take too long."""
         try:
             while len(tasks) < self.settings.capacity:
                 before = len(self.order)

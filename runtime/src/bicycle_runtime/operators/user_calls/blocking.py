@@ -1,4 +1,4 @@
-"""Finding the call that keeps the event loop: which operator, and which line of the user's code.
+"""Detection of calls that block the event loop: the operator and the user's line.
 
 An ``async`` function that waits without ``await`` stops every other call in flight, and nothing
 tells. So a thread beside the loop pings it while user code runs in it; when no ping is answered for
@@ -33,7 +33,7 @@ _LIMIT_MS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocking:
-    """Calls of one operator that kept the loop: how many, the longest, the line of the last.
+    """The blocking calls of one operator: count, longest, line of the last.
 
     The time is that of the looks of a thread, so it is a little less than the truth.
     """
@@ -60,7 +60,7 @@ class _Turn:
         self.is_told = False
 
     def stuck_s(self, now: float) -> float:
-        """Return for how long nothing has moved, and send a ping when the last was answered."""
+        """Return the seconds without progress, and send a ping if the last was answered."""
         seen = (self._pong_count, len(self._done))
         if seen != self._seen:
             self._seen, self._since, self.is_told = seen, now, False
@@ -86,13 +86,13 @@ class LoopWatch:
         self._logged: set[str] = set()
 
     def start(self, limit_ms: int) -> None:
-        """Begin with a new job: what keeps the loop for longer than the limit is told."""
+        """Start with a new job: report calls that block the loop longer than the limit."""
         self._limit_s = limit_ms / 1000
         self._found.clear()
         self._logged.clear()
 
     def stop(self) -> None:
-        """Let the thread end; the next run of the loop begins another."""
+        """Stop the thread; the next run of the loop starts another."""
         self._is_over.set()
 
     @contextlib.contextmanager
@@ -117,7 +117,7 @@ class LoopWatch:
             self._turn = outer
 
     def take(self, operator: str) -> Blocking:
-        """Return what was found of an operator since the last time."""
+        """Return and clear an operator's blocking calls."""
         return self._found.pop(operator, NONE)
 
     def _look_on(self, is_over: threading.Event) -> None:
@@ -162,7 +162,7 @@ class _Line:
 
 
 def _location_in(frame: FrameType | None) -> str | None:
-    """Return the user's ``file:line in function`` of a running thread; None when it is in ours."""
+    """Return the user's ``file:line in function`` of a thread, or None in our code."""
     lines: list[_Line] = []
     while frame is not None:
         code = frame.f_code

@@ -26,26 +26,26 @@ class CallTimeout(Exception):
 
 
 class Settle(Protocol):
-    """Decides what a failed call gives: retries it, skips it, or raises to end the task."""
+    """A decision about a failed call: retry, skip, or raise to end the task."""
 
     async def __call__(
         self, error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
-        """Return the outputs that stand for the call ``index``; raise to fail the epoch."""
+        """Return the outputs instead of the call ``index``; raise to fail the epoch."""
 
 
 class CallContext(Protocol):
-    """What a context must allow: to know its record, and to be copied for calls in flight.
+    """The interface of a context: its current record, and copies for calls in flight.
 
     Calls one after another write nothing for each record: the one in hand is that behind the last
     result.
     """
 
     def follow(self, results: Sequence[Any]) -> None:
-        """Take record number ``len(results)`` of the batch for the one in hand, from now on."""
+        """Make record number ``len(results)`` of the batch current, from now on."""
 
     def hold(self, index: int) -> None:
-        """Take record number ``index`` for the one in hand, until ``follow`` is called."""
+        """Make record number ``index`` current, until ``follow`` is called."""
 
     def clone(self) -> CallContext:
         """Return a context for another call in flight."""
@@ -53,7 +53,9 @@ class CallContext(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallSettings:
-    """How calls run. ``capacity`` 1 is one after another; ``timeout_ms`` None is no limit.
+    """The settings of calls.
+
+    A ``capacity`` of 1 means one call after another; a ``timeout_ms`` of None means no limit.
 
     The limit holds for each attempt of a call, or for all of them and the pauses between.
     """
@@ -79,7 +81,7 @@ Methods = Mapping[int, Callable[..., Any]] | Sequence[Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What is called for a batch.
+    """The calls for a batch.
 
     ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
     second argument of each call, and knows the record in hand. A call that ``is_direct`` gives its
@@ -96,7 +98,7 @@ class Calls:
 
     @property
     def is_keyed(self) -> bool:
-        """Whether each record has a key group."""
+        """Return whether each record has a key group."""
         return self.groups is not None
 
     def records(self) -> Iterator[Any]:
@@ -122,7 +124,7 @@ class Calls:
 
 
 def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
-    """Call one after another; a failure keeps the results of those before it.
+    """Call for records in turn; a failure keeps the results of earlier calls.
 
     What is left of the records may be taken over by others when one fails (see ``Flight``), so the
     number of results says nothing at the end.
@@ -141,7 +143,7 @@ def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
 
 
 async def drive(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
-    """Call and await one after another; a failure keeps the results of those before it."""
+    """Call and await in turn; a failure keeps the results of earlier calls."""
     if calls.is_direct:
         call_each(calls, records, results)
         return

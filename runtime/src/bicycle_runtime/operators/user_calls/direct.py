@@ -1,4 +1,4 @@
-"""``async`` functions that await nothing, called without a coroutine for each call.
+"""``async`` functions without ``await``, called without a coroutine per call.
 
 Most ``async`` functions of jobs never wait: there is no ``await`` in them. A coroutine would cost
 as much as a small body. Such a body differs from that of a plain function in its first two
@@ -24,7 +24,7 @@ _KNOWN_MAX = 256
 
 
 def direct(function: Callable[..., Any]) -> Callable[..., Any] | None:
-    """Return what gives the result of an ``async`` function by itself, if nothing in it awaits.
+    """Return the plain function of an ``async`` function without ``await``, or None.
 
     It must be called where the function would be awaited: the body may ask for the running loop.
 

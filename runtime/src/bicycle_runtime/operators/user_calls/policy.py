@@ -1,4 +1,4 @@
-"""The policy for records whose function failed: retry, then fail, skip or dead letter.
+"""The policy for records whose function failed: retry, fail, skip, dead letter.
 
 One policy serves one operator in one task. It is the border to user code: what crosses it is
 either a plain result or one of our errors, with the user's file and line first and our own frames
@@ -47,7 +47,7 @@ _CALL_ITSELF = "the call itself (no line of the function was reached)"
 
 
 class _Dropped(list[Any]):
-    """What stands for the outputs of a record that was left out: nothing, and known by identity."""
+    """The result of a dropped record, compared by identity."""
 
 
 DROPPED: Final = _Dropped()
@@ -98,7 +98,7 @@ class RecordPolicy:
 
     @property
     def undoes(self) -> bool:
-        """Whether what a failed attempt did must be undone."""
+        """Return whether the effects of a failed attempt must be undone."""
         return self._policy.goes_on
 
     @property
@@ -109,7 +109,7 @@ class RecordPolicy:
     async def settle(
         self, error: BaseException, index: int, call: Callable[[], Any]
     ) -> Sequence[Any]:
-        """Return what stands for a failed call; raise to fail the epoch."""
+        """Return the outputs instead of a failed call; raise to fail the epoch."""
         retries, backoff_ms = self._policy.retries, self._policy.backoff_ms
         return await self.settle_with(error, index, call, retries=retries, backoff_ms=backoff_ms)
 
@@ -171,7 +171,7 @@ class RecordPolicy:
             self._dead_letters({**letter, **self._beside(self.batch, index)})
 
     def refuse(self, error: BicycleError, index: int) -> NoReturn:
-        """End the epoch by an error of ours, whatever the policy; it tells the record's place."""
+        """End the epoch with an error of ours under any policy, with the record's origin."""
         error.facts.update({**self._place(index), **error.facts})
         raise error
 
@@ -254,7 +254,7 @@ class RecordPolicy:
         }
 
     def _place(self, index: int) -> dict[str, Any]:
-        """Return where a record stood, for people and for the source, which knows more of it."""
+        """Return the origin of a record, for messages and for the source."""
         assert self.batch is not None
         value, origin = self.batch.values[index], self.batch.lineage.origin(index)
         return {
@@ -276,7 +276,7 @@ class RecordPolicy:
             return f"(no key: {error_text(users_error(error))})"
 
     def _beside(self, batch: Batch, index: int) -> dict[str, Any]:
-        """Return what a dead letter says of its record beside the value."""
+        """Return the fields of a dead letter that describe its record, except the value."""
         if self._looked_at is not batch:  # Once for a batch: many of its records may fail.
             self._looked_at = batch
             self._times, self._messages = batch.lineage.times(), batch.lineage.messages()
@@ -313,12 +313,12 @@ class RecordPolicy:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Tell whether an error ends the epoch whatever the policy says."""
+    """Return whether an error ends the epoch under any policy."""
     return isinstance(error, BicycleError) and not isinstance(error, FunctionFailedError)
 
 
 def pause_ms(backoff_ms: int, attempt: int) -> int:
-    """Return the pause before a retry: twice that of the one before, up to a minute.
+    """Return the pause before a retry: doubled each time, up to a minute.
 
     Args:
         backoff_ms: The pause before the first.
@@ -332,7 +332,7 @@ def pause_ms(backoff_ms: int, attempt: int) -> int:
 
 
 def _as_bytes(value: Any) -> tuple[bytes, str]:
-    """Return a record pickled; what cannot be (a lock, a connection) as Python shows it."""
+    """Return a record as pickled bytes, or as its repr if it cannot be pickled."""
     try:
         return pickle_any(value), "pickle"
     except BaseException as error:  # noqa: BLE001  # pickling calls methods of the record
@@ -359,7 +359,7 @@ def _source_message(raw: Raw, headers: Headers | None, timestamp_ms: int | None)
 
 
 def _message_of(found: tuple[SourceLineage, Sequence[int]] | None, index: int) -> Any:
-    """Return what the source says of a record; None where it says nothing."""
+    """Return the source's message of a record, or None."""
     if found is None:
         return None
     lineage, positions = found
@@ -382,7 +382,7 @@ def _headers_of(lineage: SourceLineage, at: int) -> Headers | None:
 
 @contextlib.contextmanager
 def user_hook(operator: str, action: str) -> Iterator[None]:
-    """Be the border to a hook of user code: our errors pass, theirs are wrapped.
+    """Wrap a hook of user code: our errors pass, others become ``FunctionHookError``.
 
     Raises:
         FunctionHookError: the hook raised.
@@ -402,13 +402,13 @@ def user_hook(operator: str, action: str) -> Iterator[None]:
 
 
 def whole_trace(error: BaseException) -> str:
-    """Return the last frames of a traceback, ours as well: for who looks at Bicycle itself."""
+    """Return the last frames of a traceback with our own, for developers of Bicycle."""
     lines = "".join(traceback.format_tb(error.__traceback__)).rstrip().splitlines()
     return show_paths("\n".join(lines[-_TRACEBACK_LINES_MAX:]))
 
 
 def user_frames(error: BaseException) -> tuple[str, str]:
-    """Return the traceback without our own frames, and the user's ``file:line in function``.
+    """Return a traceback without our frames, and the user's ``file:line in function``.
 
     When every frame is ours (the function has the wrong signature, say) the location is empty.
     """

@@ -1,4 +1,4 @@
-"""The owner of a stack frame: ours, the event loop's, or the user's and their libraries'."""
+"""The owner of a stack frame: Bicycle, the event loop, or user code and libraries."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Frame = TypeVar("Frame", bound=Location)
 
 
 def is_ours(frame: Location) -> bool:
-    """Tell whether a frame is code of the runtime or of the SDK."""
+    """Return whether a frame is code of the runtime or of the SDK."""
     return str(Path(frame.filename).resolve()).startswith(_OWN_FOLDERS)
 
 
 def without_loop(frames: Sequence[Frame]) -> list[Frame]:
-    """Leave out the event loop that calls an ``async`` function; outermost frame first."""
+    """Remove frames of the event loop that calls an ``async`` function."""
     return list(dropwhile(lambda frame: frame.filename.startswith(_LOOP_FILES), frames))
 
 

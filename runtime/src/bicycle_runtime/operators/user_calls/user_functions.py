@@ -26,7 +26,7 @@ _loop: asyncio.AbstractEventLoop | None = None
 
 
 def is_async(function: Any) -> bool:
-    """Tell whether calling the function gives an awaitable, as far as it can be known before."""
+    """Return whether a call of the function returns an awaitable, if known in advance."""
     while isinstance(function, functools.partial):
         function = function.func
     target = function if inspect.isroutine(function) else type(function).__call__
@@ -34,7 +34,7 @@ def is_async(function: Any) -> bool:
 
 
 def eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, or when it is a generator one that runs it to its end at the call.
+    """Return the function; a generator function is wrapped to run fully in each call.
 
     The body of a generator must run while its record is the one in hand: state and side outputs go
     by that.
@@ -50,7 +50,7 @@ def eager(function: Callable[..., Any]) -> Callable[..., Any]:
 def selector_of(
     payloads: Mapping[str, bytes], payload_id: str | None
 ) -> Callable[[Any], Any] | None:
-    """Return what gives the key of a record; None where nothing is keyed."""
+    """Return the key selector of a payload, or None without a key."""
     if payload_id is None:
         return None
     selector = as_callable(cloudpickle.loads(payloads[payload_id]), "get_key")
@@ -122,7 +122,7 @@ def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Res
 
 
 def cancel_calls() -> bool:
-    """Let the worker's event loop cancel all that runs in it; False when nothing does.
+    """Cancel all tasks in the worker's event loop; return False if it does not run.
 
     Meant for a signal handler: it writes to the pipe of the loop, which does the rest. What ran
     the loop raises CancelledError.

@@ -1,4 +1,4 @@
-"""Waits on purpose inside an epoch: pauses before retries, records that are held at a rate.
+"""Deliberate waits inside an epoch: pauses before retries, and rate limits.
 
 What watches how long an epoch takes must not take them for a call that never comes back. So a
 wait is told before it begins; what several calls wait at the same time counts once.
@@ -34,7 +34,7 @@ class Waits:
         self._until = self._now()
 
     def tell(self, seconds: float) -> None:
-        """Say that so long will be waited from now on."""
+        """Announce a wait of some seconds from now on."""
         began = max(self._until, self._now())
         self._until = max(self._until, self._now() + seconds)
         self._total_s += max(0.0, self._until - began)

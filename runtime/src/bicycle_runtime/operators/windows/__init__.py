@@ -1,4 +1,4 @@
-"""Windows on workers: ``window_operator`` tells what carries a window plan out.
+"""Windows on workers; ``window_operator`` selects the operator of a window plan.
 
 Windows that fire by the watermark are folded (``build``): a *placement* tells where
 records go, before the shuffle (``combine``) and behind it, and what is *kept* of windows tells how

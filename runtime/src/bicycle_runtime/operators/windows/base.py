@@ -38,7 +38,7 @@ __all__ = ["WindowOperator"]
 
 
 class WindowOperator(Operator, Stateful, Timed):
-    """A window vertex; derived classes say where records go and when windows fire.
+    """A window vertex; subclasses place records and fire windows.
 
     Args:
         spec: Which operator this is.
@@ -148,7 +148,7 @@ class WindowOperator(Operator, Stateful, Timed):
         return end - (self.complete - self.watermark)
 
     def begin_firing(self) -> None:
-        """Let functions see the time that it is; states of keys go on from where they stood."""
+        """Set the time for window functions; state of keys is unchanged."""
         # Windows fire in the order of their ends, so the time of each is behind this one.
         self.context.watermark = self._previous
         self.firing.begin(now_ms=self.now_ms, watermark=self.watermark, random=self.context.random)
@@ -188,11 +188,11 @@ class WindowOperator(Operator, Stateful, Timed):
         self._store.close()
 
     def is_closed(self, end: int) -> bool:
-        """Tell whether a window with this end takes no more records, and had not before."""
+        """Return whether a window with this end was closed before this epoch."""
         return end + self.plan.lateness_ms <= self.complete_before
 
     def count_late(self, rows: Rows, windows: Sequence[Window]) -> None:
-        """Count records whose windows are closed, and send them on where somebody wants them."""
+        """Count records of closed windows, and emit them to the late output if it exists."""
         self.late += len(windows)
         if self.plan.late_tag is None:
             return
@@ -201,7 +201,7 @@ class WindowOperator(Operator, Stateful, Timed):
             self._late.append((record, time))
 
     def fired(self, windows: Sequence[Fired]) -> Batch:
-        """Return what windows give, as a batch."""
+        """Return the results of windows as a batch."""
         values, times = self.firing.results(windows)
         return new_batch(values, times)
 

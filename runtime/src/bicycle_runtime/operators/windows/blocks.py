@@ -1,4 +1,4 @@
-"""Blocks that a combining step sends: contents, or of records that may be late, as bytes.
+"""Blocks of a combining step: contents, or records that may be late, as bytes.
 
 A block holds what belongs to one key group, so that the shuffle needs to look at it once.
 """

@@ -1,4 +1,4 @@
-"""The operators of windows: the folding one, and the one that asks a trigger or an evictor."""
+"""The operators of windows: one that folds, one with triggers and evictors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["window_operator", "window_table"]
 
 
 class FoldingOperator(WindowOperator):
-    """Folds the records of an epoch by window and key, or takes what was folded before the shuffle.
+    """The operator that folds an epoch's records by window and key, or merges folds.
 
     In an epoch: records are placed and gathered; ``advance`` puts them into the table, fires the
     windows that the watermark has reached and those that fired before and got more records, and
@@ -104,7 +104,7 @@ class FoldingOperator(WindowOperator):
 
 
 def window_operator(plan: WindowPlan) -> Callable[..., WindowOperator]:
-    """Return what makes the operator of a window, from what a ``WindowOperator`` is made of."""
+    """Return the factory of a window's operator."""
     kind = _kind_of(plan)
     return TriggeredOperator if kind is None else partial(FoldingOperator, kind=kind)
 
@@ -124,7 +124,7 @@ def window_table(plan: WindowPlan, folding: Folding, record_type: Any) -> Window
 
 
 def _kind_of(plan: WindowPlan) -> type[KeptWindows] | None:
-    """Return what is kept of windows that fire by the watermark; None of those with a trigger."""
+    """Return the class that stores untriggered windows, or None with a trigger."""
     if plan.is_triggered:
         return None
     if not isinstance(plan.assigner, SessionWindows):

@@ -1,4 +1,4 @@
-"""The step before the shuffle: one content per key and window travels instead of its records.
+"""The step before the shuffle: sends one content per key and window.
 
 It folds as the window would. Records whose window may be closed are not folded: they travel as
 they are, so that the window can count them and tell how late they were.
@@ -62,7 +62,7 @@ class CombineOperator(Operator, Timed):
         self._last_ms = 0
 
     def use_columns(self, fold: ColumnFold) -> None:
-        """Have ``fold_columns`` fold from now on."""
+        """Use ``fold_columns`` from now on."""
         self._columns = fold
 
     def begin_epoch(self, time: EpochTime) -> None:
@@ -93,7 +93,7 @@ class CombineOperator(Operator, Timed):
     def fold_columns(
         self, key: Vector, times: Any, frame: Frame, batch: Callable[[], Batch]
     ) -> Batch | None:
-        """Fold records by field; None when these must be folded one by one: none was taken.
+        """Fold records by field, or return None without effect if they need single folds.
 
         Where selectors must be called, they are called once: what columns do not fold of what they
         give is folded one by one here.

@@ -24,7 +24,7 @@ def is_ended(start: int, end: int) -> bool:
 
 
 def last_end(sessions: Iterable[tuple[int, int, Any]]) -> int:
-    """Return the end of the last ended session of a key; the least time if there is no trace."""
+    """Return the end of a key's last ended session, or the least time."""
     return max((end for start, end, _ in sessions if is_ended(start, end)), default=WATERMARK_MIN)
 
 

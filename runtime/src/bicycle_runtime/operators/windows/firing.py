@@ -1,4 +1,4 @@
-"""The output of a firing window: the user's function is called, results get key, bounds and time.
+"""The output of a firing window: results with key, bounds and time.
 
 Windows fire in the order of their ends, within one end by key group and key, so that neither the
 order of arrival nor a restart shows in the order of results.
@@ -37,7 +37,7 @@ __all__ = ["Fired", "Firing", "Unkept"]
 
 
 class Fired(NamedTuple):
-    """A window of one key that fires: accumulators, or its records; values that it keeps."""
+    """A firing window of one key: accumulators or records, and kept values."""
 
     key: Any
     window: Window
@@ -46,14 +46,14 @@ class Fired(NamedTuple):
 
 
 class Unkept(dict[str, Any]):
-    """Values of a window that cannot keep any: a session may become part of another one."""
+    """The values of a window that cannot keep any, such as a session that may merge."""
 
     def __setitem__(self, name: str, value: Any) -> None:
         raise WINDOW_STATE_UNMERGEABLE(name=name)
 
 
 class FiringContext(WindowContext[Any]):
-    """The context of window functions on a worker; states of keys lie in that of the operator.
+    """The context of window functions on a worker, with the operator's keyed state.
 
     Args:
         operator: The operator's context; what its states expire by is kept up to date.
@@ -76,16 +76,16 @@ class FiringContext(WindowContext[Any]):
         self._is_firing = True
 
     def note_values(self, log: UndoLog) -> None:
-        """Note what the window keeps, at the beginning of an attempt."""
+        """Save the window's kept values at the beginning of an attempt."""
         log.append((_refill, self._values, copy.deepcopy(dict(self._values))))
 
     def end(self) -> None:
-        """Have no window in hand."""
+        """Clear the current window."""
         self._operator.timestamp = None
         self._is_firing = False
 
     def state_entries(self, descriptor: StateDescriptor) -> Any:
-        """Return where the entries of a state of the key lie."""
+        """Return the entries of a state of the key."""
         return self._operator.state_entries(descriptor)
 
     def state_key(self) -> Hashable:
@@ -108,7 +108,7 @@ class FiringContext(WindowContext[Any]):
 
 
 class Firing:
-    """Turns firing windows into records, by aggregates or by the user's window function.
+    """The conversion of firing windows to records, by aggregates or a window function.
 
     Args:
         plan: The window.
@@ -159,7 +159,7 @@ class Firing:
         contents: Mapping[Any, Any],
         values_of: Callable[[Any], dict[str, Any]],
     ) -> tuple[Sequence[Any], list[int]]:
-        """Return the records that one window gives for several keys, and their event times.
+        """Return one window's output records for several keys, and their event times.
 
         Args:
             window: The window.
@@ -178,7 +178,7 @@ class Firing:
     def of_columns(
         self, window: Window, keys: Sequence[Any], columns: Sequence[list[Any]]
     ) -> tuple[Sequence[Any], list[int]]:
-        """Return the records that one window gives for several keys, and their event times.
+        """Return one window's output records for several keys, and their event times.
 
         Args:
             window: The window.
@@ -191,7 +191,7 @@ class Firing:
     def _on_columns(
         self, window: Window, keys: Sequence[Any], columns: Sequence[Iterable[Any]]
     ) -> ColumnRecords:
-        """Return results of one window, with what each aggregate gives in columns."""
+        """Return one window's results, with each aggregate's values in a column."""
         count = len(keys)
         bounds = (Vector.constant(window.start, count), Vector.constant(window.end, count))
         return self._results(list(keys), bounds, columns)
@@ -206,7 +206,7 @@ class Firing:
         return ColumnRecords(_RESULTS, (count, lambda: found))
 
     def results(self, fired: Sequence[Fired]) -> tuple[Sequence[Any], list[int]]:
-        """Return the records that windows give, and their event times."""
+        """Return the output records of windows, and their event times."""
         if not fired:
             return [], []
         ends = [item.window.end - 1 for item in fired]
@@ -238,7 +238,7 @@ class Firing:
         return records, times
 
     def close(self) -> None:
-        """Let a window function release what it opened."""
+        """Close the window function, so that it releases its resources."""
         if hasattr(self.function, "close"):
             resolve(self.function.close)
 
@@ -284,6 +284,6 @@ _RESULTS = RecordForm(WindowResult, WindowResult._fields)
 
 
 def _by_time(row: tuple[list[int], list[Any]]) -> list[Any]:
-    """Return records in the order of event time; equal times keep the order of arrival."""
+    """Return records in event-time order; records of equal times keep their order."""
     times, values = row
     return [values[index] for index in sorted(range(len(times)), key=times.__getitem__)]

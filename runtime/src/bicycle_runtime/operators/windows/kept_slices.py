@@ -26,7 +26,7 @@ _RESULTS_PER_BATCH = 4_096
 
 
 class KeptSlices(KeptWindows):
-    """Keeps one entry (or the records) per key and slice; a window joins its slices when it fires.
+    """Windows stored as an entry (or records) per key and slice, joined on firing.
 
     What is over goes slice by slice, when all windows of a slice are.
     """
@@ -82,7 +82,7 @@ class KeptSlices(KeptWindows):
         return self.window.watermark_for(last_end + self.plan.lateness_ms)
 
     def _settle(self, parts: Iterable[tuple[int, int, list[Any], Sequence[Any]]]) -> None:
-        """Put what was gathered into the table: start, key group, keys and their contents."""
+        """Add gathered contents to the table: start, key group, keys and contents."""
         for start, group, keys, contents in parts:
             if self.keeps_records:
                 for key, row in zip(keys, contents, strict=True):
@@ -94,7 +94,7 @@ class KeptSlices(KeptWindows):
                 updated.update(dict.fromkeys(keys))
 
     def _fires_at_once(self, start: int) -> bool:
-        """Tell whether the window of a slice fires now, once, and with what this epoch brought."""
+        """Return whether a slice's window fires now with only this epoch's content."""
         if not self._fires_from_columns:
             return False
         complete_before, complete = self.window.complete_before, self.window.complete
@@ -132,7 +132,7 @@ class KeptSlices(KeptWindows):
     def _results_of(
         self, window: Window, arrived: ColumnWindow | None
     ) -> Iterator[tuple[Sequence[Any], list[int]]]:
-        """Yield records that a window gives, and their event times."""
+        """Yield a window's output records, and their event times."""
         if arrived is not None:
             yield self.window.firing.of_columns(window, arrived.keys(), arrived.columns())
             return
@@ -169,7 +169,7 @@ class KeptSlices(KeptWindows):
         return kept.namespaces
 
     def _contents_of(self, parts: list[int], group: int, *, is_again: bool) -> Mapping[Any, Any]:
-        """Return the content of a window by key: of all keys, or of those that got more records."""
+        """Return a window's content by key: of all keys, or of keys with new records."""
         keys: set[Any] | None = None
         if is_again:
             keys = set().union(*(self._updated.get(s, {}).get(group, ()) for s in parts))
@@ -204,7 +204,7 @@ class KeptSlices(KeptWindows):
         return joined
 
     def _values(self, window: Window, group: int, key: Any) -> dict[str, Any]:
-        """Return the values that a window function keeps for a window, to be changed by it."""
+        """Return the values that a window function keeps for a window, as a mutable dict."""
         if self.plan.process is None or not self.plan.lateness_ms:
             return {}
         values = self.table.values.group(window.start, group).setdefault(key, {})

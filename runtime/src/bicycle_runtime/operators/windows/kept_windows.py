@@ -1,4 +1,4 @@
-"""The windows of one kind as state keeps them: what each kind of window says of itself."""
+"""The stored windows of one kind: the interface of each kind of window."""
 
 from __future__ import annotations
 
@@ -57,23 +57,23 @@ class KeptWindows(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Forget what an epoch brought."""
+        """Clear the epoch's records."""
 
     def admit(self, rows: Rows) -> Rows:
-        """Return the rows that no window which has fired would hold; all of them, as a rule."""
+        """Return the rows that no fired window contains: all, for most kinds."""
         return rows
 
     @abstractmethod
     def take_late(self, rows: Rows) -> None:
-        """Take records whose own windows are closed: they are late, or to be decided about."""
+        """Take records of closed windows: they are late, or need a decision."""
 
     @abstractmethod
     def take_partials(self, group: int, block: Partials) -> None:
-        """Put what was folded before the shuffle into the table."""
+        """Add contents that were folded before the shuffle to the table."""
 
     @abstractmethod
     def settle(self) -> None:
-        """Put what was gathered in the epoch into the table."""
+        """Add the contents gathered in the epoch to the table."""
 
     @abstractmethod
     def fire(self) -> Iterator[Batch]:
@@ -81,7 +81,7 @@ class KeptWindows(ABC):
 
     @abstractmethod
     def expire(self) -> None:
-        """Let go of windows that take no more records."""
+        """Remove windows that accept no more records."""
 
     @abstractmethod
     def next_event_ms(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The settings that give sealed contents of a window their meaning: a change would alter it.
+"""The window settings that determine the meaning of sealed contents.
 
 The start of a window is part of where its content lies, and accumulators stand in the order of
 their aggregates. Gaps of sessions, triggers, evictors and lateness may change: what is kept then
@@ -50,7 +50,7 @@ def window_settings(plan: WindowPlan, folding: Folding) -> tuple[tuple[str, Any]
 
 
 def due_rules(plan: WindowPlan) -> str:
-    """Return what decides, besides the content of a window, when something is due in it."""
+    """Return the settings that determine due times, besides a window's content."""
     assigner = plan.assigner
     duration_ms = assigner.max_duration_ms if isinstance(assigner, SessionWindows) else None
     return f"{type(assigner).__name__} {plan.is_triggered} {plan.lateness_ms} {duration_ms}"

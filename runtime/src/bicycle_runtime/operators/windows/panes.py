@@ -1,4 +1,4 @@
-"""A pane: what a triggered window of one key holds, and what its trigger may ask and set."""
+"""A pane: the content of a key's triggered window, for its trigger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ANY = AnyCodec()
 
 @dataclass(slots=True)
 class Pane:
-    """Bounds, accumulators (None while empty or where records are kept), trigger state, timers.
+    """The bounds, accumulators, trigger state and timers of a pane.
 
     ``first`` and ``last`` are the least and greatest time of its records since it was last empty.
     """
@@ -42,7 +42,7 @@ class Pane:
 
     @property
     def is_ended(self) -> bool:
-        """Whether this is the trace of an ended session (``ended_sessions``), not a window."""
+        """Return whether this is the trace of an ended session instead of a window."""
         return is_ended(self.start, self.end)
 
     def touches(self, window: Window) -> bool:
@@ -56,13 +56,13 @@ class Pane:
         self.count += 1
 
     def empty(self) -> None:
-        """Let the records go; trigger state and timers stay."""
+        """Remove the records; trigger state and timers remain."""
         self.first = self.last = self.content = None
         self.count = 0
 
 
 def type_of_panes(accumulators: Any, *, keeps_records: bool) -> Any:
-    """Return the type of what ``dump_panes`` returns; None when it is not known.
+    """Return the type of the results of ``dump_panes``, or None if unknown.
 
     Args:
         accumulators: Their type, None when unknown.
@@ -108,7 +108,7 @@ def load_panes(data: list[Any]) -> list[Pane]:
 
 
 def _dump(named: dict[str, Any]) -> bytes:
-    """Return named values: names and values by turns, none of them pickled that need not be."""
+    """Return encoded named values, names and values in turn, pickled only if required."""
     return _ANY.encode_list([part for pair in named.items() for part in pair]) if named else b""
 
 

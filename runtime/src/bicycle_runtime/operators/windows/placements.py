@@ -1,4 +1,4 @@
-"""Placements: to which window of its key each record of an epoch goes, and what is folded there.
+"""Placements: the window of each record of an epoch, and the fold before shuffles.
 
 The step before the shuffle and the window behind it put records alike.
 """
@@ -38,7 +38,7 @@ class Placement(ABC):
 
     @abstractmethod
     def place(self, rows: Rows) -> Rows:
-        """Return the rows with their namespaces, without those that no window holds."""
+        """Return the rows with their namespaces, without rows outside of all windows."""
 
     @abstractmethod
     def least_open(self, closed: int) -> int:
@@ -57,7 +57,7 @@ class Placement(ABC):
 
     @abstractmethod
     def blocks(self) -> list[tuple[int, Partials]]:
-        """Return what was folded, a block per key group, and forget it."""
+        """Return and clear the folded contents, a block per key group."""
 
 
 class SlicePlacement(Placement):
@@ -137,7 +137,7 @@ def place_records(plan: WindowPlan, contents: Contents, policy: RecordPolicy) ->
 
 
 def divide(rows: Rows, placement: Placement, closed: int) -> tuple[Rows, Rows]:
-    """Divide placed rows into those whose window is certainly open, and the others.
+    """Divide placed rows into rows of certainly open windows, and the others.
 
     Args:
         rows: The rows.

@@ -145,7 +145,7 @@ class KeptSessions(KeptWindows):
             yield from self._due_of(moment, group, key)
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
-        """Fire the session of a key that ends at a moment, drop the one whose time is over."""
+        """Fire a key's session that ends at a moment, or drop it if its time is over."""
         sessions: Open = self.table.entries.find(_PLACE, group, key) or []
         for session in sessions:
             start, end, content = session
@@ -189,7 +189,7 @@ class KeptSessions(KeptWindows):
         return (until, end, None if self.keeps_records else self.folding.fresh())
 
     def _with_ended(self, left: Open, ended: Any) -> Open:
-        """Return open sessions with the trace of the last ended one, if a record may touch it."""
+        """Return open sessions with the trace of the last ended one, if still needed."""
         left = [one for one in left if not is_ended(one[0], one[1])]
         return [*left, ended] if left or ended[0] > self.window.complete else []
 
@@ -233,7 +233,7 @@ _Part = tuple[int, int, tuple[bool, int | None]]
 
 
 class CutSessions(KeptSessions):
-    """Keeps the open sessions of each key with their records, and cuts them as they fire."""
+    """Stored open sessions of each key with records, which are split as they fire."""
 
     @classmethod
     def new_entries(
@@ -251,7 +251,7 @@ class CutSessions(KeptSessions):
     # --- records in --------------------------------------------------------------------------
 
     def admit(self, rows: Rows) -> Rows:
-        """Return the rows that come before no cut; the others are late: their window has fired."""
+        """Return the rows after all splits; earlier rows are late, their window fired."""
         if min(rows.times) > self.window.complete_before:
             return rows
         late = [
@@ -288,7 +288,7 @@ class CutSessions(KeptSessions):
     # --- results out -------------------------------------------------------------------------
 
     def _due_of(self, moment: int, group: int, key: Any) -> Iterator[Fired]:
-        """Fire what is due of a key at a moment, and drop it."""
+        """Fire and drop the part of a key that is due at a moment."""
         for part in self._parts(group, key):
             if self._due_ms(part) != moment:
                 continue

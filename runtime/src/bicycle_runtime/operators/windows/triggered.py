@@ -1,4 +1,4 @@
-"""Windows with a trigger or an evictor, global windows and count windows: record by record.
+"""Windows with a trigger or evictor, global and count windows, run per record.
 
 Each key has *panes*: one per window. A record goes into its panes, the trigger answers, and a
 pane may fire at once; timers are due when the records of the epoch are through. An event-time
@@ -191,7 +191,7 @@ class TriggeredOperator(WindowOperator):
         return self._join(touching, bounds.cover(window))
 
     def _enter(self, window_key: WindowKey, pane: Pane) -> None:
-        """Turn to a pane; one that is new takes the place of those in the table that it touches."""
+        """Enter a pane; a new pane replaces the panes in the table that it touches."""
         namespace, group, key = window_key
         panes: list[Pane] = self.table.entries.find(*window_key) or []
         if any(one is pane for one in panes):
@@ -228,7 +228,7 @@ class TriggeredOperator(WindowOperator):
         return joined
 
     def _folds(self, found: list[tuple[int, Pane]], rows: Rows, index: int) -> bool:
-        """Fold a record into the accumulators of its panes; tell whether it was not left out."""
+        """Fold a record into the accumulators of its panes; return whether it was kept."""
         value = rows.batch.values[index]
         contents = [
             self.folding.fresh() if pane.content is None else pane.content for _, pane in found
@@ -284,7 +284,7 @@ class TriggeredOperator(WindowOperator):
                     self._remember_end(window_key, pane)
 
     def _remember_end(self, window_key: WindowKey, ended: Pane) -> None:
-        """Keep the end of a session in the place of an earlier one, if a record may touch it."""
+        """Replace the stored end of a key's last session, if a record may touch it."""
         namespace, group, key = window_key
         trace = Pane(keep_until(self.plan, ended.start, ended.end), ended.end)
         left = [pane for pane in self._panes_at(window_key) if not pane.is_ended]
@@ -372,7 +372,7 @@ class TriggeredOperator(WindowOperator):
     def _keep_only(
         self, pane: Pane, elements: list[TimedValue], whole: Sequence[TimedValue] = ()
     ) -> None:
-        """Keep these records of a pane and no others; ``whole`` are those that it had."""
+        """Keep only these records of a pane; ``whole`` are its records before."""
         times, values = self.table.records.row(*self._window_key)
         kept = [e.timestamp for e in elements], [e.value for e in elements]
         if isinstance(self._assigner, SessionWindows):
@@ -425,7 +425,7 @@ def _split(times: list[int], pane: Pane) -> tuple[list[int], list[int]]:
 def _rules(
     trigger: Trigger | None, evictor: Evictor | None, assigner: Any
 ) -> tuple[Trigger, Evictor | None]:
-    """Return trigger and evictor of a plan, or those that its windows have by themselves."""
+    """Return the trigger and evictor of a plan, or its windows' defaults."""
     if isinstance(assigner, CountWindows):
         if assigner.size == assigner.slide:
             return PurgingTrigger(CountTrigger(assigner.size)), None

@@ -78,7 +78,7 @@ class Slots:
         return self._fixed.get(pool, self._told.get(pool))
 
     def is_fixed(self, pool: str) -> bool:
-        """Tell whether the number was declared, so that the master need not be asked."""
+        """Return whether the number was declared, so that the master need not be asked."""
         return pool in self._fixed
 
     def tell(self, pool: str, slots: int | None) -> None:

@@ -186,7 +186,7 @@ class _Check:
         return name, str(version)
 
     def _frame(self) -> int:
-        """See that the archive fills the file; return where its directory begins."""
+        """Ensure that the archive fills the file; return where its directory begins."""
         limits = self._limits
         self._refuse_if(
             self._byte_count > limits.byte_count_max,
@@ -246,7 +246,7 @@ class _Check:
         self._refuse_if(is_data, f"it has {name!r}, which is installed outside of its packages")
 
     def _layout(self, entries: Iterable[zipfile.ZipInfo], directory_at: int) -> None:
-        """See that no two files share bytes: many may unpack the same ones."""
+        """Ensure that no two files share bytes: many may unpack the same ones."""
         place = 0
         for entry in sorted(entries, key=lambda entry: entry.header_offset):
             self._refuse_if(entry.header_offset < place, "files in it overlap")

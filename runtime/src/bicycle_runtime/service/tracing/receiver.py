@@ -15,7 +15,7 @@ _LIBRARIES = ("opentelemetry.exporter.otlp.proto.http", "opentelemetry.sdk")
 
 
 def is_receiver_configured(libraries: Sequence[str] = _LIBRARIES) -> bool:
-    """Tell whether a receiver of spans is configured.
+    """Return whether a receiver of spans is configured.
 
     Args:
         libraries: Modules that are needed then.

@@ -1,4 +1,4 @@
-"""Limits of rate: how much one token, or one address, may ask for.
+"""Limits of rate: how much one token, or one address, may request.
 
 Each has a store that fills with time: a request takes one from it, and none is answered while it is
 empty. Who is on this machine and needs no token is not limited: files are open to him anyway.

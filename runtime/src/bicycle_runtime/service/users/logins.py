@@ -1,4 +1,4 @@
-"""Logins to pages: a secret in a cookie that stands for a token.
+"""Logins to pages: a secret in a cookie that represents a token.
 
 The token itself is not in the browser. A login ends with its token, at a logout, and after half a
 day; what is kept of its secret is the SHA-256.

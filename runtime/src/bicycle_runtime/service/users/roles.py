@@ -47,7 +47,7 @@ class Identity:
         return self.owners is None or owner in self.owners
 
     def may(self, least: Role) -> bool:
-        """Tell whether the role is enough."""
+        """Return whether the role is enough."""
         return self.role >= least
 
 

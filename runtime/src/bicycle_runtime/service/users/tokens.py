@@ -176,7 +176,7 @@ class Tokens:
         return entry.identity if entry.is_good(self._clock.now_ms()) else None
 
     def is_good(self, token: str) -> bool:
-        """Tell whether a token of this id is taken now."""
+        """Return whether a token of this id is taken now."""
         found = self._find(token)
         return found is not None and _entry(found).is_good(self._clock.now_ms())
 

@@ -90,7 +90,7 @@ class PaceWindow:
 
 
 def _goes_on(former: _Mark, mark: _Mark) -> bool:
-    """Tell whether counts were not begun again."""
+    """Return whether counts were not begun again."""
     is_same = former.run == mark.run and former.epochs_s <= mark.epochs_s
     return is_same and all(
         number <= later

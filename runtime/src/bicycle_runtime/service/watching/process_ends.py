@@ -40,7 +40,7 @@ class ProcessEnds:
         self._handles.clear()
 
     def is_alive(self, pid: int, started: int) -> bool:
-        """Tell whether a process lives, and listen for its end from now on."""
+        """Return whether a process lives, and listen for its end from now on."""
         process = (pid, started)
         if pid <= 0:
             return False

@@ -105,7 +105,7 @@ class Watcher:
         self.look_ms = 0.0
 
     def __enter__(self) -> Watcher:
-        """Look once, so that the first request sees all jobs, and go on in a thread."""
+        """Look once, so that the first request sees all jobs, and continue in a thread."""
         self._process_ends.__enter__()
         self._rows = self._history.known_rows()
         self.look()
@@ -270,7 +270,7 @@ class Watcher:
         )  # fmt: skip
 
     def _renew(self, seen: _Seen) -> bool:
-        """Make the row of a job again; tell whether a shown value is another one."""
+        """Make the row of a job again; return whether a shown value is another one."""
         assert seen.state is not None
         row = self._rows.get(seen.status.id)
         summary = summary_of(

@@ -124,7 +124,7 @@ class Subscription:
         ]
 
     def is_new(self, item: Item) -> bool:
-        """Tell whether a message of the past was not read before, and note that it was."""
+        """Return whether a message of the past was not read before, and note that it was."""
         if item.sequence < self._next.get(item.shard_id, 0):
             return False
         self._next[item.shard_id] = item.sequence + 1

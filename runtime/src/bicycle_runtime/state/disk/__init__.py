@@ -1,1 +1,1 @@
-"""The state space of which only a part is in memory: hot entries in Python, all others on disk."""
+"""The state space that is partly in memory: hot entries in Python, others on disk."""

@@ -1,4 +1,4 @@
-"""The cache of one operator's state on disk: the open space, repair, and the bound on memory.
+"""The cache of one operator's state on disk: space, repair and the memory bound.
 
 An entry is *hot* when it was used since the cache was last aged, *warm* when it was used in the
 span before, and *touched* when the running epoch changed it. Touched entries stay until they are
@@ -18,21 +18,21 @@ __all__ = ["CachePart", "DiskCache", "UncountedPart"]
 
 
 class CachePart(Protocol):
-    """Something that keeps entries of the space in memory.
+    """A part of the table that keeps entries of the space in memory.
 
-    ``is_lasting`` says that it outlives the table: handles of functions hold it.
+    ``is_lasting`` means that the part outlives the table, because handles of functions hold it.
     """
 
     is_lasting: bool
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
 
     def clean_count(self) -> int:
         """Return how many entries are hot and not touched."""
 
     def age(self, share: float) -> None:
-        """Let go of what is warm, and make warm the newest part of what is hot and not touched.
+        """Evict warm entries, and make the newest hot, untouched entries warm.
 
         Args:
             share: How large a part, up to 1.
@@ -40,12 +40,12 @@ class CachePart(Protocol):
 
 
 class UncountedPart:
-    """A part that holds what the running epoch changed, or what another part counts."""
+    """A part for the changes of the running epoch, or for entries counted elsewhere."""
 
     __slots__ = ()
 
     def clean_count(self) -> int:
-        """Return 0: there is nothing to let go of."""
+        """Return 0: this part has no entries to evict."""
         return 0
 
     def age(self, share: float) -> None:
@@ -90,7 +90,7 @@ class DiskCache:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a space to read from."""
+        """Return whether a space is open."""
         return self._space is not None
 
     def let_go(self) -> None:
@@ -105,7 +105,7 @@ class DiskCache:
     # --- reading -----------------------------------------------------------------------------
 
     def read(self, place: bytes) -> bytes | None:
-        """Return what is sealed at a place."""
+        """Return the sealed bytes of a database key, or None."""
         try:
             return self.get(place)
         except Exception as error:
@@ -114,7 +114,7 @@ class DiskCache:
             return self._heal_space(error).get(place)
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield what is sealed at ``start <= place < end``, in order."""
+        """Yield sealed entries with ``start <= key < end``, in order."""
         assert self._space is not None
         entries = self._space.scan(start, end)
         place: bytes | None = None
@@ -140,7 +140,7 @@ class DiskCache:
             return self._heal_space(error).last(start, end)
 
     def names(self, group: int, prefix: str = "") -> list[str]:
-        """Return the names of what is sealed in a key group, of those that begin so."""
+        """Return the names with a prefix that have sealed entries in a key group."""
         assert self._space is not None
         try:
             return self._space.names(group, prefix)
@@ -156,11 +156,11 @@ class DiskCache:
     # --- memory ------------------------------------------------------------------------------
 
     def join(self, part: CachePart) -> None:
-        """Let a part be settled and aged with the others."""
+        """Register a part, which is settled and aged with the others."""
         self._members.append(part)
 
     def keep_index(self, index: Index) -> None:
-        """Have an index in the space, in place of another about the same change sets."""
+        """Keep an index in the space, instead of an older one for the same change sets."""
         self._indexes[index.prefix] = index
 
     @property
@@ -169,7 +169,7 @@ class DiskCache:
         return list(self._indexes.values())
 
     def forget(self) -> None:
-        """Forget the cache of a table that is thrown away, with what was found out of date."""
+        """Drop the cache of a discarded table, with its list of stale index entries."""
         self._stale.clear()
         self._members = [part for part in self._members if part.is_lasting]
 
@@ -183,7 +183,10 @@ class DiskCache:
             part.age(limit / count)
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space. Called when it is."""
+        """Mark the changes of the epoch as part of the space.
+
+        Called after they were applied to it.
+        """
         assert self._space is not None
         for part in self._members:
             part.settle()
@@ -194,7 +197,7 @@ class DiskCache:
             self._stale.clear()
 
     def drop_stale(self, place: bytes) -> None:
-        """Take note of a place of the index by time that nothing stands for."""
+        """Note a stale entry of the time index, to be removed later."""
         self._stale.append(place)
 
 

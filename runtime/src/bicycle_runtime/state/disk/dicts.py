@@ -1,4 +1,4 @@
-"""Dicts of which only a part is in memory, such as a user's ``counts: dict[str, int]``.
+"""Dicts that are partly in memory, such as a user's ``counts: dict[str, int]``.
 
 The storage of the ``dict`` itself holds the hot entries, so that a hit runs at C speed; a miss
 looks among the warm ones and then on disk. What the epoch changed is noted, and shadows what is
@@ -29,14 +29,14 @@ _KEYS = AnyCodec()
 
 
 class OneCodec(Protocol):
-    """What reads a value by itself, as a ``ValueCodec`` does."""
+    """A codec that decodes single values, as a ``ValueCodec`` does."""
 
     def decode_one(self, item: bytes, key: Any = None) -> Any:
         """Return a value from its own bytes; ``key`` is for errors."""
 
 
 class SealedEntries:
-    """Where the entries of a dict on disk lie.
+    """The location of the entries of a dict on disk.
 
     Args:
         cache: The operator's.
@@ -61,7 +61,7 @@ class SealedEntries:
 
     @property
     def is_for_handles(self) -> bool:
-        """Whether functions hold handles that lead here: then a dict over it is never replaced."""
+        """Return whether functions hold handles to this dict, which is not replaced then."""
         return self._group_of is not None
 
     def read(self, key: Any) -> Any:
@@ -74,7 +74,7 @@ class SealedEntries:
         return MISSING if data is None else self._codec.decode_one(value_in(data), key)
 
     def is_empty(self) -> bool:
-        """Tell whether nothing is sealed."""
+        """Return whether no entry is sealed."""
         return next(self.entries(), None) is None
 
     def entries(self) -> Iterator[tuple[Any, bytes]]:
@@ -246,7 +246,7 @@ class DiskDict(dict[Any, Any]):
         return self
 
     def add(self, key: Any, value: Any) -> bool:
-        """Put an entry unless there is one; tell whether it was put."""
+        """Put an entry if its key is new; return whether it was put."""
         if dict.__contains__(self, key):
             return False
         # hot path: where all is in memory, nobody need look further.
@@ -258,7 +258,7 @@ class DiskDict(dict[Any, Any]):
         return True
 
     def put_all(self, entries: dict[Any, Any]) -> None:
-        """Put entries, as ``update`` does with what is a dict already."""
+        """Put entries, like ``update`` with a dict."""
         dict.update(self, entries)
         self.touched.update(dict.fromkeys(entries))
 
@@ -278,7 +278,7 @@ class DiskDict(dict[Any, Any]):
         return values
 
     def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
-        """Return what the epoch has put and removed so far, and whether that is all there is."""
+        """Return the puts and removals of the epoch, and whether they are all entries."""
         # What is not in memory, and was touched, is gone.
         kept, gone = {}, []
         for key in list(self) if self.is_emptied else list(self.touched):
@@ -290,19 +290,19 @@ class DiskDict(dict[Any, Any]):
         return kept, [] if self.is_emptied else gone, self.is_emptied
 
     def load(self, change_set: ChangeSet, codec: OneCodec) -> None:  # noqa: ARG002  # it lies on disk
-        """Forget what is in memory of what others have sealed."""
+        """Evict the entries of a change set that other tasks sealed."""
         if change_set.is_full:
             self.forget()
         self.drop(_KEYS.decode_list(bytes(change_set.keys)))
         self.drop(_KEYS.decode_list(bytes(change_set.deleted)))
 
     def peek(self, key: Any) -> Any:
-        """Return the value of a key without using it; MISSING when there is none."""
+        """Return the value of a key without marking it as used, or MISSING."""
         value = dict.get(self, key, MISSING)
         return self._fault(key) if value is MISSING else value
 
     def memo(self) -> Callable[[], None]:
-        """Return what puts back all entries as they are now."""
+        """Return a function that restores all entries to their present values."""
         hot, warm, touched = dict(dict.items(self)), dict(self._warm), dict(self.touched)
         is_emptied = self.is_emptied
 
@@ -314,7 +314,7 @@ class DiskDict(dict[Any, Any]):
         return put_back
 
     def found(self, key: Any, data: bytes | None) -> Any:
-        """Return the value of a key whose sealed entry was just read; MISSING when it is gone.
+        """Return the value of a key whose sealed entry was just read, or MISSING.
 
         Args:
             key: The key.
@@ -326,7 +326,7 @@ class DiskDict(dict[Any, Any]):
         return value
 
     def hold(self, key: Any, data: bytes | None) -> bool:
-        """Keep the value of a key whose sealed entry was just read; tell whether there is one."""
+        """Cache the value of a key whose sealed entry was read; return whether it exists."""
         if dict.__contains__(self, key):
             return True
         value = self.found(key, data)
@@ -341,7 +341,7 @@ class DiskDict(dict[Any, Any]):
             yield key, self._hand_out(key, self._value_of(value), is_use=True)
 
     def gather(self) -> dict[Any, Any]:
-        """Return a plain dict of all entries in any order, from memory where all are there."""
+        """Return a plain dict of all entries in any order, from memory where complete."""
         if self.is_emptied or not self._has_all():
             return self.copy()
         found = dict(self._warm)
@@ -349,7 +349,7 @@ class DiskDict(dict[Any, Any]):
         return found
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         self.touched.clear()
         self.is_emptied = False
 
@@ -359,7 +359,7 @@ class DiskDict(dict[Any, Any]):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing of it is in memory."""
+        """Return whether nothing of this dict is in memory."""
         return not (dict.__len__(self) or self._warm or self.touched or self.is_emptied)
 
     def warm_count(self) -> int:
@@ -367,7 +367,7 @@ class DiskDict(dict[Any, Any]):
         return len(self._warm)
 
     def age(self, share: float) -> None:
-        """Let go of what is warm, and make warm the newest part of what is hot and not touched."""
+        """Evict warm entries, and make the newest hot, untouched entries warm."""
         if self._warm:
             self._is_whole = False
         if not dict.__len__(self):
@@ -385,14 +385,14 @@ class DiskDict(dict[Any, Any]):
         self._warm = warm
 
     def drop(self, keys: Iterable[Any]) -> None:
-        """Forget what is in memory of some keys: others have sealed something about them."""
+        """Evict the entries of some keys, since other tasks sealed changes to them."""
         self._is_whole = False
         for key in keys:
             dict.pop(self, key, None)
             self._warm.pop(key, None)
 
     def forget(self) -> None:
-        """Forget all that is in memory, also what the epoch changed."""
+        """Evict all entries, including the changes of the epoch."""
         dict.clear(self)
         self._warm.clear()
         self._is_whole = None
@@ -414,14 +414,14 @@ class DiskDict(dict[Any, Any]):
         return value
 
     def _has_all(self) -> bool:
-        """Tell whether all entries are in memory, as while a state is small or new."""
+        """Return whether all entries are in memory, as while a state is small or new."""
         if self._is_whole is None:
             # Nothing was sealed before; what is sealed from now on passes through here.
             self._is_whole = self._sealed_entries.is_empty()
         return self._is_whole
 
     def _entries(self) -> Iterator[tuple[Any, Any]]:
-        """Yield keys with values, or with a ``_Sealed`` for what is not in memory."""
+        """Yield keys with values, or with a ``_Sealed`` for values on disk."""
         seen = set()
         if not self.is_emptied:
             touched = self.touched
@@ -444,7 +444,7 @@ class DiskDict(dict[Any, Any]):
 
 
 class TouchDiskDict(DiskDict):
-    """A ``DiskDict`` of values that may be changed in place: those handed out count as touched."""
+    """A ``DiskDict`` of mutable values: each returned value counts as touched."""
 
     __slots__ = ()
 

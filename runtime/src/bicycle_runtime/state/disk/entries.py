@@ -59,16 +59,16 @@ class DiskValueEntries(CarefulValueEntries):
         self.entries = self.stored
 
     def peek(self, entry_key: Any) -> Any:
-        """Return the value of an entry without using it; the SDK's ``MISSING`` for none."""
+        """Return the value of an entry without using it, or ``MISSING``."""
         value = self.stored.peek(entry_key)
         return NO_BOUND if value is MISSING else value
 
     def load(self, entry_keys: Iterable[Any], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
-        """Forget what is in memory of entries that others have sealed."""
+        """Evict entries that other tasks sealed."""
         self.stored.drop(entry_keys)
 
     def unload(self, entry_keys: Iterable[Any]) -> None:
-        """Forget what is in memory of entries that others have removed."""
+        """Evict entries that other tasks removed."""
         self.stored.drop(entry_keys)
 
     def reset(self) -> None:
@@ -117,17 +117,17 @@ class DiskMapEntries(MapEntries):
     # --- in the cache ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         self._fresh.clear()
         self._fresh_count = 0
         self._ends.clear()
 
     def clean_count(self) -> int:
-        """Return of how many keys the map keys are in order; ``stored`` counts the entries."""
+        """Return the number of keys whose map keys are kept in order."""
         return len(self._sorted) + len(self._scans)
 
     def age(self, share: float) -> None:  # noqa: ARG002  # they can be found again by a scan
-        """Let go of the order of map keys."""
+        """Evict the order of map keys."""
         self._forget_order()
 
     # --- as entries ----------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class DiskMapEntries(MapEntries):
         return value
 
     def has(self, key: Hashable, part: Hashable) -> bool:
-        """Tell whether a key's map has an entry."""
+        """Return whether a key's map has an entry."""
         entry_key = (key, part)
         return entry_key in self.stored and self._is_found(entry_key)
 
@@ -160,7 +160,7 @@ class DiskMapEntries(MapEntries):
             self.expiry.renew(entry_key)
 
     def add(self, key: Hashable, part: Hashable, value: Any) -> bool:
-        """Set an entry unless there is one; tell whether it was set."""
+        """Set an entry if it is new; return whether it was set."""
         if (key, part) in self.stored:
             return False
         self.put(key, part, value)
@@ -224,7 +224,7 @@ class DiskMapEntries(MapEntries):
         ]
 
     def delete(self, key: Hashable, part: Hashable) -> None:
-        """Remove an entry of a key's map; harmless when there is none."""
+        """Remove an entry of a key's map, if it exists."""
         entry_key = (key, part)
         if entry_key not in self.stored:
             return
@@ -240,17 +240,17 @@ class DiskMapEntries(MapEntries):
             self.delete(key, part)
 
     def items(self, key: Hashable) -> list[tuple[Any, Any]]:
-        """Return the entries of a key's map, in key order, which for lists is the oldest first."""
+        """Return the entries of a key's map in key order, for lists the oldest first."""
         return list(self.scan(key))
 
     def is_empty(self, key: Hashable) -> bool:
-        """Tell whether a key's map has no entry."""
+        """Return whether a key's map has no entry."""
         return not any(self._is_live((key, part)) for part in self.parts(key))
 
     def scan(
         self, key: Hashable, start: Any = NO_BOUND, end: Any = NO_BOUND, *, prefix: Any = NO_BOUND
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield the entries of a key's map in key order, as they are when they are reached."""
+        """Yield the entries of a key's map in key order, each as it is when reached."""
         ordered = self._known_places(key)
         if ordered is None:
             yield from self._scan_disk(key, start, end, prefix)
@@ -263,14 +263,14 @@ class DiskMapEntries(MapEntries):
                 yield part, value
 
     def first(self, key: Hashable) -> Any:
-        """Return the first map key of a key, in key order; the SDK's ``MISSING`` for none."""
+        """Return the first map key of a key, in key order, or ``MISSING``."""
         ordered = self._known_places(key)
         if ordered is None or not self._is_plain:
             return next((part for part, _ in self.scan(key)), NO_BOUND)
         return self._parts_at(ordered[:1])[0] if ordered else NO_BOUND
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Return the entries that ``scan`` gives, all at once."""
+        """Return a list of the entries that ``scan`` yields."""
         ordered = self._known_places(key)
         if ordered is None or not self._is_plain:
             return list(self.scan(key, start, end))
@@ -278,7 +278,7 @@ class DiskMapEntries(MapEntries):
         return [(part, peek((key, part))) for part in self._within(ordered, start, end)]
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Remove the entries that ``between`` gives, and return them."""
+        """Remove and return the entries that ``between`` returns."""
         ordered = self._known_places(key)
         if ordered is None or not self._is_plain:
             found = self.between(key, start, end)
@@ -312,26 +312,26 @@ class DiskMapEntries(MapEntries):
                 yield part, value
 
     def load(self, entry_keys: Iterable[tuple[Any, Any]], values: Iterable[Any]) -> None:  # noqa: ARG002  # they are on disk
-        """Forget what is in memory of entries that others have sealed."""
+        """Evict entries that other tasks sealed."""
         self.stored.drop(entry_keys)
         self._forget_order()
 
     def unload(self, entry_keys: Iterable[tuple[Any, Any]]) -> None:
-        """Forget what is in memory of entries that others have removed."""
+        """Evict entries that other tasks removed."""
         self.stored.drop(entry_keys)
         self._forget_order()
 
     def peek(self, entry_key: tuple[Any, Any]) -> Any:
-        """Return the value of an entry without using it; the SDK's ``MISSING`` for none."""
+        """Return the value of an entry without using it, or ``MISSING``."""
         value = self.stored.peek(entry_key)
         return NO_BOUND if value is MISSING else value
 
     def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
-        """Return the values of entries without using them; ``MISSING`` for those not there."""
+        """Return the values of entries without using them, ``MISSING`` if absent."""
         return list(map(self.peek, entry_keys))
 
     def view(self, key: Hashable) -> Any:
-        """Return the live entries of a key without using them; ``MISSING`` when there are none."""
+        """Return the live entries of a key without using them, or ``MISSING``."""
         parts = (part for part in self.parts(key) if self._is_live((key, part)))
         return {part: self.stored.peek((key, part)) for part in parts} or NO_BOUND
 
@@ -398,7 +398,7 @@ class DiskMapEntries(MapEntries):
     def _entries(
         self, key: Hashable, low: bytes | None = None, high: bytes | None = None
     ) -> Iterator[_Entry]:
-        """Yield the map keys that a key has or had, in order, with what is sealed for them.
+        """Yield the present and former map keys of a key, in order, with sealed bytes.
 
         Args:
             key: Whose map.
@@ -426,7 +426,7 @@ class DiskMapEntries(MapEntries):
 
 
 def _join(fresh: list[_Entry], sealed: Iterator[_Entry]) -> Iterator[_Entry]:
-    """Yield the entries of two ordered sequences in order, those in both once."""
+    """Yield the entries of two ordered sequences in order, without duplicates."""
     position = 0
     for entry in sealed:
         while position < len(fresh) and fresh[position][0] < entry[0]:

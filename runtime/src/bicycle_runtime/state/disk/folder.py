@@ -80,7 +80,7 @@ class LocalFolder:
     def stand_at(
         self, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]
     ) -> None:
-        """Let the database and the table stand at a sealed state.
+        """Bring the database and the table to a sealed state.
 
         Args:
             state: The sealed state.
@@ -111,7 +111,7 @@ class LocalFolder:
             self._start_over(state)
 
     def close(self) -> None:
-        """Let go of the folder; what is in memory is written to it first."""
+        """Write the entries in memory to the folder, and release it."""
         self._cache.let_go()
         self._close_space()
         if self._claimed is not None:
@@ -155,7 +155,7 @@ class LocalFolder:
         return RocksSpace.open_space(place, self._identity, self._cache.settings)
 
     def _anew(self, bases: Sequence[StateRef] = ()) -> None:
-        """Have a space with what bases have in place of what lies in the folder."""
+        """Replace the space by a new one with the entries of the bases."""
         assert self._claimed is not None
         groups = self._groups_of(self._sealed) if self._sealed is not None else range(0)
         self._close_space()
@@ -200,14 +200,14 @@ class LocalFolder:
     # --- sealed changes ----------------------------------------------------------------------
 
     def _settle(self, changes: list[ChangeSet], checkpoint_id: str) -> None:
-        """Put in what this process wrote and the driver sealed."""
+        """Apply the changes that this process wrote and the driver sealed."""
         assert self._space is not None
         if changes:
             self._space.apply([changes], checkpoint_id, self._cache.indexes)
         self._cache.settle()
 
     def _catch_up(self, state: RangeState, *, is_table_current: bool) -> None:
-        """Let the space stand at a sealed state, and the table with it.
+        """Bring the space and the table to a sealed state.
 
         Args:
             state: The sealed state.
@@ -234,7 +234,7 @@ class LocalFolder:
             self._load_residents()
 
     def _replay(self, state: RangeState, since: int, *, is_table_current: bool) -> bool:
-        """Put in the deltas that were folded into a base meanwhile, if all are still there."""
+        """Apply deltas that were folded into a base meanwhile, if all files still exist."""
         assert self._space is not None
         groups = self._groups_of(state)
         paths = [path for epoch, path in state.recent if epoch > since]
@@ -284,7 +284,7 @@ class LocalFolder:
         self._cache.marks = self._space.marks()
 
     def _complete(self) -> None:
-        """Have the indexes that the table asks for."""
+        """Build the indexes that the table requires."""
         assert self._space is not None
         indexes = self._cache.indexes
         found = {mark for mark in self._cache.marks if mark.startswith(INDEX_MARK)}
@@ -293,7 +293,7 @@ class LocalFolder:
             self._cache.marks = self._space.marks()
 
     def _load_residents(self) -> None:
-        """Give the table what it holds in memory: what all subtasks have a copy of."""
+        """Load the resident entries of the table: data of which all subtasks have a copy."""
         assert self._space is not None
         space = self._space
         self._store.table.apply(
@@ -307,13 +307,13 @@ class LocalFolder:
     # --- bases -------------------------------------------------------------------------------
 
     def write_soon(self) -> None:
-        """Let the checkpoint that is made in the next epoch have little to write."""
+        """Write buffered entries early, so that the next epoch's checkpoint is small."""
         assert self._space is not None
         with contextlib.suppress(SpaceError):  # The next epoch finds out, and heals.
             self._space.write_soon()
 
     def checkpoint(self, state: RangeState, folder: BaseFolder) -> Make | None:
-        """Link the space as it is at a sealed state, and return what writes a base of it."""
+        """Link the space at a sealed state; return a function that writes a base of it."""
         assert self._space is not None
         assert self._claimed is not None
         place = self._claimed.scratch(f"{folder.epoch}")
@@ -336,7 +336,7 @@ def restore(
     files: SealedFiles, bases: Sequence[StateRef], groups: range,
     *, place: Path, open_space: Callable[[Path], RocksSpace],
 ) -> tuple[RocksSpace, dict[str, SstRef]]:  # fmt: skip
-    """Return a space with what bases have of some key groups; it stands at no checkpoint id.
+    """Return a space with some key groups of bases, not yet at a checkpoint id.
 
     Args:
         files: The operator's.
@@ -378,7 +378,7 @@ def restore(
 def _seed(
     bases: Sequence[StateRef], indexes: Mapping[str, BaseIndex], groups: range
 ) -> StateRef | None:
-    """Return the base of which most is wanted, if that is a good part of it."""
+    """Return the base with the most requested key groups, if its share is sufficient."""
 
     def share(ref: StateRef) -> float:
         first, end = indexes[ref.path].groups

@@ -1,4 +1,4 @@
-"""The state space of the backend ``rocksdb``: a part is in memory, the rest in a local database.
+"""The state space of the backend ``rocksdb``: partly in memory, the rest on disk.
 
 It gives tables dicts, entries and queues that read what they do not hold (``cache``), and stands on
 the folder that holds what is sealed (``folder``).
@@ -188,7 +188,7 @@ class DiskSpace(StateSpace):
 
 
 class _Dicts(dict[int, dict[Any, Any]]):
-    """The dict of each key group, made when first asked for."""
+    """The dict of each key group, created on first access."""
 
     def __init__(self, make: Callable[[int], DiskDict]) -> None:
         super().__init__()
@@ -220,7 +220,7 @@ class UndoTouchDiskDict(HandingUndoDict, TouchDiskDict):
 
 
 class UndoNamedDiskDict(HandingUndoDict, DiskDict):
-    """Named values: one that was handed out counts as changed when it is saved again."""
+    """Named values; a value that was returned counts as changed once it is saved."""
 
     __slots__ = ()
 
@@ -236,7 +236,7 @@ DISK_KINDS: dict[type[TrackedDict], type[DiskDict]] = {
 
 
 class DiskDueTimes(UncountedPart, DueTimes):
-    """``DueTimes`` over an index that is kept up with the entries (``indexes.DueIndex``).
+    """``DueTimes`` over an index that is updated with the entries.
 
     Args:
         cache: The operator's.
@@ -261,7 +261,7 @@ class DiskDueTimes(UncountedPart, DueTimes):
     # --- in the cache ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         for order in self._taken:
             self._cache.drop_stale(self._time_queue.db_key(order))
         self._taken.clear()
@@ -286,10 +286,10 @@ class DiskDueTimes(UncountedPart, DueTimes):
         self._time_queue.add(order, (time_ms, window_key))
 
     def due(self, until_ms: int) -> Iterator[tuple[int, WindowKey]]:
-        """Take out what is due, by time, place, key group and key.
+        """Remove and yield due entries, by time, namespace, key group and key.
 
-        What is added meanwhile comes when its turn comes; for the very time that is being taken
-        out, behind all of it.
+        Entries added meanwhile are yielded at their time; entries added for the time being yielded
+        come last.
         """
         while (entry := self._time_queue.first()) is not None and entry[1][0] <= until_ms:
             self._taking = entry[1][0]
@@ -303,7 +303,7 @@ class DiskDueTimes(UncountedPart, DueTimes):
                 self.add(time_ms, window_key)
 
     def first(self, is_set: Callable[[int, WindowKey], bool]) -> int | None:
-        """Return the least time that is set; None when there is none. What is not set is forgotten.
+        """Return the earliest time that is set, or None, and forget earlier times.
 
         Args:
             is_set: Tells whether something is due at a time.

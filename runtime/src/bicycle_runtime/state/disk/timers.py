@@ -1,4 +1,4 @@
-"""Timers, and the times at which entries expire, of which only a part is in memory.
+"""Timers and expiry times that are partly in memory.
 
 Whether a timer is set is told by a dict on disk; in which order they fire, by an agenda over the
 index by time. What is set already is not written again.
@@ -86,7 +86,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
     # --- in the cache ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         self._time_queue.trim(self._cache.settings.cache_entries // 2)
         self._deleted_count = 0
 
@@ -104,7 +104,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         self._time_queue.add(timer_order(key, time_ms), entry_key)
 
     def delete(self, key: Hashable, time_ms: int) -> None:
-        """Delete a timer; harmless when there is none."""
+        """Delete a timer, if it exists."""
         entry_key = (key, time_ms)
         if entry_key not in self.stored:
             return
@@ -115,7 +115,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
             self._deleted_count = 0
 
     def pop_due(self, time_ms: int) -> Timer | None:
-        """Take out and return the first timer that is due at a time; None when none is."""
+        """Remove and return the first timer that is due at a time, or None."""
         first = self.peek()
         if first is None or first.time_ms > time_ms:
             return None
@@ -141,11 +141,11 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         return found
 
     def due_run(self, time_ms: int) -> list[Timer]:  # noqa: ARG002  # of timers in memory
-        """Return none: timers are popped one by one."""
+        """Return an empty list: timers are popped singly."""
         return []
 
     def peek(self) -> Timer | None:
-        """Return the first timer; None when there is none."""
+        """Return the first timer, or None."""
         while (entry := self._time_queue.first()) is not None:
             order, entry_key = entry
             if self._is_waiting(entry_key):
@@ -158,7 +158,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         return entry_key in self.stored and (self._keys is None or entry_key[0] in self._keys)
 
     def _pass_over(self, order: bytes, entry_key: tuple[Any, int]) -> None:
-        """Let the space forget a timer that came with a base of others."""
+        """Remove a timer from the space that belongs to other subtasks."""
         if self._groups[entry_key[0]] not in self._cache.groups:
             self._cache.drop_stale(self._time_queue.db_key(order))
 
@@ -167,12 +167,12 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         self._keys = keys
 
     def load_all(self, entry_keys: Sequence[tuple[Hashable, int]]) -> None:
-        """Forget what is in memory of timers that others have sealed."""
+        """Evict timers that other tasks sealed."""
         self.stored.drop(entry_keys)
         self._time_queue.reset()
 
     def unload(self, key: Hashable, time_ms: int) -> None:
-        """Forget what is in memory of a timer that others have deleted."""
+        """Evict a timer that other tasks deleted."""
         self.stored.drop([(key, time_ms)])
 
     def reset(self) -> None:
@@ -200,7 +200,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
         self._note_gone(entry_key)
 
     def _is_deleted(self, entry_key: tuple[Any, int]) -> bool:
-        """Tell whether the running epoch has deleted a timer."""
+        """Return whether the running epoch deleted a timer."""
         return entry_key in self.stored.touched and not dict.__contains__(self.stored, entry_key)
 
 
@@ -238,7 +238,7 @@ class TimeQueue(Generic[Item]):
         heappush(self._heap, (order, self._added, item))
 
     def first(self) -> tuple[bytes, Item] | None:
-        """Return the first item with what sorts it; None when there is none."""
+        """Return the first item with its sort key, or None."""
         heap = self._heap
         while self._floor is not None and not (heap and heap[0][0] < self._floor):
             self._load(self._floor)
@@ -267,16 +267,16 @@ class TimeQueue(Generic[Item]):
         return list({order: (order, item) for order, _, item in taken}.values())
 
     def db_key(self, order: bytes) -> bytes:
-        """Return where the entry of an item lies in the space."""
+        """Return the database key of an item."""
         return self._start + order
 
     def discard(self, is_gone: Callable[[Item], bool]) -> None:
-        """Take out what is gone."""
+        """Remove deleted items."""
         self._heap[:] = [entry for entry in self._heap if not is_gone(entry[2])]
         heapify(self._heap)
 
     def trim(self, count_max: int) -> None:
-        """Let go of the last items when there are too many. All must be sealed."""
+        """Evict the last items if there are too many. All must be sealed."""
         heap = self._heap
         if len(heap) <= count_max:
             return
@@ -304,7 +304,7 @@ UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is 
 
 
 class DiskExpiry(Expiry):
-    """When the entries of one state expire, with their times on disk too.
+    """The expiry times of the entries of one state, also kept on disk.
 
     The space keeps them by time as well; what it has there may be out of date, so each is looked up
     before it counts.
@@ -336,7 +336,7 @@ class DiskExpiry(Expiry):
         self.stamps[entry_key] = stamp
 
     def unload(self, entry_keys: Iterable[Hashable]) -> None:
-        """Forget what is in memory of entries of which others have sealed something."""
+        """Evict entries to which other tasks sealed changes."""
         self.stored.drop(entry_keys)
 
     def due(self) -> Iterator[Any]:
@@ -365,7 +365,7 @@ class DiskExpiry(Expiry):
         self.touched.clear()
 
     def next_due_ms(self) -> int | None:
-        """Return when the next entry may be removed, in the domain of the TTL; None without any."""
+        """Return the time at which the next entry may be removed, or None."""
         start = index_start(self._name) + key_bytes(UNKNOWN_MS + 1)
         stamps = [
             stamp
@@ -379,7 +379,7 @@ class DiskExpiry(Expiry):
         return (min(stamps) // self._width + 1) * self._width + self.ttl_ms
 
     def _first_sealed(self, start: bytes) -> list[int]:
-        """Return the first time that is sealed, in a list; none without any."""
+        """Return the first sealed time in a list, or an empty list."""
         index = self._cache.scan(start, behind(index_start(self._name)))
         for position, (place, raw) in enumerate(index):
             entry_key = indexed_key(raw)
@@ -403,7 +403,7 @@ class DiskExpiry(Expiry):
                 yield entry_key
 
     def _start_timeless(self) -> None:
-        """Let entries live from now on that were sealed before the state had a time to live."""
+        """Start the time to live of entries that were sealed before the state had one."""
         if self._name in self._cache.marks:
             return
         for entry_key in self._entry_keys():

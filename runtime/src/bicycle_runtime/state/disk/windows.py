@@ -68,7 +68,7 @@ class DiskNamespaceRecords(UncountedPart, Records):
     # --- in the cache ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         self._fresh.clear()
 
     # --- as records --------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class DiskNamespaceRecords(UncountedPart, Records):
     def rows(
         self, namespace: int, group: int, keys: Collection[Any] | None = None
     ) -> dict[Any, Row]:
-        """Return all records of a key group in a namespace by key; of some keys, or of all."""
+        """Return the records of a key group in a namespace by key, of some or all keys."""
         found: dict[Any, Row] = {}
         for epoch in sorted(self.namespaces.get(namespace, {}).get(group, ())):
             sealed = SealedEntries(
@@ -123,7 +123,7 @@ class DiskNamespaceRecords(UncountedPart, Records):
                 self._touched[namespace, group, epoch] = {}
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield what changed since the last call."""
+        """Yield the changes since the last call."""
         for part, keys in sorted(self._touched.items(), key=lambda item: item[0]):
             namespace, group, epoch = part
             if keys:
@@ -135,7 +135,7 @@ class DiskNamespaceRecords(UncountedPart, Records):
         self._touched.clear()
 
     def apply(self, change_set: ChangeSet) -> None:
-        """Take note of what others have sealed."""
+        """Register the namespaces and chunks that other tasks sealed."""
         if _KEYS.decode_list(bytes(change_set.keys)):
             self._note(change_set.name, change_set.group)
             return
@@ -152,7 +152,7 @@ class DiskNamespaceRecords(UncountedPart, Records):
 
 @dataclass(slots=True)
 class _Held:
-    """Chunks of one key in a namespace by epoch: all, or only those of the running epoch."""
+    """The chunks of a key in a namespace by epoch: all, or only of the running epoch."""
 
     is_whole: bool = False
     chunks: dict[int, Row] = field(default_factory=dict)
@@ -184,7 +184,7 @@ class DiskKeyRecords(Records):
     # --- in the cache ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         for window_key in self._fresh:
             held = self._hot[window_key]
             if not held.is_whole or not held.chunks:
@@ -197,7 +197,7 @@ class DiskKeyRecords(Records):
         return self._hot_count
 
     def age(self, share: float) -> None:
-        """Let go of what is warm, and make warm the newest part of what is hot and not touched."""
+        """Evict warm entries, and make the newest hot, untouched entries warm."""
         fresh = {window_key: self._hot[window_key] for window_key in self._fresh}
         clean = [
             (window_key, held) for window_key, held in self._hot.items() if window_key not in fresh
@@ -236,7 +236,7 @@ class DiskKeyRecords(Records):
         raise AssertionError("these records are kept by key")
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield what changed since the last call."""
+        """Yield the changes since the last call."""
         for part, keys in sorted(self._touched.items(), key=lambda item: item[0]):
             namespace, group, epoch = part
             held = {key: self._hot[namespace, group, key].chunks for key in keys}
@@ -248,11 +248,11 @@ class DiskKeyRecords(Records):
         self._touched.clear()
 
     def apply(self, change_set: ChangeSet) -> None:  # noqa: ARG002  # whatever it is
-        """Forget what is in memory: others have sealed something."""
+        """Evict all entries, since other tasks sealed changes."""
         self._hot, self._warm, self._hot_count = {}, {}, 0
 
     def _at(self, window_key: WindowKey) -> _Held:
-        """Return what is held of a key, to be used."""
+        """Return the chunks of a key in memory, and mark them as used."""
         held = self._hot.get(window_key)
         if held is None:
             held = self._hot[window_key] = (
@@ -326,7 +326,7 @@ class DiskWindowEntries(WindowEntries):
     # --- in the cache ------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Regard what the epoch changed as part of the space."""
+        """Mark the changes of the epoch as part of the space."""
         for values in self._open.values():
             values.settle()
         self._let_go()
@@ -336,7 +336,7 @@ class DiskWindowEntries(WindowEntries):
         return sum(values.clean_count() for values in self._open.values())
 
     def age(self, share: float) -> None:
-        """Let go of what is warm, and make warm the newest part of what is hot and not touched."""
+        """Evict warm entries, and make the newest hot, untouched entries warm."""
         for values in self._open.values():
             values.age(share)
         self._let_go()
@@ -364,7 +364,7 @@ class DiskWindowEntries(WindowEntries):
     def contents(
         self, namespace: int, group: int, keys: Collection[Any] | None = None
     ) -> Mapping[Any, Any]:
-        """Return the values of a key group in a namespace, to be read: of some keys, or of all."""
+        """Return a read-only view of the values of some or all keys of a key group."""
         if group not in self.namespaces.get(namespace, ()):
             return {}
         values = self._dict(namespace, group)
@@ -373,7 +373,7 @@ class DiskWindowEntries(WindowEntries):
         return {key: values[key] for key in keys if key in values}
 
     def find(self, namespace: int, group: int, key: Any) -> Any:
-        """Return a value, None when there is none."""
+        """Return a value, or None."""
         if group not in self.namespaces.get(namespace, ()):
             return None
         return self._dict(namespace, group).get(key)
@@ -393,7 +393,7 @@ class DiskWindowEntries(WindowEntries):
             super().touch(namespace, group, ())
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield what changed since the last call."""
+        """Yield the changes since the last call."""
         for (namespace, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
             values = self._dict(namespace, group)
             if any(dict.__contains__(values, key) for key in keys) or values:
@@ -407,7 +407,7 @@ class DiskWindowEntries(WindowEntries):
         self._touched.clear()
 
     def apply(self, change_set: ChangeSet) -> None:
-        """Forget what is in memory of what others have sealed."""
+        """Evict entries that other tasks sealed."""
         namespace, group = int(change_set.name[len(self.prefix) :]), change_set.group
         keys = _KEYS.decode_list(bytes(change_set.keys))
         if keys:

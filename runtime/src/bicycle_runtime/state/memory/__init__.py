@@ -1,1 +1,1 @@
-"""Tables that hold state in memory, per key group, and know what changed since the last epoch."""
+"""Tables that hold state in memory by key group, and track changes of an epoch."""

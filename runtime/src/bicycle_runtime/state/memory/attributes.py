@@ -48,7 +48,7 @@ class Attribute:
 
 
 def describe_attributes(function: Any, registry: SchemaRegistry | None = None) -> list[Attribute]:
-    """Return the state attributes of a function, which are what it holds now, by name.
+    """Return the state attributes of a function, with their present values, by name.
 
     A plain ``dict`` annotated ``dict[K, V]`` is stored entry by entry, anything else as one value.
     Of a function that makes its own snapshots these are stored instead: the last one, ``SNAPSHOT``.
@@ -86,7 +86,7 @@ def declared_attributes(function: Any) -> list[DeclaredState]:
 
 
 def _snapshots(function: Any) -> list[tuple[DeclaredState, Any]]:
-    """Return the state that snapshots are, with their type, of a function that makes its own."""
+    """Return the snapshot state and its type, if a function makes its own snapshots."""
     hook = getattr(type(function), _SNAPSHOT_NAME, None)
     if hook is None or hook is RichAsyncFunction.snapshot_state:
         return []
@@ -134,7 +134,7 @@ def _value_type(value: Any, declared: Any) -> tuple[Any, Any]:
 
 
 def _hook_of(function: Any, attribute: str) -> Hook | None:
-    """Return what migrates values of an attribute; None when the class does not define it."""
+    """Return the function that migrates values of an attribute, or None."""
     own = getattr(type(function), "migrate_state", None)
     if own is None or own is RichAsyncFunction.migrate_state:
         return None
@@ -174,7 +174,7 @@ def _instance_values(function: Any) -> dict[str, Any]:
 
 
 def _is_users(cls: type, name: str) -> bool:
-    """Tell whether a class field is a default of the user's: no ClassVar, none of the SDK's."""
+    """Return whether a class field is a user's default: no ClassVar, not the SDK's."""
     for owner in cls.__mro__:
         declared = inspect.get_annotations(owner).get(name)
         if declared is not None:

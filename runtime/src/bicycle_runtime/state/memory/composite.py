@@ -1,4 +1,4 @@
-"""Several state tables of one operator in the same files, told apart by prefixes of state names."""
+"""A table of several state tables of an operator, separated by name prefixes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class NamedTable(StateTable, Protocol):
     """A table that knows its change sets by their names."""
 
     def claims(self, state_name: str) -> bool:
-        """Tell whether a change set is one of this table."""
+        """Return whether a change set belongs to this table."""
 
 
 class CompositeTable(Generic[Main]):
@@ -33,7 +33,7 @@ class CompositeTable(Generic[Main]):
         self._others = others
 
     def changes(self) -> list[ChangeSet]:
-        """Return what changed since the last call, and regard it as written."""
+        """Return the changes since the last call, and mark them as written."""
         change_sets = list(self.main.changes())
         for table in self._others:
             change_sets += table.changes()

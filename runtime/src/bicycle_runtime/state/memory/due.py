@@ -1,4 +1,4 @@
-"""The due times of windows: an index by time of their entries, which can be built again.
+"""The due times of windows: a time index of entries, which can be rebuilt.
 
 It may name times that a window no longer has: the code that gets one looks the window up.
 """
@@ -16,7 +16,7 @@ __all__ = ["DueTimes", "in_order"]
 
 
 class DueTimes:
-    """Which keys may have something due at which time of one domain."""
+    """The keys that may have a due entry, by time, in one domain."""
 
     def __init__(self) -> None:
         self._heap: list[int] = []
@@ -35,10 +35,10 @@ class DueTimes:
         known[window_key] = None
 
     def due(self, until_ms: int) -> Iterator[tuple[int, WindowKey]]:
-        """Take out what is due, by time, namespace, key group and key.
+        """Remove and yield due entries, by time, namespace, key group and key.
 
-        What is added meanwhile comes when its turn comes; for the very time that is being taken
-        out, behind all of it.
+        Entries added meanwhile are yielded at their time; entries added for the time being yielded
+        come last.
         """
         while self._heap and self._heap[0] <= until_ms:
             time_ms = heapq.heappop(self._heap)
@@ -50,7 +50,7 @@ class DueTimes:
                     yield time_ms, (namespace, group, key)
 
     def first(self, is_set: Callable[[int, WindowKey], bool]) -> int | None:
-        """Return the least time that is set; None when there is none. What is not set is forgotten.
+        """Return the earliest time that is set, or None, and forget earlier times.
 
         Args:
             is_set: Tells whether something is due at a time.
@@ -65,7 +65,7 @@ class DueTimes:
 
 
 def in_order(keys: Iterable[Any]) -> list[Any]:
-    """Return keys in the order in which their windows fire: sorted, or by their stable bytes."""
+    """Return keys in the firing order of their windows: sorted, else by stable bytes."""
     listed = list(keys)
     kinds = set(map(type, listed))
     if kinds <= {str} or kinds <= {int} or kinds <= {bytes}:

@@ -1,4 +1,4 @@
-"""Keyed states of one operator in one subtask: value, list, map, reducing and aggregating state.
+"""Keyed states of an operator in a subtask: value, list, map, reducing and others.
 
 Entries, which the space makes, hold entries as Python objects: all of them, or those used last. An
 entry is encoded when it is written, by its declared type, and only what changed since the last
@@ -76,11 +76,11 @@ class KeyedTable:
         self._unread: dict[str, list[ChangeSet]] = {}
 
     def claims(self, state_name: str) -> bool:
-        """Tell whether a change set is one of this table."""
+        """Return whether a change set belongs to this table."""
         return state_name.startswith((self._entries_prefix, self._times_prefix))
 
     def entries_of(self, descriptor: StateDescriptor) -> KeyedEntries:
-        """Return the entries of a state, made and filled when first asked for.
+        """Return the entries of a state, created and loaded on first access.
 
         Raises:
             StateDefinitionError: the state was declared otherwise before.
@@ -108,11 +108,11 @@ class KeyedTable:
         return state.entries
 
     def declared(self) -> list[StateDescriptor]:
-        """Return what was declared, by name."""
+        """Return the declared states, by name."""
         return [state.descriptor for _, state in sorted(self._states.items())]
 
     def names(self) -> dict[str, str]:
-        """Return ``value``, ``list`` or ``map`` for each state, declared or sealed, by name."""
+        """Return the shape of each declared or sealed state by name."""
         found = {
             name: SHAPES[state.descriptor.kind] for name, state in sorted(self._states.items())
         }
@@ -130,7 +130,7 @@ class KeyedTable:
             state.groups.clear()
 
     def changes(self) -> list[ChangeSet]:
-        """Return what changed since the last call, without what expired by now."""
+        """Return the changes since the last call, without expired entries."""
         change_sets: list[ChangeSet] = []
         for _, state in sorted(self._states.items()):
             entries = state.entries
@@ -202,7 +202,7 @@ class KeyedTable:
         self, state: _State, name: str, entry_keys: Collection[Any], values: list[Any],
         *, codec: ValueCodec,
     ) -> list[ChangeSet]:  # fmt: skip
-        """Return the change sets of entries with their values, ``MISSING`` for those gone."""
+        """Return change sets of entries and values; ``MISSING`` marks a removed entry."""
         gone: list[Any] = []
         if MISSING in values:
             pairs = list(zip(entry_keys, values, strict=True))
@@ -261,14 +261,14 @@ class KeyedTable:
 
 
 class _Everywhere(dict[Any, int]):
-    """The key group of what every subtask has a copy of."""
+    """The key group of state that every subtask copies."""
 
     def __missing__(self, key: Any) -> int:
         return EVERYWHERE
 
 
 class BroadcastTable(KeyedTable):
-    """States without keys that all subtasks hold alike, in memory: each has a copy and writes it.
+    """States without keys that are equal in all subtasks, each with a copy.
 
     Every subtask must make the same changes in the same epoch; a rescaled subtask takes the copy
     of any old one. Handles are made over ``entries_of(descriptor)`` with ``BROADCAST`` for a scope.

@@ -1,4 +1,4 @@
-"""The space in which the state of one operator lies: what tables are made of, and stand on.
+"""The space of one operator's state: creates tables, and holds sealed entries.
 
 A space is ordered by *key group · state · key · map key*. Tables (attributes, keyed states, timers,
 accumulators, windows) are written once, over the dicts, entries and queues that a space gives them:
@@ -51,42 +51,42 @@ class StateTable(Protocol):
     """The state of one operator in one subtask."""
 
     def changes(self) -> list[ChangeSet]:
-        """Return what changed since the last call, and regard it as written."""
+        """Return the changes since the last call, and mark them as written."""
 
     def apply(self, change_sets: Iterable[ChangeSet]) -> None:
         """Put sealed changes in, oldest first."""
 
     def key_count(self) -> int:
-        """Return how many keys have state, of all states together, as far as it is in memory."""
+        """Return the number of keys with state in memory, over all states."""
 
 
 class Store(Protocol):
-    """What a space needs of the store that keeps a table at the sealed state."""
+    """The interface of the store that a space requires."""
 
     files: SealedFiles
     table: Any
 
     def renew(self) -> None:
-        """Put an empty table in place of the one that there is."""
+        """Replace the table by an empty one."""
 
     def read_files(self, state: RangeState, checkpoint_id: str | None) -> None:
-        """Let the table, which stands at a checkpoint id, stand at a sealed state, by its files."""
+        """Bring the table from a checkpoint id to a sealed state, from its files."""
 
     def fold(self, state: RangeState) -> Make:
-        """Return what writes a base of the files of a sealed state."""
+        """Return a function that writes a base from the files of a sealed state."""
 
 
 class NotingDict(Protocol):
-    """A dict that a function works with, and that notes what is written."""
+    """A dict for a function, which tracks its changes."""
 
     def replaced_by(self, entries: dict[Any, Any]) -> Any:
         """Return the dict that holds these entries from now on, all of them written."""
 
     def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
-        """Return what was put and what was removed, and whether that is all there is."""
+        """Return the puts and the removals, and whether they are all entries."""
 
     def load(self, change_set: ChangeSet, codec: ValueCodec) -> None:
-        """Take over what others have sealed."""
+        """Apply changes that other tasks sealed."""
 
 
 class StateSpace(WindowTables):
@@ -107,11 +107,11 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def has(self, name: str, groups: Iterable[int] | None = None) -> bool:
-        """Tell whether a state has entries that no table holds; in some key groups, or in any."""
+        """Return whether a state has entries in no table, in some or any key groups."""
 
     @abstractmethod
     def names(self, prefix: str) -> Iterable[str]:
-        """Return the names, of those that begin so, of change sets with such entries."""
+        """Return the names with a prefix of change sets that have such entries."""
 
     # --- parts of tables ---------------------------------------------------------------------
 
@@ -121,13 +121,13 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def load(self, entries: dict[Any, Any], change_set: ChangeSet, codec: ValueCodec) -> None:
-        """Let one of these dicts take over what others have sealed."""
+        """Apply changes that other tasks sealed to a dict of this space."""
 
     @abstractmethod
     def attribute_dict(
         self, attribute: Attribute, group: int, initial: dict[Any, Any]
     ) -> NotingDict:
-        """Return the entries of a dict attribute in one key group, with some that count as new."""
+        """Return the entries of a dict attribute in one key group, initial ones as new."""
 
     @abstractmethod
     def keyed_entries(
@@ -156,7 +156,7 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def key_count(self, table: StateTable) -> int:
-        """Return how many keys have state in a table of the space; where it lies on disk, about."""
+        """Return the number of keys with state in a table; an estimate for state on disk."""
 
     # --- epochs ------------------------------------------------------------------------------
 
@@ -164,7 +164,7 @@ class StateSpace(WindowTables):
     def stand_at(
         self, store: Store, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]
     ) -> None:
-        """Let the space and the table of a store stand at a sealed state.
+        """Bring the space and the table of a store to a sealed state.
 
         Args:
             store: The store.
@@ -175,7 +175,7 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def prepare_base(self, store: Store, state: RangeState, folder: BaseFolder) -> Make | None:
-        """Take hold of what is sealed, and return what writes a base of it; None to do it later."""
+        """Pin the sealed state; return a function that writes a base of it, or None."""
 
     @abstractmethod
     def announce_base(self) -> None:
@@ -183,15 +183,15 @@ class StateSpace(WindowTables):
 
     @abstractmethod
     def trim(self) -> None:
-        """Keep the bound on what is in memory. Called between batches."""
+        """Keep the memory bound. Called between batches."""
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of what is open."""
+        """Release open resources."""
 
 
 class MemorySpace(StateSpace):
-    """Everything is in memory, as objects in plain dicts."""
+    """The space that keeps all state in memory, as objects in plain dicts."""
 
     holds_all = True
     groups = range(0)
@@ -274,7 +274,7 @@ class MemorySpace(StateSpace):
 
 
 def map_key_order(descriptor: StateDescriptor) -> PartOrder:
-    """Return the order of the map keys of a state; those of a list are positions."""
+    """Return the order of the map keys of a state; map keys of a list are positions."""
     return part_order(getattr(descriptor, "key_type", int))
 
 

@@ -45,7 +45,7 @@ _MISSING = object()
 
 
 class DictState:
-    """The entries of a dict attribute; ``entries`` is the object that the function holds.
+    """The entries of a dict attribute; ``entries`` is the function's object.
 
     Args:
         attribute: How it is stored.
@@ -77,7 +77,7 @@ class DictState:
         return entries
 
     def change_set(self, group: int, current: Any) -> ChangeSet | None:
-        """Return what changed as a change set; None when nothing did.
+        """Return the changes as a change set, or None.
 
         Args:
             group: The key group.
@@ -164,7 +164,7 @@ class GroupState:
 
 
 class FunctionTable:
-    """State of a rich function: one copy of the prototype per key group, made when first needed.
+    """The state of a rich function: a copy of the prototype per key group.
 
     Args:
         prototype: The opened function.
@@ -222,7 +222,7 @@ class FunctionTable:
         return state
 
     def attribute_memo(self, group: int) -> Callable[[UndoLog], None]:
-        """Return what notes the attributes of a key group at the beginning of an attempt."""
+        """Return a function that saves the attributes of a key group before an attempt."""
         dicts = {item.name: item.tracked for item in self._dict_attributes if item.tracked}
         return attribute_memo(self.groups[group].instance, dicts, self._value_attributes)
 
@@ -241,7 +241,7 @@ class FunctionTable:
         return sum(len(kept.entries) for kept in found)
 
     def exported(self, group: int) -> Any:
-        """Return a group's state as ``merge_state`` gets it: a snapshot, else its attributes."""
+        """Return a group's state for ``merge_state``: its snapshot, else its attributes."""
         state = self.groups[group]
         snapshot = self._call_hook(state.instance.snapshot_state)
         if snapshot is not None:
@@ -262,7 +262,7 @@ class FunctionTable:
                 self._apply_or_wait(change_set)
 
     def restore_snapshots(self) -> None:
-        """Call ``restore_state``, once for each key group of which newer snapshots were applied.
+        """Call ``restore_state`` once for each key group with newer snapshots.
 
         Called when all that is sealed has been applied. A key group that was in use begins again
         with a new instance: a hook may add what it is given to what is there.
@@ -277,7 +277,7 @@ class FunctionTable:
                 self._apply_one(change_set, state)
 
     def _apply_or_wait(self, change_set: ChangeSet) -> None:
-        """Put one sealed change in; what belongs to a snapshot waits with it."""
+        """Apply a sealed change, or keep it until its snapshot is restored."""
         if change_set.name == SNAPSHOT:
             self._unrestored[change_set.group] = [change_set]
         elif change_set.group in self._unrestored and change_set.name != NAMED:
@@ -295,7 +295,7 @@ class FunctionTable:
         return state
 
     def _read_values(self, group: int, state: GroupState) -> None:
-        """Give a key group what is sealed of it and lies in no dict."""
+        """Load the sealed values of a key group that are not in a dict."""
         snapshot = self._space.read(group, SNAPSHOT, None)
         if snapshot is not None:
             self._call_hook(state.instance.restore_state, self._snapshots.decode_one(snapshot))
@@ -313,7 +313,7 @@ class FunctionTable:
         return state
 
     def _renew(self, group: int, state: GroupState) -> None:
-        """Give a key group a copy of the prototype as it was when it was opened."""
+        """Create a copy of the opened prototype for a key group."""
         instance = copy.copy(self._prototype)
         dicts = {}
         for attribute in self._dict_attributes:
@@ -331,7 +331,7 @@ class FunctionTable:
         state.written, state.known = {}, set()
 
     def _is_written(self, group: int, change_set: str) -> bool:
-        """Tell whether a dict that a function begins with entries in lies written in the space."""
+        """Return whether a dict with initial entries was already written to the space."""
         space = self._attribute_space
         is_begun = space.read(group, BEGUN, change_set) is not None
         return is_begun or space.has(change_set, (group,))
@@ -359,7 +359,7 @@ class FunctionTable:
     def _begun_change_set(
         self, group: int, state: GroupState, begun: DictState
     ) -> ChangeSet | None:
-        """Return which dicts count as written; the first changes of a group have all of them."""
+        """Return the dicts that count as written; the first changes of a group list all."""
         for change_set in self._seeded:
             if change_set not in begun.entries:
                 begun.entries[change_set] = True

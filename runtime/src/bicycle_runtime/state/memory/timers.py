@@ -47,14 +47,14 @@ class TimerTable:
         }
 
     def is_due(self, watermark: int, now_ms: int) -> bool:
-        """Tell whether a timer is due at a watermark and a time of day."""
+        """Return whether a timer is due at a watermark and a time of day."""
         event, processing = self.event.next_time_ms(), self.processing.next_time_ms()
         return (event is not None and event <= watermark) or (
             processing is not None and processing <= now_ms
         )
 
     def claims(self, state_name: str) -> bool:
-        """Tell whether a change set is one of this table."""
+        """Return whether a change set belongs to this table."""
         return state_name.startswith(_PREFIX)
 
     def reset(self) -> None:
@@ -63,7 +63,7 @@ class TimerTable:
             queue.reset()
 
     def changes(self) -> list[ChangeSet]:
-        """Return what changed since the last call, and regard it as written."""
+        """Return the changes since the last call, and mark them as written."""
         change_sets = []
         for name, queue in self._queues.items():
             touched, queue.touched = queue.touched, {}

@@ -1,4 +1,4 @@
-"""Dictionaries that remember what changed, so that a commit writes only that.
+"""Dicts that track their changes, so that a commit writes only these.
 
 A user's ``counts: dict[str, int]`` becomes a ``TrackedDict``: it *is* a dict, reads run at C
 speed, and only writes are noted. When values may be changed in place (``dict[str, list[int]]``)
@@ -25,7 +25,7 @@ _KEYS = AnyCodec()
 
 
 class TrackedDict(dict[Any, Any]):
-    """A dict of immutable values; ``touched`` has what changed since the last commit.
+    """A dict of immutable values; ``touched`` holds the changes since the last commit.
 
     It has the value of each key that was written, and ``GONE`` for one that was removed: so a
     commit looks nothing up, which among a million entries costs more than writing it.
@@ -91,11 +91,11 @@ class TrackedDict(dict[Any, Any]):
         self.touched.update(fresh)
 
     def peek(self, key: Any) -> Any:
-        """Return the value of a key without using it; ``MISSING`` when there is none."""
+        """Return the value of a key without using it, or ``MISSING``."""
         return dict.get(self, key, MISSING)
 
     def memo(self) -> Callable[[], None]:
-        """Return what puts back all entries as they are now, in their order."""
+        """Return a function that restores all entries to their present values and order."""
         entries = dict(dict.items(self))
 
         def put_back() -> None:
@@ -109,7 +109,7 @@ class TrackedDict(dict[Any, Any]):
         return type(self)(entries)
 
     def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
-        """Return what was put and what was removed since the last call; it never is all."""
+        """Return the puts and removals since the last call; these are never all entries."""
         touched, self.touched = self.touched, {}
         gone = [key for key, value in touched.items() if value is GONE]
         for key in gone:
@@ -128,7 +128,7 @@ class TrackedDict(dict[Any, Any]):
 
 
 class TouchTrackedDict(TrackedDict):
-    """A dict whose values may be changed in place: each value handed out counts as touched."""
+    """A dict of mutable values: each returned value counts as touched."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Undo logs in front of entries, timers, dicts and attributes: a failed attempt leaves nothing.
+"""Undo logs for entries, timers, dicts and attributes: a failed attempt is undone.
 
 Each of these notes in the log of the attempt (``state.undo``) how to go back, and then does what
 the bare thing does. A value that can be changed in place is copied when it is handed out.
@@ -41,7 +41,7 @@ __all__ = [
 def undoing_entries(
     entries: ValueEntries | MapEntries, descriptor: StateDescriptor, attempts: Attempts
 ) -> UndoPlainEntries | UndoValueEntries | UndoMapEntries:
-    """Return what stands before the entries of a state while attempts can be undone."""
+    """Return the undo wrapper of the entries of a state."""
     stored = descriptor.stored_type
     is_frozen = stored is not None and is_frozen_type(stored)
     if isinstance(entries, MapEntries):
@@ -52,7 +52,7 @@ def undoing_entries(
 
 
 class UndoPlainEntries:
-    """One value per key, of a type whose values never change, in memory and living forever."""
+    """One immutable value per key, in memory, without expiry."""
 
     __slots__ = ("delete", "get", "put")
 
@@ -98,7 +98,7 @@ class UndoValueEntries:
         self._put(key, value)
 
     def delete(self, key: Hashable) -> None:
-        """Remove the value of a key; harmless when there is none."""
+        """Remove the value of a key, if it exists."""
         self._note(key, self._peek(key))
         self._delete(key)
 
@@ -126,7 +126,7 @@ class UndoMapEntries:
         return self._entries.get(key, part, default)
 
     def has(self, key: Hashable, part: Hashable) -> bool:
-        """Tell whether a key's map has an entry."""
+        """Return whether a key's map has an entry."""
         if self._renews:
             self._note((key, part))
         return self._entries.has(key, part)
@@ -137,7 +137,7 @@ class UndoMapEntries:
         self._entries.put(key, part, value)
 
     def add(self, key: Hashable, part: Hashable, value: Any) -> bool:
-        """Set an entry unless there is one; tell whether it was set."""
+        """Set an entry if it is new; return whether it was set."""
         self._note((key, part))
         return self._entries.add(key, part, value)
 
@@ -147,7 +147,7 @@ class UndoMapEntries:
         self._entries.append(key, values)
 
     def delete(self, key: Hashable, part: Hashable) -> None:
-        """Remove an entry of a key's map; harmless when there is none."""
+        """Remove an entry of a key's map, if it exists."""
         self._note((key, part))
         self._entries.delete(key, part)
 
@@ -165,7 +165,7 @@ class UndoMapEntries:
     def scan(
         self, key: Hashable, start: Any = MISSING, end: Any = MISSING, *, prefix: Any = MISSING
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield the entries of a key's map in key order, as they are when they are reached."""
+        """Yield the entries of a key's map in key order, each as it is when reached."""
         if self._renews:
             self._note_all(key)
         for part, value in self._entries.scan(key, start, end, prefix=prefix):
@@ -174,15 +174,15 @@ class UndoMapEntries:
             yield part, value
 
     def first(self, key: Hashable) -> Any:
-        """Return the first map key of a key, in key order; ``MISSING`` when there is none."""
+        """Return the first map key of a key, in key order, or ``MISSING``."""
         return next((part for part, _ in self.scan(key)), MISSING)
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Return the entries that ``scan`` gives, all at once."""
+        """Return a list of the entries that ``scan`` yields."""
         return list(self.scan(key, start, end))
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Remove the entries that ``between`` gives, and return them."""
+        """Remove and return the entries that ``between`` returns."""
         found = self.between(key, start, end)
         for part, _ in found:
             self.delete(key, part)
@@ -205,7 +205,7 @@ class UndoMapEntries:
 
 
 class UndoTimers:
-    """What a ``TimerService`` needs of a queue."""
+    """The queue interface of a ``TimerService``, with undo."""
 
     def __init__(self, queue: TimerQueue) -> None:
         self._queue = queue
@@ -217,14 +217,14 @@ class UndoTimers:
             self._queue.set(key, time_ms)
 
     def delete(self, key: Hashable, time_ms: int) -> None:
-        """Delete a timer; harmless when there is none."""
+        """Delete a timer, if it exists."""
         if (key, time_ms) in self._queue.waiting:
             ATTEMPT.get().append((self._queue.set, key, time_ms))
             self._queue.delete(key, time_ms)
 
 
 class UndoList(list[Any]):
-    """What all attempts of a batch have sent to side outputs."""
+    """The side outputs of all attempts of a batch."""
 
     def append(self, item: Any) -> None:
         """Put an item at the end."""
@@ -252,7 +252,7 @@ class UndoDict(dict[Any, Any]):
     memo: Callable[[], Callable[[], None]]
 
     def put_back(self, key: Any, value: Any) -> None:
-        """Let a key have this value again; ``MISSING`` for none."""
+        """Restore the value of a key; ``MISSING`` removes it."""
         if value is not MISSING:
             super().__setitem__(key, value)
         elif super().__contains__(key):
@@ -295,12 +295,12 @@ class UndoDict(dict[Any, Any]):
 
 
 class HandingUndoDict(UndoDict):
-    """The same for values that may be changed in place once they were handed out."""
+    """An undo dict of values that may be mutated after they were returned."""
 
     __slots__ = ()
 
     def note_handed(self, key: Any) -> None:
-        """Take note of the value of a key that is about to be handed out."""
+        """Save the value of a key that is about to be returned."""
         ATTEMPT.get().append((self.put_back, key, _copy(self.peek(key))))
 
     def pop(self, key: Any, *default: Any) -> Any:
@@ -343,13 +343,13 @@ class UndoTouchTrackedDict(HandingUndoDict, TouchTrackedDict):
 
 
 class UndoNamedDict(HandingUndoDict, TrackedDict):
-    """Named values: one that was handed out counts as changed when it is saved again."""
+    """Named values; a value that was returned counts as changed once it is saved."""
 
     __slots__ = ()
 
 
 def undoing_kind(tracked: type[TrackedDict]) -> type[TrackedDict]:
-    """Return the class of dicts that takes the place of another while attempts can be undone."""
+    """Return the class that replaces a dict class while attempts can be undone."""
     return UndoTouchTrackedDict if issubclass(tracked, TouchTrackedDict) else UndoTrackedDict
 
 
@@ -359,7 +359,7 @@ def undoing_kind(tracked: type[TrackedDict]) -> type[TrackedDict]:
 def attribute_memo(
     instance: Any, dicts: dict[str, type[TrackedDict]], attributes: Sequence[Attribute]
 ) -> Callable[[UndoLog], None]:
-    """Return what notes the state attributes of an instance at the beginning of an attempt.
+    """Return a function that saves the state attributes before an attempt.
 
     Args:
         instance: The copy of a function that a key group works on.
@@ -388,7 +388,7 @@ def attribute_memo(
 
 
 def is_frozen_attribute(attribute: Attribute) -> bool:
-    """Tell whether the values of an attribute cannot be changed in place, by its annotation."""
+    """Return whether an attribute's annotation excludes changes in place."""
     return attribute.declared is not None and is_frozen_type(attribute.declared)
 
 

@@ -1,4 +1,4 @@
-"""State of windows: entries (a value per namespace, key group and key), and kept records.
+"""State of windows: entries per namespace, key group and key, and kept records.
 
 A *namespace* is an int that the operator chooses: the start of a window, or 0 where windows belong
 to keys. Entries are written whole when touched. Records are written in *chunks*: those of one epoch
@@ -44,7 +44,7 @@ Settings = tuple[tuple[str, Any], ...]  # Those of the window that give stored v
 
 
 class WindowEntries:
-    """Values by namespace, key group and key; the operator reads ``namespaces``, reports changes.
+    """Values by namespace, key group and key; ``namespaces`` may be read directly.
 
     Args:
         prefix: First letter of the names of its change sets; names are part of the state format.
@@ -81,7 +81,7 @@ class WindowEntries:
         )
 
     def open(self, registry: SchemaRegistry, settings: Settings) -> None:
-        """Read what is sealed in any schema version that the registry knows."""
+        """Prepare to read sealed values of any schema version in the registry."""
         self._codec = registry.open(self.declared(settings), self._value_type, None).codec
 
     def begin(self) -> None:
@@ -114,7 +114,7 @@ class WindowEntries:
         return found
 
     def find(self, namespace: int, group: int, key: Any) -> Any:
-        """Return a value, None when there is none."""
+        """Return a value, or None."""
         return self.namespaces.get(namespace, {}).get(group, {}).get(key)
 
     def all(self) -> Iterator[tuple[int, int, Any, Any]]:
@@ -139,7 +139,7 @@ class WindowEntries:
             self.touch(namespace, group, values)
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield what changed since the last call."""
+        """Yield the changes since the last call."""
         for (namespace, group), keys in sorted(self._touched.items(), key=lambda item: item[0]):
             values = self.namespaces.get(namespace, {}).get(group)
             if values:
@@ -203,7 +203,7 @@ class WindowEntries:
 
 
 class Records:
-    """Kept records by namespace, key group and key: times and values in chunks by epoch.
+    """Kept records by namespace, key group and key, in chunks by epoch.
 
     Args:
         value_type: Declared type of the records, None when unknown.
@@ -229,7 +229,7 @@ class Records:
         )
 
     def open(self, registry: SchemaRegistry, settings: Settings) -> None:
-        """Read what is sealed in any schema version that the registry knows."""
+        """Prepare to read sealed values of any schema version in the registry."""
         self._codec = registry.open(self.declared(settings), self._row_type, None).codec
 
     def begin(self) -> None:
@@ -248,7 +248,7 @@ class Records:
     def rows(
         self, namespace: int, group: int, keys: Collection[Any] | None = None
     ) -> dict[Any, Row]:
-        """Return all records of a key group in a namespace by key; of some keys, or of all."""
+        """Return the records of a key group in a namespace by key, of some or all keys."""
         kept = self.namespaces.get(namespace, {}).get(group, ())
         return {key: self.row(namespace, group, key) for key in kept if keys is None or key in keys}
 
@@ -272,7 +272,7 @@ class Records:
                 self._touched[namespace, group, epoch] = {}
 
     def change_sets(self) -> Iterator[ChangeSet]:
-        """Yield what changed since the last call."""
+        """Yield the changes since the last call."""
         for (namespace, group, epoch), keys in sorted(
             self._touched.items(), key=lambda item: item[0]
         ):
@@ -335,7 +335,7 @@ class Records:
 
 
 def extend_row(rows: dict[Any, Row], namespace: Any, row: Row) -> None:
-    """Put records behind those of a namespace; there may be none yet."""
+    """Append records to the row of a namespace, which may be new."""
     known = rows.get(namespace)
     if known is None:
         rows[namespace] = (list(row[0]), list(row[1]))
@@ -380,7 +380,7 @@ class WindowTable:
             part.begin()
 
     def open(self, registry: SchemaRegistry, settings: Settings, *, keeps_records: bool) -> None:
-        """Read what is sealed in any schema version that the registry knows."""
+        """Prepare to read sealed values of any schema version in the registry."""
         self.entries.open(registry, settings)
         if keeps_records:
             self.records.open(registry, settings)
@@ -419,7 +419,7 @@ class WindowTables(ABC):
         self, prefix: str, value_type: Any = None,
         *, dump: Callable[[Any], Any] | None = None, load: Callable[[Any], Any] | None = None,
     ) -> WindowEntries:  # fmt: skip
-        """Return empty entries; the arguments are those of ``WindowEntries``."""
+        """Return empty entries; the arguments are the same as of ``WindowEntries``."""
 
     @abstractmethod
     def records(self, value_type: Any, *, is_by_key: bool) -> Records:
@@ -437,7 +437,7 @@ class WindowTables(ABC):
 
     @abstractmethod
     def keep_due_times(self, entries: WindowEntries, moments: Moments, rules: str) -> bool:
-        """Keep the times of sealed entries with them, and tell whether that is done.
+        """Keep the due times with the sealed entries; return whether the space can do it.
 
         Where it is not, the operator goes through the entries when a table was restored.
 

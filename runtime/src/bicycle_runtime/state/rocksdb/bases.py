@@ -1,4 +1,4 @@
-"""Bases that RocksDB made: the files of a local database, in the storage of the job.
+"""Bases that RocksDB made: the files of a local database, in the job's storage.
 
 A checkpoint links the files of the database at a checkpoint id, in a moment; a thread then writes
 those that the storage has not got. A file is named by its content and by the base that first had
@@ -65,7 +65,7 @@ _TELL_SECONDS = 5.0
 
 
 def upload(state: RangeState, place: Path, known: dict[str, SstRef]) -> Make:
-    """Return what writes a checkpoint of a database into the storage, and removes it here.
+    """Return a function that uploads a checkpoint of a database and removes it here.
 
     Args:
         state: The sealed state that the checkpoint holds.
@@ -170,7 +170,7 @@ def bring(
 
 
 def _download(files: SealedFiles, target: Path, come: Progress, ssts: Sequence[SstRef]) -> None:
-    """Write files in their order, while parts of the same and of the next are on their way."""
+    """Write files in order, while parts of this and the next file are fetched."""
     checksum, size = 0, 0
     try:
         coming = parts_ahead(files.storage, [(sst.path, sst.byte_count) for sst in ssts])
@@ -252,7 +252,7 @@ def mount(
 def change_sets_of(
     files: SealedFiles, ref: StateRef, groups: range
 ) -> Iterator[Sequence[ChangeSet]]:
-    """Yield the change sets of a base for some key groups, and of what all have: a group at a time.
+    """Yield a base's change sets for some key groups and common state, by group.
 
     Raises:
         StateFileError: a file is missing or damaged.
@@ -268,7 +268,7 @@ def change_sets_of(
 
 @contextmanager
 def watch(operator: str, total: int) -> Iterator[Progress]:
-    """Give what tells the log how far the files of bases have come, now and then and at the end.
+    """Yield a progress meter that logs the loading of bases at intervals.
 
     Args:
         operator: Whose.
@@ -300,4 +300,4 @@ def watch(operator: str, total: int) -> Iterator[Progress]:
 
 
 def _nobody(byte_count: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""

@@ -1,4 +1,4 @@
-"""Claims on local folders: each worker process holds one, and finds those of dead ones.
+"""Claims on local folders: one per worker process; folders of dead ones are taken.
 
 Several processes of a host may run the same subtask, one after another; each has a *folder* of its
 own. The kernel lets a lock go when its process ends, so the folder of a dead process is taken over
@@ -40,24 +40,24 @@ class ClaimedFolder:
         self._descriptor: int | None = descriptor
 
     def current(self) -> Path:
-        """Return where what lies here is, or is to be."""
+        """Return the path of the present content, or of the first content."""
         return self._content(max(self._numbers(), default=0))
 
     def renew(self) -> Path:
-        """Remove what lies here, and return where something new is to be."""
+        """Remove the content, and return a new path for the next content."""
         numbers = self._numbers()
         for number in numbers:
             remove(self._content(number))
         return self._content(max(numbers, default=0) + 1)
 
     def scratch(self, name: str) -> Path:
-        """Return a place beside what lies here, which nothing is in."""
+        """Return an unused path beside the content."""
         path = self.path / f"{_SCRATCH}{name}"
         remove(path)
         return path
 
     def discard_scratch(self) -> None:
-        """Remove what those who held the folder before left beside its content."""
+        """Remove temporary files that earlier owners left beside the content."""
         for path in self.path.glob(f"{_SCRATCH}*"):
             remove(path)
 
@@ -69,14 +69,14 @@ class ClaimedFolder:
         return [int(word) for word in words if word.isdecimal()]
 
     def release(self) -> None:
-        """Let others have the folder. Doing it again is harmless."""
+        """Release the folder to other processes. Repeated calls have no effect."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
 
 def remove(path: Path) -> None:
-    """Remove a folder, or what lies in its place."""
+    """Remove a folder, or a file or link at its path."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -84,12 +84,12 @@ def remove(path: Path) -> None:
 
 
 def identity_of(job_url: str, operator: str, groups: range) -> str:
-    """Return what tells a range of state from all others of this machine."""
+    """Return a text that identifies a range of state on this machine."""
     return f"{job_url}\n{operator}\n{groups.start}-{groups.stop}"
 
 
 def folder_of(root: str, identity: str) -> Path:
-    """Return the folder for the folders of a range of state; its name begins with the job's.
+    """Return the parent folder of a range of state; its name starts with the job's.
 
     Args:
         root: Folder of all local state.
@@ -100,7 +100,7 @@ def folder_of(root: str, identity: str) -> Path:
 
 
 def claim_folder(folder: Path) -> ClaimedFolder:
-    """Take the first folder that nobody holds.
+    """Claim the first folder without an owner.
 
     Raises:
         LOCAL_STATE_UNUSABLE: the folder cannot be used, or all folders are held.
@@ -124,7 +124,7 @@ def claim_folder(folder: Path) -> ClaimedFolder:
 
 
 def remove_others(root: str, job_url: str, kept: Collection[str]) -> int:
-    """Remove the folders of a job but those of some identities; return how many are gone.
+    """Remove the folders of a job except for some identities; return how many.
 
     What a process holds, be it a zombie, stays until somebody asks again.
     """
@@ -149,7 +149,7 @@ def _is_removed(folder: Path) -> bool:
 
 
 def _lock(path: Path) -> int | None:
-    """Return a descriptor that holds the lock of a folder; None when somebody else does.
+    """Return a descriptor that holds the lock of a folder, or None if it is locked.
 
     Raises:
         FileNotFoundError: the folder was removed in the meantime.

@@ -1,4 +1,4 @@
-"""Entries that follow from sealed ones, and lie in the space beside them to be found in an order.
+"""Indexes: entries derived from sealed entries, for reading in another order.
 
 An index is part of the space only: state files know nothing of it. It is kept up with whatever
 change sets are put in, and a mark in the space says that it is complete. Where the mark is missing,
@@ -43,7 +43,10 @@ Entry = tuple[bytes, bytes]
 
 
 class Index(Protocol):
-    """What is kept for some change sets. ``mark`` names it with what its entries go by.
+    """An index over some change sets.
+
+    ``mark`` is its name with the rules of its entries. ``prefix`` starts the names of its change
+    sets.
 
     ``prefix`` begins the names of the change sets that it may be about.
     """
@@ -78,7 +81,7 @@ class TimerIndex:
 
 
 class DueIndex:
-    """When the windows in entries are due, by time, key, key group and key.
+    """The due times of windows in entries, by time, namespace, key group and key.
 
     Args:
         prefix: Begins the names of the change sets of the entries.
@@ -111,7 +114,7 @@ class DueIndex:
 
 
 class RowIndex:
-    """In which epochs the chunks lie that hold the records of a key at a key."""
+    """The epochs of the chunks that hold the records of a key in a namespace."""
 
     mark = ROWS
     prefix = "r"
@@ -135,7 +138,7 @@ def names_of(base: str, domain: TimerKind) -> str:
 
 
 def timer_order(key: Any, time_ms: int) -> bytes:
-    """Return what sorts timers: by time, then by key."""
+    """Return the sort key of a timer: time, then key."""
     return encode_key(time_ms) + key_bytes(key)
 
 
@@ -146,7 +149,7 @@ def timer_in(data: bytes) -> tuple[Any, int]:
 
 
 def due_order(time_ms: int, window_key: WindowKey) -> bytes:
-    """Return what sorts due windows: by time, key, key group and key."""
+    """Return the sort key of a due window: time, namespace, key group and key."""
     namespace, group, key = window_key
     return b"".join(
         (encode_key(time_ms), encode_key(namespace), group_start(group), key_bytes(key))
@@ -160,7 +163,7 @@ def window_key_in(data: bytes) -> WindowKey:
 
 
 def row_start(group: int, namespace: int, key: Any) -> bytes:
-    """Return what the places of the epochs begin with that hold records of a key at a key."""
+    """Return the prefix of the database keys of a key's records in a namespace."""
     return b"".join((index_start(ROWS), group_start(group), encode_key(namespace), key_bytes(key)))
 
 

@@ -50,17 +50,17 @@ INDEX_START = b"\xfe"
 
 
 def group_start(group: int) -> bytes:
-    """Return what the places of a key group begin with; ``EVERYWHERE`` comes first."""
+    """Return the prefix of the database keys of a key group; ``EVERYWHERE`` is first."""
     return (group + 1).to_bytes(_GROUP_BYTES, "big")
 
 
 def state_start(group: int, name: str) -> bytes:
-    """Return what the places of one named state in one key group begin with."""
+    """Return the prefix of the database keys of one named state in one key group."""
     return group_start(group) + encode_key(name)
 
 
 def name_start(group: int, prefix: str) -> bytes:
-    """Return what the places of all states begin with whose names begin so."""
+    """Return the prefix of the database keys of all states whose names have a prefix."""
     return group_start(group) + (encode_key(prefix)[:-1] if prefix else b"")
 
 
@@ -87,12 +87,12 @@ def key_bytes(key: Any) -> bytes:
 
 
 def key_start(key: Any) -> bytes:
-    """Return what the bytes of ``(key, map key)`` begin with."""
+    """Return the prefix of the encoded ``(key, map key)``."""
     return key_bytes((key,))[:-1]
 
 
 def behind_key(start: bytes) -> bytes:
-    """Return the least bytes behind all that begin with a key and go on with another.
+    """Return an upper bound of all keys that start with a key and have more parts.
 
     A text may begin with the bytes of a shorter one: where that ends with a NUL, it goes on with
     0xff, as no key begins.
@@ -107,7 +107,7 @@ def behind(start: bytes) -> bytes:
 
 
 def frame(key: Any, raw_key: Any, raw_value: Any) -> bytes:
-    """Return what is stored for an entry: its value, and its key unless the key tells it."""
+    """Return the stored bytes of an entry: its value, and its key unless it is a str."""
     if type(key) is str:
         return _TEXT + bytes(raw_value)
     size = len(bytes(raw_key)).to_bytes(_SIZE_BYTES, "big")
@@ -150,12 +150,12 @@ def name_in(db_key: bytes) -> tuple[str, int]:
 
 
 def index_start(name: str) -> bytes:
-    """Return what the entries by time of a change set begin with."""
+    """Return the prefix of the time index of a change set."""
     return INDEX_START + encode_key(name)
 
 
 def index_key(name: str, time_ms: int, key: Any) -> bytes:
-    """Return the place of an entry by its time; what is stored there is its raw key."""
+    """Return the database key of an entry in the time index; its value is the raw key."""
     return index_start(name) + encode_key(time_ms) + key_bytes(key)
 
 
@@ -173,7 +173,7 @@ def time_in(data: bytes) -> int:
 
 
 def indexed_key(data: bytes) -> Any:
-    """Return the key that an entry of the index stands for."""
+    """Return the key that an entry of the index refers to."""
     return _KEYS.decode_list(_ARRAY_OF_ONE + data)[0]
 
 

@@ -1,4 +1,4 @@
-"""One RocksDB: the sealed entries of one operator in one subtask, and their checkpoint id.
+"""A RocksDB with an operator's sealed entries in a subtask, and its checkpoint id.
 
 It knows change sets but no types. What is applied is applied with its checkpoint id as one step, or
 else the checkpoint id is gone meanwhile, so that a process that dies leaves nothing that passes for
@@ -61,7 +61,7 @@ _BLOOM_BITS = 10
 
 
 class SpaceError(Exception):
-    """The folder cannot be read or written; whatever the reason, it can be built again."""
+    """A folder that cannot be read or written, and can be rebuilt."""
 
 
 class UnreadableError(SpaceError):
@@ -69,7 +69,7 @@ class UnreadableError(SpaceError):
 
 
 class RocksSpace:
-    """An open folder; ``checkpoint_id`` is None while what lies in it is not whole.
+    """An open folder; ``checkpoint_id`` is None while its content is incomplete.
 
     Use ``open_space`` to make one.
     """
@@ -102,7 +102,7 @@ class RocksSpace:
 
     @classmethod
     def open_for_reading(cls, path: Path, settings: StateSettings) -> RocksSpace:
-        """Open a folder that nobody writes to.
+        """Open a folder for reading; no process may write to it.
 
         Raises:
             SpaceError: what lies there is no database, or damaged.
@@ -113,7 +113,7 @@ class RocksSpace:
             return cls(database, identity="")
 
     def close(self) -> None:
-        """Write what is in memory to the folder and let go of it.
+        """Write data in memory to the folder, and close it.
 
         Raises:
             SpaceError: it could not be written; the folder is let go nevertheless.
@@ -126,7 +126,7 @@ class RocksSpace:
         return self._database.property_int_value("rocksdb.estimate-num-keys") or 0
 
     def write_soon(self) -> None:
-        """Let what is in memory be written to the folder, beside everything else.
+        """Start to write data in memory to the folder, in the background.
 
         Raises:
             SpaceError: the folder cannot be written.
@@ -144,7 +144,9 @@ class RocksSpace:
             rocksdict.Checkpoint(self._database).create_checkpoint(str(path))
 
     def keep_only(self, groups: range) -> None:
-        """Remove other key groups; what all have stays. The space stands at no checkpoint id then.
+        """Remove other key groups, except for common state.
+
+        The space is then at no checkpoint id.
 
         Their entries by time stay until they are looked up, as others that are out of date.
         """
@@ -159,7 +161,7 @@ class RocksSpace:
         self._write(batch)
 
     def absorb(self, other: RocksSpace, groups: range) -> None:
-        """Put in what another space has of some key groups, and of what all have.
+        """Copy the entries of some key groups, and common state, from another space.
 
         What not both of them have by time is not known to be complete.
         """
@@ -195,7 +197,7 @@ class RocksSpace:
         checkpoint_id: str,
         indexes: Sequence[Index] = (),
     ) -> None:
-        """Put sealed changes in, oldest first, and stand at ``checkpoint_id`` then.
+        """Apply sealed changes, oldest first; the space is at ``checkpoint_id`` afterward.
 
         Args:
             files: The changes.
@@ -246,7 +248,7 @@ class RocksSpace:
             self.tidy((), dict.fromkeys(belied, False))
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield keys and what is stored there, ``start <= db_key < end``, in order."""
+        """Yield database keys and values with ``start <= db_key < end``, in order."""
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(end)
         with _space_errors():
@@ -264,7 +266,7 @@ class RocksSpace:
             return (iterator.key(), iterator.value()) if is_found else None
 
     def names(self, group: int, prefix: str = "") -> list[str]:
-        """Return the names of the change sets of a key group, of those that begin so."""
+        """Return the names with a prefix of the change sets of a key group."""
         found = []
         db_key = name_start(group, prefix)
         end = behind(db_key)
@@ -284,7 +286,7 @@ class RocksSpace:
         return make_change_set(group, name, _KEYS.encode_list(keys), _array(values), is_full=True)
 
     def complete(self, indexes: Sequence[Index], groups: range) -> None:
-        """Have these indexes and no others; what is missing is made of the change sets.
+        """Keep exactly these indexes; build missing ones from the change sets.
 
         Args:
             indexes: The indexes.
@@ -305,7 +307,7 @@ class RocksSpace:
         return {db_key[len(_MARK) :].decode() for db_key, _ in self.scan(_MARK, end)}
 
     def tidy(self, gone: Iterable[bytes], marks: dict[str, bool]) -> None:
-        """Remove places of the index that nothing stands for any more; set and remove marks."""
+        """Remove stale entries of the index; set and remove marks."""
         batch = rocksdict.WriteBatch(raw_mode=True)
         for db_key in gone:
             batch.delete(db_key)
@@ -352,7 +354,7 @@ class RocksSpace:
 
 @contextmanager
 def _space_errors() -> Iterator[None]:
-    """Raise what rocksdict raises, which is plain exceptions, as one kind."""
+    """Raise the plain exceptions of rocksdict as ``SpaceError``."""
     try:
         yield
     except Exception as error:
@@ -362,7 +364,7 @@ def _space_errors() -> Iterator[None]:
 
 
 def is_from_rocksdb(error: BaseException) -> bool:
-    """Tell what rocksdict raises for whatever RocksDB says from errors of other kinds."""
+    """Return whether rocksdict raised an error for a failure of RocksDB."""
     return type(error) in (Exception, rocksdict.DbClosedError)
 
 
@@ -406,7 +408,7 @@ def _put_in_indexes(
 
 
 def _places_of_times(change_set: ChangeSet, times: ChangeSet | None) -> list[bytes]:
-    """Return where times must lie for the entries of a change set that come without."""
+    """Return the database keys of missing times for the entries of a change set."""
     known = () if times is None else _KEYS.decode_list(bytes(times.keys))
     start = state_start(change_set.group, _times_of(change_set.name))
     keys = dict.fromkeys(_KEYS.decode_list(bytes(change_set.keys)))

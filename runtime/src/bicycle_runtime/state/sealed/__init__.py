@@ -1,1 +1,1 @@
-"""Sealed state: the changes of an epoch as change sets, their files, and references to them."""
+"""Sealed state: the changes of an epoch as change sets, files and references."""

@@ -84,7 +84,7 @@ def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
 
 
 class BaseFolder:
-    """Where one base is written, by one worker in a thread.
+    """The folder into which a thread of one worker writes a base.
 
     Args:
         files: The operator's.
@@ -102,7 +102,7 @@ class BaseFolder:
         self._is_given_up = threading.Event()
 
     def give_up(self) -> None:
-        """Let the thread end at its next step."""
+        """Stop the thread at its next step."""
         self._is_given_up.set()
 
     def pause(self, seconds: float = 0.0) -> None:
@@ -129,14 +129,14 @@ class BaseFolder:
 
 
 class BaseGivenUp(Exception):  # no error: a thread leaves by it
-    """Nobody wants the base any more."""
+    """The base is no longer requested."""
 
 
 Make = Callable[[BaseFolder], None]
 
 
 class _Work:
-    """A base that this process makes; ``wait`` is for tests and for the end of the process."""
+    """A base in progress; ``wait`` is for tests and the end of the process."""
 
     def __init__(self, folder: BaseFolder, make: Make) -> None:
         self.folder = folder
@@ -147,7 +147,7 @@ class _Work:
 
     @property
     def is_done(self) -> bool:
-        """Whether the thread has ended."""
+        """Return whether the thread has ended."""
         return not self._thread.is_alive()
 
     def wait(self, seconds: float | None = None) -> None:
@@ -178,7 +178,7 @@ class Bases:
         self._has_failed = False
 
     def begin(self, state: RangeState, prepare: Callable[[BaseFolder], Make | None]) -> None:
-        """Begin the base that a sealed state announces; let go of one that it does not.
+        """Start the base that a sealed state announces; stop any other base in progress.
 
         Called at the beginning of an epoch.
 
@@ -238,7 +238,7 @@ class Bases:
             self._work.wait(seconds)
 
     def close(self) -> None:
-        """Give up what is in the making."""
+        """Stop the base in progress."""
         work, self._work = self._work, None
         self._begun = ""
         if work is not None:

@@ -87,7 +87,7 @@ def divided_change_sets(
 def _by_group(
     groups: Sequence[int], *columns: Sequence[msgspec.Raw]
 ) -> Iterator[tuple[int, tuple[msgspec.Raw, ...]]]:
-    """Yield each key group with what columns have for it, encoded; the order of entries stays."""
+    """Yield each key group with its encoded columns, entries in their order."""
     if not groups:
         return
     # hot path: 90 ns an entry, with the columns put in order by loops in C.
@@ -103,7 +103,7 @@ def _by_group(
 
 
 def emptied_change_set(group: int, name: str) -> ChangeSet:
-    """Build the change set that says: nothing is left of the state."""
+    """Return the change set that removes all entries of a state."""
     return ChangeSet(group, name, True, EMPTY_ARRAY, EMPTY_ARRAY, EMPTY_ARRAY)
 
 
@@ -115,7 +115,7 @@ def encode_change_sets(change_sets: Sequence[ChangeSet]) -> bytes:
 def decode_change_sets(
     data: bytes, *, path: str, operator: str, groups: Collection[int] | None = None
 ) -> list[ChangeSet]:
-    """Read a state file, keeping only the key groups asked for (None: all) and ``EVERYWHERE``.
+    """Read a state file, for some key groups (None: all) and ``EVERYWHERE``.
 
     Raises:
         StateFileError: cut, changed, or of another format version.
@@ -131,7 +131,7 @@ def decode_change_sets(
 
 
 def merge_change_sets(files: Iterable[Sequence[ChangeSet]]) -> list[ChangeSet]:
-    """Fold the change sets of several files, oldest first, into one list with the same effect.
+    """Fold the change sets of files, oldest first, into one list with equal effect.
 
     Tombstones are kept unless a full change set below them makes them needless.
     """
@@ -146,7 +146,7 @@ def merge_change_sets(files: Iterable[Sequence[ChangeSet]]) -> list[ChangeSet]:
 
 
 def full_change_sets(change_sets: Iterable[ChangeSet]) -> list[ChangeSet]:
-    """Return what ``merge_change_sets`` made of all files as what is left of each, for a base."""
+    """Return merged change sets of all files as full change sets, for a base."""
     return [
         make_change_set(s.group, s.name, bytes(s.keys), bytes(s.values), is_full=True)
         for s in change_sets
@@ -155,7 +155,7 @@ def full_change_sets(change_sets: Iterable[ChangeSet]) -> list[ChangeSet]:
 
 
 class _Merged:
-    """Entries of one state of one group while files are folded: encoded key and value by key."""
+    """The entries of a state and group while files are folded, as bytes by key."""
 
     __slots__ = ("deleted", "entries", "is_full")
 
@@ -197,7 +197,7 @@ _HEAD_BYTES = 10
 
 
 def frame(magic: bytes, version: int, body: bytes) -> bytes:
-    """Return an object: 4 bytes of magic, u16 version and u32 CRC-32 (little-endian), content."""
+    """Return framed content: 4 bytes of magic, u16 version, u32 CRC-32, little-endian."""
     return b"".join((magic, version.to_bytes(2, "little"), crc32(body).to_bytes(4, "little"), body))
 
 

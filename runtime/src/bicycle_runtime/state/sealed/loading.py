@@ -1,4 +1,4 @@
-"""The progress of loading: told while state is loaded, or files of it are fetched.
+"""The progress of loading, reported while state is loaded or files are fetched.
 
 A worker process has one meter: it runs one task at a time. Stores say which range they load again,
 and the code that reads files, or fetches them, says how many bytes there were.
@@ -14,7 +14,7 @@ __all__ = ["LOADING", "LoadMeter", "LoadProgress", "untold"]
 
 
 class LoadProgress(Protocol):
-    """Told how far something has come."""
+    """A callback that receives progress."""
 
     def __call__(self, done: int, total: int, /) -> None:
         """Take note that ``done`` of ``total`` bytes are there.
@@ -25,11 +25,11 @@ class LoadProgress(Protocol):
 
 
 def untold(done: int, total: int) -> None:
-    """Be the progress that nobody wants to know of."""
+    """Ignore progress."""
 
 
 class LoadMeter:
-    """Counts what is loaded while somebody watches.
+    """A meter of loaded bytes while a watcher is active.
 
     ``ranges`` has, by operator, the size of the range that was loaded again; a range that was there
     already, or only had to catch up, is not in it.

@@ -1,4 +1,4 @@
-"""References to the files of a subtask's state: sizes and checksums, as plain data.
+"""References to the files of a subtask's state: sizes and checksums as plain data.
 
 A *range state* lists files oldest first: an optional base, merged deltas, deltas. Applying all of
 them in order gives the state. Files are shared and never changed; a rescaled subtask simply lists
@@ -38,14 +38,14 @@ RECENT_COMMITS_MAX = 64  # how many commits back a worker may catch up instead o
 
 
 def groups_in(ref: StateRef, groups: range) -> range:
-    """Return those of some key groups for which a file counts."""
+    """Return the key groups, of some, for which a file is valid."""
     start = groups.start if ref.first_group is None else max(groups.start, ref.first_group)
     stop = groups.stop if ref.end_group is None else min(groups.stop, ref.end_group)
     return range(start, max(start, stop))
 
 
 def objects_of(state: RangeState) -> Iterator[StateRef | SstRef]:
-    """Yield all that lies in the storage for a state; bases may share some."""
+    """Yield all stored objects of a state; bases may share some."""
     for ref in state.files:
         yield from ref.objects
 
@@ -87,7 +87,7 @@ def with_base(state: RangeState, base: Sequence[StateRef]) -> RangeState:
 
 
 def merge_start(files: Sequence[StateRef], *, since: int = 0) -> int:
-    """Return the index from which files are merged with a new delta; ``len(files)`` when none are.
+    """Return the index from which files merge with a new delta, or ``len(files)``.
 
     The newest ``TIER_FILES - 1`` files of one tier join the new file and form a file of the next
     tier; that may complete the next tier, and so on. A base is never merged, nor what is large:
@@ -115,7 +115,7 @@ def merge_start(files: Sequence[StateRef], *, since: int = 0) -> int:
 
 
 def fold_start(files: Sequence[StateRef], *, is_interval_over: bool) -> bool:
-    """Tell whether it is time for a base.
+    """Return whether a base is due.
 
     It is when there are very many deltas, when they outgrow the base (so that the total cost of
     bases is proportional to what was written), or when the checkpoint interval is over and the

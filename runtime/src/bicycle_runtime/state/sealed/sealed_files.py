@@ -1,4 +1,4 @@
-"""The sealed files of one operator: reading them by reference, and writing those of an epoch.
+"""The sealed files of one operator: read by reference, written per epoch.
 
 A path is unique to an attempt, so that nothing is ever overwritten; what no manifest names is
 garbage. Which files are merged or folded is decided by ``refs``; what a database holds, ``stores``
@@ -44,7 +44,7 @@ class SealedFiles:
         self._is_told = True
 
     def untold(self) -> SealedFiles:
-        """Return the same files for a reader beside a task, which is no part of its loading."""
+        """Return the same files for a reader whose loading is not reported."""
         other = SealedFiles(self.operator, self.storage)
         other._is_told = False
         return other
@@ -59,7 +59,7 @@ class SealedFiles:
         return change_sets
 
     def read_all(self, refs: Sequence[StateRef], groups: range) -> Iterator[Sequence[ChangeSet]]:
-        """Yield what ``read`` returns of each file, while the next ones are on their way.
+        """Yield the result of ``read`` for each file, and fetch the next files meanwhile.
 
         Raises:
             StateFileError: a file is missing or damaged, or a database.
@@ -126,11 +126,11 @@ class SealedFiles:
         return with_commit(state, ref, kept)
 
     def write_base(self, path: str, change_sets: Sequence[ChangeSet], *, epoch: int) -> StateRef:
-        """Write the state as of an epoch, or a part of it that lies in a file of its own."""
+        """Write the state as of an epoch, or a part of it in a separate file."""
         return self._write(path, change_sets, tier=0, first_epoch=0, epoch=epoch)
 
     def folder(self, state: RangeState) -> str:
-        """Return where the files of a range lie."""
+        """Return the folder of the files of a range."""
         return folder_of_range(self.operator, range(state.first_group, state.end_group))
 
     def _ahead(self, objects: Sequence[tuple[str, int]]) -> Iterator[bytes]:

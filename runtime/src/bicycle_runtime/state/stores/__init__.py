@@ -1,1 +1,1 @@
-"""Stores, which keep a table at the sealed state, and readers of sealed state without a table."""
+"""Stores, which keep a table at the sealed state, and readers of sealed state."""

@@ -1,4 +1,4 @@
-"""The tables that an operator works with, and the state space they are made over, by its name.
+"""The tables of an operator, and the state space that a backend's name selects.
 
 Operators ask here and do not know the backend. ``space_for`` is the one place that does: ``memory``
 is at hand, ``rocksdb`` and what an extension brings are loaded when a job asks for them.
@@ -86,7 +86,7 @@ class Tables:
 def tables_for(
     settings: StateSettings, *, job_url: str, registry: SchemaRegistry | None = None
 ) -> Tables:
-    """Return what makes the tables of one operator in one subtask.
+    """Return a factory of the tables of one operator in one subtask.
 
     Args:
         settings: The backend and its bounds.
@@ -127,7 +127,7 @@ def _made_by_extension(settings: StateSettings, job_url: str) -> StateSpace:
 def remove_unowned(
     settings: StateSettings, *, job_url: str, owned: Mapping[str, Sequence[range]]
 ) -> int:
-    """Remove local state of ranges that no subtask owns any more; return how many folders.
+    """Remove local state of ranges without an owner; return the number of folders.
 
     It is a cache: what is missing is built again.
 

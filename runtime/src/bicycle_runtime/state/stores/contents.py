@@ -1,4 +1,4 @@
-"""The content of any files that a sealed state names: of change sets, or of a database."""
+"""The content of any files that a sealed state names: change sets or a database."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def parts_of(
 
 
 class Contents:
-    """Reads files each time: for who asks once."""
+    """A reader that opens files each time, for single queries."""
 
     def change_sets(
         self, files: SealedFiles, refs: Sequence[StateRef], groups: range, wants: Wants
     ) -> Iterator[ChangeSet]:
-        """Yield the change sets of files, the oldest first, that count for some key groups.
+        """Yield the change sets of files, oldest first, for some key groups.
 
         Args:
             files: The operator's.
@@ -83,7 +83,7 @@ class Contents:
 
 
 class KeptContents(Contents):
-    """Keeps what it has read for the next question: a file never changes.
+    """A reader that caches files for later queries, since a file never changes.
 
     At most 192 MiB of files and 8 open databases are kept; those that were used longest ago go
     first. The files must lie in one storage. Not for several threads.

@@ -89,7 +89,7 @@ class SealedEntry:
     since_ms: int | None = None
 
     def value(self) -> Any:
-        """Return the value as plain data; what only code of the job could load is ``Opaque``."""
+        """Return the value as plain data; a value that needs the job's code is ``Opaque``."""
         [value] = decode_unloaded(b"\x91" + self.data)
         match self.kind:
             case "records":
@@ -111,7 +111,7 @@ class SealedEntry:
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """What the same entry has in another epoch."""
+        """Return the identity of the entry, which is equal in all epochs."""
         return self.state, self.kind, self.group, self.key, self.part
 
     @property
@@ -159,7 +159,7 @@ def sealed_entries(
 def entries_of_keys(
     change_sets: Iterable[ChangeSet], keys: Collection[Any], *, is_window: bool
 ) -> Iterator[SealedEntry]:
-    """Yield the entries of a range that some keys have, or that have one of them as their part.
+    """Yield the entries of a range for some keys, or with such a key as their part.
 
     Change sets whose bytes cannot hold a key are not decoded, and of the others only what is asked
     for is made into entries: of a million keys one is found in milliseconds.
@@ -206,14 +206,14 @@ ByKey = dict[Any, tuple[int, msgspec.Raw]]  # by key: size of the encoded key, e
 
 
 def _is_hashable(key: Any) -> bool:
-    """Tell whether a key can be one: a tuple with a dict in it cannot."""
+    """Return whether a key is hashable: a tuple with a dict in it is not."""
     return not isinstance(key, tuple) or all(
         isinstance(part, Hashable) and _is_hashable(part) for part in key
     )
 
 
 def _patterns(keys: Iterable[Any]) -> list[bytes] | None:
-    """Return bytes of which encoded keys have one at least; None where that is not known."""
+    """Return bytes of which each encoded key contains at least one, or None."""
     found: list[bytes] = []
     for key in keys:
         patterns = _patterns_of(key)
@@ -245,7 +245,7 @@ def _may_hold(change_set: ChangeSet, patterns: list[bytes] | None) -> bool:
 def _fold(
     change_sets: Iterable[ChangeSet], is_meant: Callable[[Any], bool] = lambda _: True
 ) -> dict[str, ByKey]:
-    """Fold change sets of a key group, oldest first, into what is left, by state name."""
+    """Fold change sets of a key group, oldest first, into entries by state name."""
     folded: dict[str, ByKey] = {}
     for change_set in change_sets:
         if change_set.is_full or change_set.name not in folded:
@@ -293,7 +293,7 @@ def _entries(group: int, name: str, by_key: ByKey, *, is_window: bool) -> Iterat
 
 
 def _meaning(name: str, *, is_window: bool) -> tuple[str, StateKind | None, Any]:
-    """Return state, kind and part that the name of a change set stands for.
+    """Return the state, kind and part that the name of a change set encodes.
 
     There is no kind for times, nor for what tells that a dict was written.
     """
@@ -319,7 +319,7 @@ def _window_meaning(name: str) -> tuple[str, StateKind, Any]:
 
 
 def _join(entries: Iterable[SealedEntry]) -> list[SealedEntry]:
-    """Make one entry of the items of a list, and of the chunks of the records of a window."""
+    """Join the items of each list, and the chunks of a window's records, to one entry."""
     whole: list[SealedEntry] = []
     parts: dict[tuple[Any, ...], dict[Any, SealedEntry]] = {}
     for entry in entries:
@@ -337,7 +337,7 @@ def _join(entries: Iterable[SealedEntry]) -> list[SealedEntry]:
 
 
 def _with_times(entries: list[SealedEntry], folded: Mapping[str, ByKey]) -> list[SealedEntry]:
-    """Tell entries since when they live; a list as long as its oldest item."""
+    """Add to each entry its start time; a list has the time of its oldest item."""
     since: dict[tuple[str, Any], int] = {}
     for name, by_key in folded.items():
         found = _TIMES.fullmatch(name)
@@ -367,7 +367,7 @@ def _records(row: Any) -> list[Any]:
 
 
 def _describe_pane(pane: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a pane with what functions saved by name in it, which is encoded by itself."""
+    """Return a pane with decoded values that functions saved by name."""
     return {name: _save(part) for name, part in pane.items()}
 
 
@@ -387,7 +387,7 @@ def _named_fields(value: Any, names: tuple[str, ...]) -> Any:
 
 
 def _describe_ended(windows: Any) -> Any:
-    """Return windows with the trace of an ended session, whose start is after its end, named."""
+    """Return windows with a label for the trace of an ended session."""
     if not isinstance(windows, list):
         return windows
     return [

@@ -1,4 +1,4 @@
-"""A state table at the sealed state: load what is sealed, catch up, write the changes of an epoch.
+"""A state table at the sealed state: loads, catches up, writes an epoch's changes.
 
 A store belongs to one operator in one subtask and lives as long as the worker process. Its table
 stands at a *checkpoint id*, the path of the commit that it includes. The driver says which
@@ -76,7 +76,7 @@ class StateStore(Generic[Table]):
     def commit(
         self, state: RangeState, *, epoch: int, attempt: str, is_interval_over: bool
     ) -> RangeState:
-        """Write what changed since ``at`` and return the state that includes it.
+        """Write the changes since ``at``, and return the state that includes them.
 
         An epoch that changed nothing writes nothing. Now and then a commit also merges older files
         with its own, a few of one tier into one of the next, or takes a base that was made.
@@ -109,11 +109,11 @@ class StateStore(Generic[Table]):
         return self._key_count
 
     def rewrite(self, table: Table) -> None:
-        """Put another table in place of what ``at`` returned; its changes are committed next."""
+        """Replace the table that ``at`` returned; its changes are committed next."""
         self.table = table
 
     def close(self) -> None:
-        """Give up the base that is in the making, and let go of what is open."""
+        """Stop the base in progress, and close the space."""
         self.bases.close()
         self._space.close()
         if not self._space.holds_all:
@@ -122,11 +122,11 @@ class StateStore(Generic[Table]):
     # --- for the space -----------------------------------------------------------------------
 
     def renew(self) -> None:
-        """Put an empty table in place of the one that there is."""
+        """Replace the table by an empty one."""
         self.table = self._new_table()
 
     def read_files(self, state: RangeState, checkpoint_id: str | None) -> None:
-        """Let the table, which stands at a checkpoint id, stand at a sealed state, by its files."""
+        """Bring the table from a checkpoint id to a sealed state, from its files."""
         if checkpoint_id == state.checkpoint_id and checkpoint_id != "":
             return
         since = epoch_of(state, checkpoint_id) if checkpoint_id else None
@@ -145,11 +145,11 @@ class StateStore(Generic[Table]):
             self.table.apply(part)
 
     def fold(self, state: RangeState) -> Make:
-        """Return what writes a base of the files of a sealed state."""
+        """Return a function that writes a base from the files of a sealed state."""
         return compact_files(state)
 
     def _replay(self, state: RangeState, since: int) -> bool:
-        """Apply the deltas that a base has taken in meanwhile, if all of them are still there."""
+        """Apply deltas that were folded into a base meanwhile, if all files still exist."""
         groups = range(state.first_group, state.end_group)
         paths = [path for epoch, path in state.recent if epoch > since]
         try:
@@ -172,7 +172,10 @@ _REST = 3.0  # It rests so many times as long as it works.
 
 
 def compact_files(state: RangeState) -> Make:
-    """Return what writes the base of a sealed state. Its files stay while the state names them."""
+    """Return a function that writes the base of a sealed state.
+
+    Its files remain while the state names them.
+    """
     return partial(_fold, state.files)
 
 
@@ -193,7 +196,7 @@ def _fold(refs: Sequence[StateRef], folder: BaseFolder) -> None:
 
 
 def _gather(by_group: dict[int, list[ChangeSet]], folder: BaseFolder) -> Iterator[list[ChangeSet]]:
-    """Yield what is left of all groups, as much at a time as one file has."""
+    """Yield the remaining change sets of all groups, one file's worth at a time."""
     gathered: list[ChangeSet] = []
     size = 0
     for group in sorted(by_group):

@@ -1,1 +1,1 @@
-"""Stored values: schemas of types, the schema versions they were sealed in, and codecs."""
+"""Stored values: schemas of types, their sealed versions, and codecs."""

@@ -1,4 +1,4 @@
-"""Classes whose objects lie in state as pickles, and how each of them looks.
+"""Classes whose objects are pickled in state, with the schema of each.
 
 A pickle names the classes of what it holds and says nothing of their fields: with another version
 of such a class it is read into something else, or not at all. So the manifest knows of each class
@@ -38,7 +38,7 @@ _HOOKS = ("__reduce__", "__reduce_ex__", "__setstate__")
 
 
 def noted_class(cls: type) -> StateMetadata | None:
-    """Return what a manifest keeps of a class that was pickled; None for one that will not change.
+    """Return the metadata of a pickled class, or None for a class that cannot change.
 
     Example:
         >>> from decimal import Decimal
@@ -59,7 +59,7 @@ def noted_class(cls: type) -> StateMetadata | None:
 
 
 def _is_by_name(cls: type, module: str) -> bool:
-    """Tell whether pickle finds a class by its name; else it travels with its objects."""
+    """Return whether pickle finds a class by name, instead of storing it with objects."""
     try:
         return attrgetter(cls.__qualname__)(sys.modules[module]) is cls
     except (KeyError, AttributeError):
@@ -67,7 +67,7 @@ def _is_by_name(cls: type, module: str) -> bool:
 
 
 def declared_classes(states: Iterable[StateMetadata], shapes: Shapes) -> list[DeclaredState]:
-    """Return those of the noted classes that are still there, as they look now."""
+    """Return the noted classes that still exist, with their present schemas."""
     names = [state.name for state in states if state.kind == PICKLED]
     found = shapes(names) if names else {}
     return [
@@ -93,7 +93,7 @@ def shapes_here(names: Collection[str]) -> dict[str, Schema]:
 
 @lru_cache(maxsize=1_024)
 def shape_of(cls: type) -> Schema:
-    """Return how objects of a class look, as far as the class tells.
+    """Return the schema of objects of a class, as far as the class declares it.
 
     Types of fields are texts: a class that a field is of is noted by itself.
     """
@@ -122,18 +122,18 @@ def _shape_of(cls: type) -> Schema:
 
 
 def _is_users(hook: Any) -> bool:
-    """Tell whether a method that pickles is written by the author of the class."""
+    """Return whether the class's author wrote a pickling method."""
     module = getattr(hook, "__module__", None)
     return hasattr(hook, "__code__") and module not in ("dataclasses", "enum", "typing")
 
 
 def _default(cls: type, name: str) -> dict[str, Any]:
-    """Tell whether the class has what an object may lack."""
+    """Return whether a field is optional because the class has a default for it."""
     return {"is_optional": True} if hasattr(cls, name) and "__slots__" not in vars(cls) else {}
 
 
 def _hints(cls: type) -> dict[str, Any]:
-    """Return the annotations of a class and its bases; as texts where they cannot be resolved."""
+    """Return the annotations of a class and its bases, unresolvable ones as texts."""
     try:
         return typing.get_type_hints(cls)
     except (NameError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""The change from one schema to another: what is new, and how stored values can still be read.
+"""The change from one schema to another, and how stored values remain readable.
 
 ``compare`` is a pure function of two schemas. A change is *compatible* when every value that the
 old schema could hold has one meaning in the new one: fields added with a default, removed, renamed
@@ -31,11 +31,11 @@ _CLASSED = frozenset({"record", "enum"})
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """How an old schema fits a new one.
+    """The compatibility of an old schema with a new one.
 
-    ``changes`` are those that are compatible, in words; ``problems`` those that are not: with one,
-    nothing can be read. ``rewrite`` turns what MessagePack holds into what the new type reads, None
-    where that is the same.
+    ``changes`` describes compatible changes, ``problems`` incompatible ones: with any problem, no
+    value can be read. ``rewrite`` converts decoded MessagePack data for the new type, or is None if
+    no conversion is needed.
     """
 
     changes: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def compare(old: Schema, new: Schema) -> Fit:
 
 
 def compare_keys(old: Schema, new: Schema) -> Fit:
-    """Return whether keys of an old schema are still those of a new one: their bytes must stay.
+    """Return how keys of an old schema fit a new schema: their bytes must not change.
 
     Where a type is not known nothing is said against it.
     """
@@ -75,7 +75,7 @@ def compare_keys(old: Schema, new: Schema) -> Fit:
 
 
 def _compare_untyped(old: Schema, new: Schema) -> Fit:
-    """Compare where one side is pickled: a pickled value is itself, whatever is declared now."""
+    """Compare schemas of which one is pickled: a pickled value fits any declaration."""
     if old == UNTYPED:
         return Fit(changes=(f"it was pickled and is {words(new)}",))
     if names_classes(old):
@@ -84,7 +84,7 @@ def _compare_untyped(old: Schema, new: Schema) -> Fit:
 
 
 def _objects(old: Schema, new: Schema) -> Fit:
-    """Compare what pickles hold: they are read as they are, whatever the class looks like now."""
+    """Compare schemas of pickled objects, which are read as their pickles describe."""
     if _kind(old) != _kind(new):
         return Fit(problems=(_was(old, new, "it"),))
     if new.get("restores_itself"):
@@ -250,7 +250,7 @@ class _Comparison:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Where a field of the new record comes from; ``source`` is None when it was added."""
+    """The source of a field of the new record; ``source`` is None for an added field."""
 
     name: str
     source: str | None
@@ -269,7 +269,7 @@ class _Recursion:
 
 @dataclass(slots=True)
 class _Taker:
-    """Takes the fields of a stored record apart and puts those of the new one together."""
+    """A converter of stored records: maps old fields to new fields."""
 
     old: Schema
     new: Schema
@@ -289,7 +289,7 @@ class _Taker:
 
     @property
     def is_needless(self) -> bool:
-        """Whether the new type reads the old bytes by itself."""
+        """Return whether the new type can read the old bytes directly."""
         if self._omitted and any(
             self._omitted[each["name"]] != each.get("default", _MISSING)
             for each in self.new["fields"]
@@ -330,7 +330,7 @@ class _Taker:
 
 
 def _gaps(parts: list[_Part], new: Schema) -> list[str]:
-    """Return the fields that were added to a row before others, and whose default is not known."""
+    """Return fields without a known default that were added to a row before others."""
     if new["form"] != "array":
         return []
     last = max((i for i, part in enumerate(parts) if part.source is not None), default=-1)
@@ -383,7 +383,7 @@ def _join(fits: list[Fit], rewrite: Rewrite) -> Fit:
 
 
 def could_be(raw: Any, schema: Schema) -> bool:  # noqa: PLR0911  # one return for each kind
-    """Tell whether plain data was stored by a member of a union; no two look alike."""
+    """Return whether a member of a union could have stored plain data."""
     kind = _kind(schema)
     if kind == "record":
         tag = schema.get("tag")
@@ -402,7 +402,7 @@ def could_be(raw: Any, schema: Schema) -> bool:  # noqa: PLR0911  # one return f
 
 
 def names_classes(schema: Schema) -> bool:
-    """Tell whether records or enums are part of a schema."""
+    """Return whether a schema contains records or enums."""
     if isinstance(schema, str):
         return False
     if schema["type"] in _CLASSED:

@@ -1,4 +1,4 @@
-"""Places and codecs of the states of one operator: by what a manifest knows and the code declares.
+"""Stored names and codecs of an operator's states, from the manifest and the code.
 
 The driver compares before a job starts; here a worker does for what functions ask for while they
 run, and values of earlier schema versions are read: as they are, taken apart, or by a hook of the
@@ -64,7 +64,7 @@ _PICKLED = (1, 2)
 
 @dataclass(frozen=True, slots=True)
 class OpenedState:
-    """Where the entries of a state lie, and how their values are encoded."""
+    """The stored name of a state, and the codec of its values."""
 
     stored_name: str
     codec: ValueCodec
@@ -90,7 +90,7 @@ class SchemaRegistry:
 
     @contextlib.contextmanager
     def noting_classes(self) -> Iterator[None]:
-        """Take note of the classes of what is pickled while inside; ``asked`` has new ones, too."""
+        """Note the classes of values that are pickled inside; ``asked`` gets new ones."""
         known_count = len(self._notes)
         with noting_classes(self._notes):
             yield
@@ -100,7 +100,7 @@ class SchemaRegistry:
                 self._asked[noted.name] = noted
 
     def asked(self) -> list[StateMetadata]:
-        """Return the states that were asked for here and that nobody had declared, by name."""
+        """Return the states that functions requested here without a declaration, by name."""
         return [state for _, state in sorted(self._asked.items())]
 
     def open(self, declared: DeclaredState, value_type: Any, hook: Hook | None) -> OpenedState:
@@ -142,7 +142,7 @@ class SchemaRegistry:
 
 
 def require_alike(operator: str, one: StateMetadata, other: StateMetadata) -> None:
-    """Refuse a state that two subtasks ask for with different types.
+    """Refuse a state that two subtasks request with different types.
 
     Raises:
         SCHEMA_REFUSED: they differ.
@@ -221,7 +221,7 @@ class _FormerReader:
 
     @property
     def is_direct(self) -> bool:
-        """Whether the declared type reads values of the schema version as they are."""
+        """Return whether the declared type reads values of the schema version directly."""
         is_typed = UNTYPED not in (self._schema_version.schema, self._declared.schema)
         return is_typed and self._hook is None and self._rewrite is None
 
@@ -286,13 +286,13 @@ class _FormerReader:
 
 
 def _is_pickled(item: bytes) -> bool:
-    """Tell whether an encoded value is one that its declared type could not hold."""
+    """Return whether an encoded value was pickled because its type could not hold it."""
     stored_name = _EXTENSIONS.get(item[0])
     return stored_name is not None and item[stored_name] in _PICKLED
 
 
 def _redact(key: Any) -> str:
-    """Return words for a key that do not tell it."""
+    """Return a description of a key that does not reveal it."""
     if key is None:
         return "a value without a key of its own"
     data = bytes(key) if isinstance(key, msgspec.Raw) else _ANY.encode_list([key])[1:]

@@ -1,4 +1,4 @@
-"""Schemas of declared types: a description of stored values that needs no class to be read.
+"""Schemas of declared types: descriptions that are readable without classes.
 
 A *schema* is JSON data: a word for a scalar (``"int"``), a mapping for anything with parts. Names
 of classes stand in it for people; reading never needs them. Records are described field by field,
@@ -63,7 +63,7 @@ class _UntypedError(Exception):
 
 @once_a_type(UNTYPED)
 def describe(declared: Any) -> Schema:
-    """Return the schema of a declared type; ``UNTYPED`` for one whose values are pickled.
+    """Return the schema of a declared type; ``UNTYPED`` if its values are pickled.
 
     Example:
         >>> describe(int), describe(None), describe(list[tuple[str, float]])
@@ -91,7 +91,7 @@ def _describe(declared: Any, *, names_classes: bool) -> Schema:
 
 
 class _Description:
-    """Describes one type; remembers the records that it is within, for those that hold themselves.
+    """A builder of the schema of one type, including recursive records.
 
     Args:
         names_classes: Whether full names of classes are part of the schema.
@@ -173,7 +173,7 @@ class _Description:
 
 
 def _default_of(field: Any) -> dict[str, Any]:
-    """Return the default of a field as it would be stored, where that is known without a call."""
+    """Return the stored form of a field's default, if known without a call."""
     try:
         if field.default is not NODEFAULT:
             default = field.default
@@ -190,7 +190,7 @@ def _default_of(field: Any) -> dict[str, Any]:
 
 
 def is_same(one: Schema, other: Schema) -> bool:
-    """Tell whether what is stored by one schema is read by the other as it is, in both directions.
+    """Return whether both schemas read each other's stored data unchanged.
 
     Names of classes, aliases and defaults make no difference.
     """
@@ -198,7 +198,7 @@ def is_same(one: Schema, other: Schema) -> bool:
 
 
 def outline(schema: Schema) -> Schema:  # noqa: PLR0911  # one return for each kind of schema
-    """Return a schema without what stands in it for people only."""
+    """Return a schema without its parts for human readers."""
     if isinstance(schema, str):
         return schema
     match schema["type"]:
@@ -268,7 +268,7 @@ def words(schema: Schema) -> str:  # noqa: PLR0911  # one return for each kind o
 
 
 def fields_of(schema: Schema) -> list[dict[str, Any]]:
-    """Return the fields of a record or an object; none are known of some objects."""
+    """Return the fields of a record or an object, which may be unknown."""
     fields: list[dict[str, Any]] = schema.get("fields", [])
     return fields
 

@@ -1,4 +1,4 @@
-"""Metadata of states: in which schema versions their values were written, as manifests keep it.
+"""Metadata of states: the schema versions of their values, as kept in manifests.
 
 A *schema version* is the version that the author counts and the schema that follows from the type.
 A state keeps all schema versions that its values may still be written in; a value names the one
@@ -49,9 +49,9 @@ Verdict = Literal["kept", "migrated", "new", "dropped", "refused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeclaredState:
-    """A state as the code of now declares it; the fields are those of ``StateMetadata``.
+    """A state as the present code declares it; the fields are as in ``StateMetadata``.
 
-    ``migrates`` says that there is a hook for values of earlier versions.
+    ``migrates`` means that a hook exists for values of earlier versions.
     """
 
     name: str
@@ -66,7 +66,7 @@ class DeclaredState:
 
     @property
     def space(self) -> str:
-        """What its name and place are unique in."""
+        """Return the space in which its name and stored name are unique."""
         return SPACES.get(self.kind, "state")
 
     @property
@@ -77,7 +77,10 @@ class DeclaredState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChange:
-    """What becomes of one state. ``details`` say what is migrated, or why it is refused."""
+    """The effect of new code on one state.
+
+    ``details`` lists migrations, or reasons of a refusal.
+    """
 
     operator: str
     state: str
@@ -88,7 +91,7 @@ class StateChange:
 
 
 def find(known: OperatorStateMetadata, declared: DeclaredState) -> StateMetadata | None:
-    """Return the known state that a declared one goes on with."""
+    """Return the known state that a declared state continues."""
     return match(known.states, [declared]).get((declared.space, declared.name))
 
 
@@ -101,7 +104,7 @@ def evolve(
     operator: str, stored: OperatorStateMetadata | None, declared: Sequence[DeclaredState], *,
     keys: Schema = UNTYPED, may_ask: Callable[[StateMetadata], bool] = lambda _: True,
 ) -> tuple[OperatorStateMetadata, list[StateChange]]:  # fmt: skip
-    """Return what is known of an operator's states from now on, and what becomes of each.
+    """Return the new metadata of an operator's states, and the change of each state.
 
     Args:
         operator: Its uid.
@@ -157,7 +160,7 @@ def evolve_state(
     operator: str, stored: StateMetadata | None, declared: DeclaredState,
     *, taken: Iterable[str] = (), is_asked: bool = False, is_told: bool = False,
 ) -> tuple[StateMetadata, StateChange]:  # fmt: skip
-    """Return what is known of a state from now on, and what becomes of it.
+    """Return the new metadata of a state, and its change.
 
     Args:
         operator: Uid of its operator.
@@ -205,10 +208,10 @@ def evolve_state(
 def match(
     states: Iterable[StateMetadata], declared: Sequence[DeclaredState]
 ) -> dict[tuple[str, str], StateMetadata]:
-    """Return the stored state that each declared one goes on with, by space and name of now.
+    """Return the stored state that each declared state continues, by space and name.
 
-    It goes by name, else by alias; what nobody claims so, by its place: code of before finds a
-    state again that gave its name away.
+    States match by name, else by alias, else by stored name: so earlier code finds a state again
+    after a rename.
     """
     free = {(state.space, state.name): state for state in states}
     found: dict[tuple[str, str], StateMetadata] = {}
@@ -228,7 +231,7 @@ def match(
 
 
 def fit_of(stored: SchemaVersion, declared: DeclaredState) -> Fit:
-    """Return how values of a stored form fit what is declared now."""
+    """Return how values of a stored schema fit the declared schema."""
     if stored.version == declared.version:
         return compare(stored.schema, declared.schema)
     if stored.version > declared.version:
@@ -309,7 +312,7 @@ LIST_KINDS = ("operator_list", "union_list")  # Those of subtasks, which a resto
 
 
 def keyed_state(descriptor: StateDescriptor) -> DeclaredState:
-    """Return what a descriptor says of its state."""
+    """Return the declared state of a descriptor."""
     key_type = descriptor.key_type if isinstance(descriptor, MapStateDescriptor) else None
     return DeclaredState(
         name=descriptor.name,

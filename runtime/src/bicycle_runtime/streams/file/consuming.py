@@ -1,4 +1,4 @@
-"""The consumer of the file backend: alone, resumable, or one of a group that shares a reader."""
+"""The consumer of the file backend: alone, resumable, or in a group."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Stream: TypeAlias = tuple[StreamKey, int]
 
 
 class FileFeed:
-    """Messages of a file from a position on, as they come; the position moves by ``go_to``.
+    """The messages of a file from a position on; ``go_to`` moves the position.
 
     Args:
         view: The file, which the feed closes in the end.
@@ -50,7 +50,7 @@ class FileFeed:
         self._doubtful_at = 0
 
     def go_to(self, wanted: Wanted, position: SeqPos | None) -> bool:
-        """Move to the beginning, to the end, or, with None, to the first message that is wanted.
+        """Move to the beginning, to the end, or, with None, to the first wanted message.
 
         Returns:
             Whether there is such a message; without one, nothing has moved.
@@ -69,12 +69,12 @@ class FileFeed:
         return True
 
     def ends(self) -> dict[Stream, int]:
-        """Return the last sequence of each stream that the end of the file tells of."""
+        """Return the last sequence of each stream that the end of the file lists."""
         self._view.refresh()
         return {stream: last.sequence for stream, last in last_of_streams(self._view).items()}
 
     async def fetch(self, count_max: int) -> list[Message]:
-        """Wait for messages, and return up to so many; a cancelled call has taken none."""
+        """Wait for messages, and return up to so many; a cancelled call loses no message."""
         while not (messages := self._take(count_max)):
             reader = self._reader
             if reader.has_ended:
@@ -95,7 +95,7 @@ class FileFeed:
         return self._again(lambda: self._reader.feed(data), True)
 
     def _again(self, call: Callable[[], _T], nothing: _T) -> _T:
-        """Read a damaged place once more: a writer may have cut off what lay there unfinished."""
+        """Read a damaged position again, since a writer may have truncated it."""
         try:
             return call()
         except FileFormatError:
@@ -117,7 +117,7 @@ class FileFeed:
         return StreamEndedError(address=path)
 
     async def _wait_for_more(self, size: int) -> None:
-        """Return once the file has more than so many bytes; no notice tells it on every system."""
+        """Return once the file is larger than a size, by polling."""
         while (now := os.fstat(self._view.descriptor).st_size) <= size:
             if now < size:
                 self._reader.restart()
@@ -202,7 +202,7 @@ class FileConsumer(Consumer):
             self._feed.go_to(wanted, END)
 
     def _join(self) -> None:
-        """Share the reader of the group, which is this one's if nobody is there yet."""
+        """Join the reader of the group, or create it from this consumer's."""
         state = self._path.stat()
         name = (state.st_dev, state.st_ino, self.subscription.position_name)
         group = _Group.by_name.get(name)
@@ -244,7 +244,7 @@ class FileConsumer(Consumer):
         return await self._feed.fetch(count_max)
 
     async def _go_to(self, target: SeqPos | int) -> bool:
-        """Move the own reader; who shared one has none yet, and leaves the group for it."""
+        """Move the consumer's reader; a member of a group leaves the group first."""
         is_before, position = _target_of(target)
         wanted = Wanted(self.subscription.keys, self._assigned, is_before)
         feed = self._feed
@@ -283,7 +283,7 @@ class FileConsumer(Consumer):
 
 
 def _target_of(target: SeqPos | int) -> tuple[IsBefore | None, SeqPos | None]:
-    """Return what lies before a sequence or a time, or else the end of the file that is meant."""
+    """Return a filter of earlier messages, or the end of the file to move to."""
     if isinstance(target, At):
         first = target.sequence
         return lambda stream, sequence, time_ms: sequence < first, None
@@ -301,7 +301,7 @@ def _feed(path: Path, subscription: Subscription, options: FileOptions) -> FileF
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the file that is open is the one at its path."""
+    """Return whether the open file is still at its path."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

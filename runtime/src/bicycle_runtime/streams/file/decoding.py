@@ -1,4 +1,4 @@
-"""A file of streams as text: header, messages and beacons in the order in which they stand."""
+"""A file of streams as text: header, messages and beacons in their order."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class FileHeader:
 
     @classmethod
     def parse(cls, data: bytes) -> FileHeader:
-        """Return the header that 128 bytes hold; ValueError tells which part is wrong."""
+        """Return the header in 128 bytes; ValueError names an invalid part."""
         if data[:2] != _MAGIC:
             raise ValueError("magic")
         if data[2:3] != bytes([_VERSION]):
@@ -94,7 +94,7 @@ class FileHeader:
 
 
 class Marker(NamedTuple):
-    """How far a stream had come at a beacon; the message that the beacon cuts is counted."""
+    """The progress of a stream at a beacon, including a message split by it."""
 
     key: StreamKey
     shard_id: int
@@ -104,7 +104,7 @@ class Marker(NamedTuple):
 
 
 class Beacon(NamedTuple):
-    """What stands at a multiple of the interval."""
+    """The content at a multiple of the interval."""
 
     remaining: int
     markers: tuple[Marker, ...]
@@ -112,7 +112,7 @@ class Beacon(NamedTuple):
 
 
 def marker_count_max(interval: int) -> int:
-    """Return how many markers a beacon has at most: half of what fits between two of them."""
+    """Return the maximum of markers in a beacon: half of the space up to the next one."""
     return min(255, (interval - EMPTY_BEACON_SIZE) // _MARKER_SIZE_MAX) // 2
 
 
@@ -127,7 +127,7 @@ def encode_beacon(remaining: int, markers: Iterable[Marker]) -> bytes:
 
 
 def parse_beacon(data: bytes, at: int = 0) -> Beacon | None:
-    """Return the beacon that begins at an index; None when ``data`` does not hold all of it.
+    """Return the beacon that begins at an index, or None if ``data`` is too short.
 
     Raises:
         ValueError: there is no beacon.
@@ -157,17 +157,17 @@ def parse_beacon(data: bytes, at: int = 0) -> Beacon | None:
 
 
 def stream_prefix(key: StreamKey, shard_id: int) -> bytes:
-    """Return what each message of a stream begins with: its key and its shard."""
+    """Return the prefix of each message of a stream: its key and its shard."""
     return bytes([len(key)]) + key.encode() + _SHARD.pack(shard_id)
 
 
 def stream_of(prefix: bytes) -> tuple[StreamKey, int]:
-    """Return the stream of a prefix; ValueError when none can have it."""
+    """Return the stream of a prefix; raise ValueError if the prefix is invalid."""
     return _key(prefix[1:-8]), _SHARD.unpack_from(prefix, len(prefix) - 8)[0]
 
 
 def is_end(key: StreamKey, payload: bytes) -> bool:
-    """Whether a message says that the file has ended."""
+    """Return whether a message marks the end of the file."""
     return key == INTERNAL and payload == END_OF_STREAM
 
 

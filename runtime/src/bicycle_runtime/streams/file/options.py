@@ -15,7 +15,7 @@ __all__ = ["FileOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileOptions(StreamerOptions):
-    """What the streamer of a file can be told."""
+    """The options of a file's streamer."""
 
     create: Literal["never", "if-missing", "only"] = option(
         "never", doc="Whether to make the file: never, if it is missing, or only if it is."

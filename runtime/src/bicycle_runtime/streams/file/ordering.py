@@ -1,4 +1,4 @@
-"""The order of messages in a file of streams, and what beacons say of it.
+"""The order of messages in a file of streams, compared with its beacons.
 
 The head of a message has no checksum. But sequences and times of a shard rise, and a beacon has a
 checksum of the messages of each stream so far, with the last sequence and the latest time. So most
@@ -34,7 +34,7 @@ class Disorder(NamedTuple):
 
 
 class _Seen:
-    """What was seen of a stream: up to the last message, and up to the one before it."""
+    """The checked messages of a stream, up to the last one and up to its predecessor."""
 
     __slots__ = ("before", "last", "last_offset", "last_size")
 
@@ -45,7 +45,7 @@ class _Seen:
 
 
 class OrderCheck:
-    """Checks messages in the order in which they stand.
+    """A check of messages in file order.
 
     Args:
         view: The file.
@@ -58,12 +58,12 @@ class OrderCheck:
         self._is_whole = True  # All messages were seen, so that a stream that is new begins here.
 
     def lose(self) -> None:
-        """Forget what was seen: messages may be missing from here on, up to the next beacon."""
+        """Clear the state: messages may be missing from here to the next beacon."""
         self._seen.clear()
         self._is_whole = False
 
     def see(self, message: Message, offset: int, end: int) -> Iterator[Disorder]:
-        """Iterate over what is wrong with a message, and with beacons before it.
+        """Iterate over the faults of a message, and of beacons before it.
 
         Args:
             message: The message.
@@ -91,7 +91,7 @@ class OrderCheck:
         seen.last.add(message.sequence, message.timestamp_ms, found_sum)
 
     def _disorder(self, seen: _Seen, message: Message, offset: int, end: int) -> Disorder | None:
-        """Return which of two messages is out of order: this one, or the one before it."""
+        """Return the message of two that is out of order: this or the previous one."""
         last, before = seen.last, seen.before
         # A sequence is never equal to the one before it; a time may be.
         numbers = (
@@ -113,7 +113,7 @@ class OrderCheck:
         return None
 
     def pass_beacons(self, offset: int) -> Iterator[Disorder]:
-        """Iterate over what beacons before an offset say otherwise than the messages."""
+        """Iterate over contradictions between messages and the beacons before an offset."""
         view = self._view
         while self._beacon * view.interval <= offset and self._beacon <= view.beacon_count:
             at = self._beacon * view.interval

@@ -1,4 +1,4 @@
-"""Positions of groups in a SQLite database beside the file: what comes next in each shard."""
+"""Positions of groups in a SQLite database beside the file, by shard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Positions:
         self._group = group
 
     def read(self) -> dict[tuple[StreamKey, int], int]:
-        """Return what comes next in each shard that was ever committed."""
+        """Return the next sequence of each shard that was ever committed."""
         rows = _rows(self._path, _GET, self._group)
         return {(StreamKey(stream), shard): sequence for stream, shard, sequence in rows}
 
@@ -52,12 +52,12 @@ class Positions:
 
 
 def positions_of_groups(path: Path) -> list[tuple[str, StreamKey, int, int]]:
-    """Return group, stream, shard and what comes next there, of all groups of a file."""
+    """Return group, stream, shard and next sequence of all groups of a file."""
     return [(g, StreamKey(stream), shard, n) for g, stream, shard, n in _rows(path, _ALL)]
 
 
 def _rows(path: Path, query: str, *values: str) -> list[tuple[Any, ...]]:
-    """Return what a database tells; nothing where there is none yet."""
+    """Return the rows of a database query, empty without a database."""
     if not path.exists():
         return []
     try:

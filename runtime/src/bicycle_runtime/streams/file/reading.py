@@ -1,4 +1,4 @@
-"""Reading a file of streams in order: whole blocks at once, message by message out of each.
+"""Sequential reading of a file of streams: whole blocks, then their messages.
 
 ``FileReader`` knows what is wanted of which stream, and where it is. It takes what a block holds,
 and never more than the file has: a message that is still being written is waited for.
@@ -30,7 +30,7 @@ Stream = tuple[StreamKey, int]
 
 
 class Wanted:
-    """Which messages are wanted: of these streams, from a place on that may differ by stream.
+    """A filter of messages: streams, and a start that may differ by stream.
 
     Args:
         keys: Streams; ``SEA_STREAMER_WILDCARD`` means all of them.
@@ -53,7 +53,7 @@ class Wanted:
         self.is_before = is_before
 
     def has(self, stream: Stream) -> bool:
-        """Whether messages of a stream are wanted at all."""
+        """Return whether messages of a stream pass the filter."""
         if stream[0] == INTERNAL:
             return self._with_internal
         if self._shards:
@@ -86,23 +86,23 @@ class FileReader:
 
     @property
     def is_inside_message(self) -> bool:
-        """Whether the buffer holds the beginning of a message, and not its end."""
+        """Return whether the buffer ends inside a message."""
         return self._at < len(self._buffer)
 
     @property
     def offset(self) -> int:
-        """Where in the file the next message begins; a beacon may stand there before it."""
+        """The offset of the next message in the file, or of a beacon before it."""
         if self._at < self._held:
             return self._held_at
         return self._origin + self._at - self._held
 
     def request(self) -> tuple[int, int]:
-        """Return offset and size of what is to be read next."""
+        """Return offset and size of the next read."""
         within = self._next % self._interval
         return self._next, min(BLOCK_SIZE, self._interval - within)
 
     def feed(self, data: bytes) -> bool:
-        """Take what was read as ``request`` said, all or less of it; returns whether it helped.
+        """Process bytes that ``request`` described, or fewer; return whether it helped.
 
         Raises:
             FileFormatError: there is no beacon where one must be, or it contradicts the messages.
@@ -129,7 +129,7 @@ class FileReader:
         return True
 
     def _check_cut(self, offset: int, remaining: int) -> None:
-        """Compare what a beacon says of the message that it cuts with the message."""
+        """Compare a beacon's data about the message that it splits with the message."""
         expected = 0
         if self._held:
             head = self._buffer[0] + 9 + FIXED.size
@@ -143,7 +143,7 @@ class FileReader:
             )
 
     def restart(self) -> None:
-        """Forget what was read behind the last whole message, to read it again."""
+        """Drop the bytes after the last whole message, to read them again."""
         self._next = self._origin = self.offset
         self._buffer = b""
         self._at = self._held = 0

@@ -1,4 +1,4 @@
-"""Looking for damage in a file of streams, and writing it again without what is broken.
+"""Verification of a file of streams, and repair without its damaged parts.
 
 Messages are read in order. Where something is wrong, the next place is looked for at which a whole
 message begins: behind the broken one when its frame holds, between there and the next beacon byte
@@ -31,7 +31,7 @@ _BATCH = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Broken:
-    """Bytes of a file that are not what the format says, and what of it can still be read."""
+    """Bytes of a file that violate the format, with their readable parts."""
 
     offset: int
     size: int
@@ -43,7 +43,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceGap:
-    """A message whose number does not follow that of the one before it in its stream and shard."""
+    """A message whose sequence does not follow the previous one of its shard."""
 
     stream: str
     shard_id: int
@@ -53,7 +53,7 @@ class SequenceGap:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What was found in a file.
+    """The result of the verification of a file.
 
     No checksum of the format covers the head of a message; ``ordering`` tells what shows all the
     same. Where a message was left out, its stream has a gap; what was repaired has one for each
@@ -70,7 +70,7 @@ class Report:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing is broken."""
+        """Return whether the file has no damage."""
         return not self.broken
 
     def add(self, part: Message | Broken) -> None:
@@ -96,7 +96,7 @@ class Report:
 
 
 def verify(path: Path) -> Report:
-    """Read a whole file and return what is in it, and all that is broken.
+    """Read a whole file, and return its content and all damage.
 
     Raises:
         FileFormatError: the file has no header that can be used.
@@ -113,7 +113,7 @@ def verify(path: Path) -> Report:
 
 
 def _check_parts(view: FileView) -> Iterator[Message | Broken]:
-    """Iterate over the messages of a file and what is broken, also in the order of messages."""
+    """Iterate over the messages of a file and its damage, including disorder."""
     check = OrderCheck(view)
     for part, offset, end in _locate_parts(view):
         if isinstance(part, Broken):
@@ -171,7 +171,7 @@ def _locate_parts(view: FileView) -> Iterator[tuple[Message | Broken, int, int]]
 
 
 def parts_of(view: FileView) -> Iterator[Message | Broken]:
-    """Iterate over the messages of a file, the one that ends it included, and what is broken."""
+    """Iterate over the messages of a file, including its end mark, and its damage."""
     offset: int | None = HEADER_SIZE
     while offset is not None and offset < view.size:
         wanted = Wanted((WILDCARD,), with_internal=True)
@@ -220,7 +220,7 @@ def _describe_broken(
 
 
 def _behind(view: FileView, start: int) -> tuple[Message | None, int | None]:
-    """Return where whole messages go on behind damage, and the damaged message if it is whole.
+    """Return the damaged message if it is whole, and the offset of the next whole one.
 
     It is whole when only the beacon that cuts it is damaged.
     """

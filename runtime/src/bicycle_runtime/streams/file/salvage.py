@@ -1,4 +1,4 @@
-"""The next whole message behind damage: whatever is wrong before it, it has a right checksum."""
+"""The next whole message after damage: a message with a valid checksum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = re.compile(rb"[A-Za-z0-9._-]+")
 
 
 def next_message(view: FileView, offset: int) -> int | None:
-    """Return where the next whole message begins: before the next beacon, or where one says."""
+    """Return the offset of the next whole message: before or named by the next beacon."""
     while offset < view.size:
         number = offset // view.interval + 1
         limit = min(view.size, number * view.interval)
@@ -40,7 +40,7 @@ def _start_behind(view: FileView, number: int) -> int | None:
 
 
 def whole_message(view: FileView, offset: int) -> tuple[Message, int] | None:
-    """Return the whole message that begins at an offset, and where it ends; None if none does."""
+    """Return the whole message at an offset with its end offset, or None."""
     try:
         head = view.head(offset)
         payload, end = view.payload(head)

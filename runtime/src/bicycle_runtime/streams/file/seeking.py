@@ -1,4 +1,4 @@
-"""Places in a file of streams: the end, the end of each stream, and what a seek looks for.
+"""Positions in a file of streams: its end, the end of each stream, seek targets.
 
 Beacons say how far each stream had come, so that a place is found by halving: a beacon is to the
 left of it, to the right, or says nothing about the stream (*undecided*; its neighbours are asked).
@@ -31,7 +31,7 @@ IsBefore: TypeAlias = Callable[[Stream, int, int], bool]
 
 
 class Last:
-    """How far a stream has come: its last sequence, latest time, and running checksum."""
+    """The progress of a stream: last sequence, latest time, and running checksum."""
 
     __slots__ = ("running", "sequence", "timestamp_ms")
 
@@ -48,7 +48,7 @@ class Last:
 
 
 def survey(count: int, ask: Callable[[int], Answer]) -> tuple[int, int | None]:
-    """Return the two closest beacons that a place lies between.
+    """Return the two closest beacons around a position.
 
     Args:
         count: Beacons are numbered from 1 to this.
@@ -71,7 +71,7 @@ def survey(count: int, ask: Callable[[int], Answer]) -> tuple[int, int | None]:
 def _decided_between(
     left: int, right: int, ask: Callable[[int], Answer]
 ) -> tuple[int, Answer] | None:
-    """Return a beacon between two others that is decided, the closer to the middle the better."""
+    """Return a decided beacon between two others, as close to the middle as possible."""
     middle = (left + right) // 2
     for distance in range(right - left):
         for number in {middle - distance, middle + distance}:
@@ -81,7 +81,7 @@ def _decided_between(
 
 
 def tail_start(view: FileView, below: int | None = None) -> tuple[int, int]:
-    """Return the last usable beacon and where messages begin behind it; (0, 128) is the header."""
+    """Return the last usable beacon and the offset of messages after it, or (0, 128)."""
     for number in range(view.beacon_count if below is None else below - 1, 0, -1):
         try:
             start = view.start_behind(number)
@@ -102,7 +102,7 @@ def _start(view: FileView, number: int) -> int:
 
 
 def tail(view: FileView) -> tuple[int, list[Head], int, bool]:
-    """Return what lies behind the last beacon that has a whole message behind it.
+    """Return the content after the last beacon that precedes a whole message.
 
     Returns:
         The number of that beacon, the messages behind it without the one that ends the file, where
@@ -119,17 +119,17 @@ def tail(view: FileView) -> tuple[int, list[Head], int, bool]:
 
 
 class Target(Protocol):
-    """What a seek looks for: ``reading.Wanted`` is one."""
+    """The target of a seek, such as ``reading.Wanted``."""
 
     keys: frozenset[StreamKey]
     is_before: IsBefore | None
 
     def has(self, stream: Stream) -> bool:
-        """Whether messages of a stream are wanted at all."""
+        """Return whether messages of a stream pass the filter."""
 
 
 def find(view: FileView, target: Target) -> int | None:
-    """Return where the first message begins that is wanted and not before where its stream begins.
+    """Return the offset of the first message that matches a target, or None.
 
     Returns:
         The offset; None when there is no such message.
@@ -171,12 +171,12 @@ def _beacon_before(view: FileView, stream: Stream, is_before: IsBefore) -> int:
 
 
 def marker_of(beacon: Beacon, stream: Stream) -> Marker | None:
-    """Return what a beacon says of a stream, if anything."""
+    """Return a beacon's marker of a stream, or None."""
     return next((m for m in beacon.markers if (m.key, m.shard_id) == stream), None)
 
 
 def last_of_streams(view: FileView) -> dict[Stream, Last]:
-    """Return how far each stream has come that the end of a file tells of."""
+    """Return the progress of each stream that the end of a file lists."""
     number, heads, _, _ = tail(view)
     found: dict[Stream, Last] = {}
     if number:
@@ -190,7 +190,7 @@ def last_of_streams(view: FileView) -> dict[Stream, Last]:
 def add_heads(
     view: FileView, found: dict[Stream, Last], heads: Iterable[Head]
 ) -> dict[Stream, Last]:
-    """Let messages count in how far their streams have come."""
+    """Add messages to the progress of their streams."""
     for head in heads:
         last = found.setdefault((head.key, head.shard_id), Last(0, 0, RUNNING_START))
         payload_end = view.skip(head.payload_at, head.size)
@@ -199,7 +199,7 @@ def add_heads(
 
 
 def last_of_stream(view: FileView, stream: Stream) -> Last:
-    """Return how far one stream has come, though the last beacon may not tell.
+    """Return the progress of one stream, also if the last beacon does not list it.
 
     Goes back to the newest beacon that names the stream, and reads on from there. Where none does,
     the stream is new, unless beacons leave streams out: for want of room, or because their writer

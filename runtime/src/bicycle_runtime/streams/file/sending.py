@@ -1,4 +1,4 @@
-"""The sender of the file backend: one writer for each file, shared by all senders of a process."""
+"""The sender of the file backend: one writer per file, shared in a process."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SharedWriter:
 
     @classmethod
     def of(cls, path: Path, options: FileOptions) -> SharedWriter:
-        """Return the writer of a file, the same for all who ask; ``release`` gives it back."""
+        """Return the shared writer of a file; ``release`` returns it."""
         state = path.stat()
         file = (state.st_dev, state.st_ino)
         shared = cls.by_file.get(file)
@@ -48,13 +48,13 @@ class SharedWriter:
 
     @classmethod
     def write_out(cls, descriptor: int) -> None:
-        """Write out what this process holds back for an open file."""
+        """Write out data that this process buffers for an open file."""
         state = os.fstat(descriptor)
         if shared := cls.by_file.get((state.st_dev, state.st_ino)):
             shared.writer.write_out()
 
     def sync(self) -> None:
-        """Make what was written out durable, unless it is; runs on a thread."""
+        """Make written data durable, if required. Runs on a thread."""
         written = self.writer.written
         if written > self._is_synced_to:
             self.writer.sync()
@@ -69,7 +69,7 @@ class SharedWriter:
 
 
 class FileSender(Sender):
-    """What producers of one call send through.
+    """The sender of one producer of the file backend.
 
     Args:
         address: The file, for messages of errors.
@@ -108,7 +108,7 @@ class FileSender(Sender):
 
     @property
     def in_flight_count(self) -> int:
-        """Of all producers of this process that write the file."""
+        """The messages in flight of all producers of this process for the file."""
         return self._writer.taken - self._writer.written
 
     async def flush(self) -> None:
@@ -117,7 +117,7 @@ class FileSender(Sender):
             await asyncio.to_thread(self._shared.sync)
 
     async def wait_for(self, number: int) -> None:
-        """Return once the message of this number is as durable as was asked for."""
+        """Return once the message of this number has the configured durability."""
         if self._writer.written < number or self._shared.options.fsync == "flush":
             await self.flush()
 

@@ -1,4 +1,4 @@
-"""The streamer of a file, and its admin: what its end tells, and who holds a position in it."""
+"""The streamer of a file, and its administration: end of file, groups, positions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOCKS = Path("/proc/locks")
 
 
 class FileAdmin(StreamAdmin):
-    """Streams of a file, as far as its last beacon and what follows tell of them.
+    """The streams of a file, as its last beacon and later messages list them.
 
     Args:
         address: Of the file, for messages of errors.
@@ -73,7 +73,7 @@ class FileAdmin(StreamAdmin):
         return sorted({key for key, _ in last_of_streams(view) if key != INTERNAL})
 
     def _groups(self, key: StreamKey, lasts: dict[int, Last]) -> tuple[GroupInfo, ...]:
-        """Return the groups that have a position in a stream; nobody knows of their consumers."""
+        """Return the groups with a position in a stream; their consumers are unknown."""
         groups: dict[str, dict[int, int | None]] = {}
         for name, stream, shard_id, next_sequence in positions_of_groups(self._positions):
             if stream == key and shard_id in lasts:
@@ -91,7 +91,7 @@ def _shard(number: int, last: Last) -> ShardInfo:
 
 
 def _writer_count(view: FileView) -> int | None:
-    """Return whether a process holds the lock of a writer, where the system tells (Linux does)."""
+    """Return the number of processes with the writer lock, if the system reports it."""
     if not _LOCKS.exists():
         return None
     found = os.fstat(view.descriptor)
@@ -142,7 +142,7 @@ class FileStreamer(Streamer):
             create_file(self.path, header, must_be_new=self.options.create == "only")
 
     async def _close(self) -> None:
-        """Nothing stays open: senders and consumers have closed what they held."""
+        """Do nothing: senders and consumers have closed their resources."""
 
     def admin(self) -> StreamAdmin:
         return FileAdmin(str(self.uri), self.path, self.options.positions_of(self.path))

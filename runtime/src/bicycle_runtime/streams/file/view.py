@@ -1,4 +1,4 @@
-"""Random access to a file of streams: a message or a beacon at any byte, whatever cuts it.
+"""Random access to a file of streams: a message or a beacon at any byte.
 
 It is the slow and exact way, for looking around: the end of a file, a place to seek, damage. The
 fast way through many messages is ``reading``. A view holds two blocks of the file in memory.
@@ -41,11 +41,11 @@ _BEACON_SIZE_MAX = 7 + 255 * (1 + 255 + 26)
 
 
 class CutOffError(Exception):
-    """The file ends before what was asked for does; never leaves this package."""
+    """A read beyond the end of the file, internal to this package."""
 
 
 class Head(NamedTuple):
-    """A message without its payload, and where it lies."""
+    """A message without its payload, and its location."""
 
     key: StreamKey
     shard_id: int
@@ -94,11 +94,11 @@ class FileView:
 
     @property
     def beacon_count(self) -> int:
-        """How many beacons there are at most; the last one may be cut off."""
+        """The maximum number of beacons; the last one may be truncated."""
         return max(0, self.size - 1) // self.interval
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the file as they lie there; CutOffError when it is too short."""
+        """Return raw bytes of the file; raise CutOffError if it is too short."""
         if offset + size > self.size:
             raise CutOffError
         first, last = offset // _BLOCK_SIZE, (offset + size - 1) // _BLOCK_SIZE
@@ -130,7 +130,7 @@ class FileView:
         return beacon
 
     def start_behind(self, number: int) -> int:
-        """Return where the first message begins that begins behind a beacon; 0 is the header."""
+        """Return the offset of the first message that begins after a beacon (0: header)."""
         if number == 0:
             return HEADER_SIZE
         beacon = self.beacon(number)
@@ -147,7 +147,7 @@ class FileView:
         return offset
 
     def gather(self, offset: int, size: int) -> tuple[bytes, int]:
-        """Return ``size`` bytes of messages, without the beacons between, and where they end."""
+        """Return ``size`` bytes of messages without beacons, and their end offset."""
         parts = []
         while size:
             offset, room = self._room(offset)
@@ -213,7 +213,7 @@ class FileView:
     def _heads_of_block(
         self, offset: int, streams: dict[bytes, tuple[StreamKey, int]]
     ) -> Iterator[Head]:
-        """Iterate over messages that lie whole before the next beacon."""
+        """Iterate over whole messages before the next beacon."""
         # hot path: a seek reads half of the 8,000 messages between two beacons within 10 ms.
         within = offset % self.interval
         if within == 0:
@@ -243,11 +243,11 @@ class FileView:
             at = end
 
     def damage(self, offset: int, problem: str) -> FileFormatError:
-        """Return the error that says what is wrong at an offset."""
+        """Return the error that describes damage at an offset."""
         return FileFormatError(path=str(self.path), offset=offset, problem=problem)
 
     def _room(self, offset: int) -> tuple[int, int]:
-        """Return where bytes of messages go on, and how many follow before the next beacon."""
+        """Return the offset of further message bytes, and their count to the next beacon."""
         within = offset % self.interval
         if within == 0 and offset:
             within = self.beacon(offset // self.interval).size

@@ -1,4 +1,4 @@
-"""Appending to a file of streams: sequences, beacons, and what is durable when.
+"""Appending to a file of streams: sequences, beacons, and durability.
 
 A *writer* is the only one of its file: producers of this process share it, and other processes are
 kept out by a lock of the kernel. What it takes lies in memory until ``write_out``; a failed write
@@ -46,7 +46,7 @@ _PAYLOAD_SIZE_MAX = (1 << 32) - 1
 
 
 class _Stream:
-    """What is written of one stream; checksums of messages are folded when a beacon needs them."""
+    """The written part of one stream; message checksums are folded for beacons."""
 
     __slots__ = ("checksums", "key", "last", "prefix", "shard_id")
 
@@ -103,7 +103,7 @@ class FileWriter:
         self.written = 0
 
     def _take_up(self) -> None:
-        """Cut off the mark of the end and a message without its end, and go on behind."""
+        """Remove the end mark and an incomplete message, and continue there."""
         view = self._view
         _, _, end, has_ended = tail(view)
         if not has_ended and end < view.size and next_message(view, end + 1) is not None:
@@ -168,7 +168,7 @@ class FileWriter:
     def take_many(
         self, key: StreamKey, shard_id: int, payloads: Sequence[bytes]
     ) -> tuple[int, int]:
-        """Take messages of one stream that have one time; returns sequence and time of the last.
+        """Add messages of one stream with one time; return sequence and time of the last.
 
         Either all of them are taken, or, where there is no room, none.
         """
@@ -207,7 +207,7 @@ class FileWriter:
         return sequence, now_ms
 
     def write_out(self) -> None:
-        """Hand all that was taken to the operating system.
+        """Write all buffered messages to the operating system.
 
         Raises:
             StreamError: it did not take it; the file ends with what was written before.
@@ -231,7 +231,7 @@ class FileWriter:
         self.written = self.taken
 
     def sync(self) -> None:
-        """Return once what was written out survives a loss of power."""
+        """Return once written data survives a power loss."""
         os.fsync(self._descriptor)
 
     def close(self, *, with_end: bool) -> None:
@@ -255,13 +255,13 @@ class FileWriter:
             os.close(self._descriptor)
 
     def abandon(self) -> None:
-        """Close the file without what was taken and not written out."""
+        """Close the file without buffered messages."""
         if not self._is_closed:
             self._is_closed = True
             os.close(self._descriptor)
 
     def _append(self, data: bytes) -> None:
-        """Add bytes of a message, with a beacon wherever the interval asks for one."""
+        """Add bytes of a message, with a beacon at each interval."""
         while len(data) >= self._room:
             chunk, data = data[: self._room], data[self._room :]
             beacon = encode_beacon(len(data), self._markers())

@@ -33,7 +33,7 @@ _NOT_YET = {  # What was just made is not known to all brokers at once.
 
 
 class Cluster:
-    """A cluster, and what is asked about it.
+    """A Kafka cluster, and queries to it.
 
     Args:
         uri: ``kafka://host:port,host:port``.
@@ -74,7 +74,7 @@ class Cluster:
         return found
 
     def _refuse_unspoken(self) -> None:
-        """Refuse what the chosen protocol would leave unsaid: nobody sends secrets in the clear."""
+        """Refuse options that the protocol would ignore: no secrets in the clear."""
         options, protocol = self.options, self.options.security_protocol
         given = [options.username, options.password] if not protocol.startswith("SASL") else []
         given += [options.ca_file] if not protocol.endswith("SSL") else []
@@ -103,7 +103,7 @@ class Cluster:
         return self._admin
 
     def ensure(self, topic: str, partition_count: int = 0) -> int:
-        """Return how many partitions a topic has: at least so many, made where that is allowed.
+        """Return a topic's partition count, created or increased if allowed and required.
 
         Raises:
             StreamConnectError: it has fewer, or does not exist.
@@ -125,7 +125,7 @@ class Cluster:
         return self.partition_count(topic)
 
     def wait_for_count(self, topic: str, is_wanted: Callable[[int], bool]) -> bool:
-        """Wait until a topic has as many partitions as wanted: brokers hear of it one by one.
+        """Wait until all brokers know a topic's required partition count.
 
         Returns:
             Whether it has, in time.
@@ -138,7 +138,7 @@ class Cluster:
         return True
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Return the answer of a call; one that says *not yet* is made again for a time."""
+        """Return the result of a call; repeat it while the cluster is not ready."""
         deadline = time.monotonic() + self._timeout_s
         while True:
             try:

@@ -184,7 +184,7 @@ class KafkaConsumer(ThreadConsumer):
         )
 
     def _renew_if_deaf(self) -> None:
-        """Go on with another client where this one reaches no broker."""
+        """Replace the client if it reaches no broker."""
         try:
             self._client.list_topics(self.subscription.keys[0], timeout=_PROBE_S)
         except KafkaException:
@@ -252,7 +252,7 @@ class KafkaConsumer(ThreadConsumer):
         self._is_torn = False
 
     def _leave_partitions(self, client: Any, partitions: list[Any]) -> None:
-        """Commit what was acknowledged before others read these partitions; on the thread.
+        """Commit acknowledged messages before others read these partitions; on the thread.
 
         What a client loses that was left was noted when it was left. Where the group has gone on
         without this member, acknowledged messages come again.
@@ -274,7 +274,7 @@ class KafkaConsumer(ThreadConsumer):
         self._revoked_count += 1
 
     def _drop_revoked(self) -> None:
-        """Forget what was given of partitions that were taken away: it comes again somewhere."""
+        """Drop undone messages of revoked partitions, which are delivered again elsewhere."""
         while self._revoked:
             for stream in self._revoked.popleft():
                 given, position = self._given.pop(stream, None), self._next.pop(stream, None)
@@ -316,13 +316,13 @@ class KafkaConsumer(ThreadConsumer):
         }
 
     def leave_commits_to_transactions(self) -> None:
-        """Commit acknowledged positions in transactions only; raise where none are kept."""
+        """Commit acknowledged positions only in transactions; raise in real-time mode."""
         self._refuse_real_time("commit")
         self._is_transactional = True
 
     @asynccontextmanager
     async def positions_to_commit(self) -> AsyncIterator[tuple[list[TopicPartition], Any] | None]:
-        """Give the acknowledged positions and which member of its group the consumer is.
+        """Yield the acknowledged positions and the consumer's group membership, or None.
 
         They count as committed when it is left; None: others may have been given the same messages.
         """
@@ -338,7 +338,7 @@ class KafkaConsumer(ThreadConsumer):
             self._committed |= positions
 
     async def go_back(self) -> None:
-        """Go back to what is committed: what was read since then comes again."""
+        """Move back to committed positions: later messages are read again."""
         async with self._reading:
             await self._finish_read()
             await self._in_thread(self._go_back)

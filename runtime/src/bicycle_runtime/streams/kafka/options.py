@@ -13,7 +13,7 @@ __all__ = ["KafkaOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaOptions(StreamerOptions):
-    """What the streamer of a Kafka cluster can be told."""
+    """The options of a Kafka cluster's streamer."""
 
     create: Literal["never", "if-missing"] = option(
         "never", doc="Whether a missing topic is made, and a small one given more partitions."

@@ -1,4 +1,4 @@
-"""The sender of the Kafka backend: the client batches, and tells what was delivered."""
+"""The sender of the Kafka backend: batches of the client, and delivery reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _DURABILITIES: dict[Durability, dict[str, Any]] = {
 
 
 class KafkaSender(Sender):
-    """Sends through one client of Kafka; a thread of its own hears what was delivered.
+    """A sender with one Kafka client; a separate thread receives delivery reports.
 
     Args:
         cluster: The cluster.
@@ -98,13 +98,13 @@ class KafkaSender(Sender):
         return pending
 
     def send_many(self, key: StreamKey, payloads: Sequence[bytes]) -> Sent:
-        """Hand a batch to the client in one call, which costs half of one call for each."""
+        """Send a batch to the client in one call, which halves the cost per message."""
         if self._shard_count > 1 or not self._takes_batches(key):
             return super().send_many(key, payloads)  # Each finds its partition, or its topic.
         return self._produce_batch(key, [{"value": payload} for payload in payloads])
 
     def copy_many(self, key: StreamKey, messages: Sequence[Message], *, with_shards: bool) -> Sent:
-        """Hand over one after the other, since batches have no times, with one receipt for all."""
+        """Send messages singly, since batches have no times, with one receipt for all."""
         if (self._shard_count > 1 and not with_shards) or not self._takes_batches(key):
             return super().copy_many(key, messages, with_shards=with_shards)
         self._require_room(len(messages))
@@ -139,7 +139,7 @@ class KafkaSender(Sender):
         return batch
 
     def _takes_batches(self, key: StreamKey) -> bool:
-        """Whether the topic is known to be there."""
+        """Return whether the topic is known to exist."""
         return self._shut is None and self._waiting.get(key, ()) is None
 
     def _require_room(self, count: int) -> None:
@@ -181,7 +181,7 @@ class KafkaSender(Sender):
             raise self.refusal(key, _NO_PARTITION) from None
 
     async def _look_for(self, key: StreamKey) -> None:
-        """Send what waits for a topic, once it is there."""
+        """Send the waiting messages of a topic once it exists."""
         failure: StreamError | None = None
         shards = self._shard_count if self._shard_count > 1 else 0
         try:
@@ -205,12 +205,12 @@ class KafkaSender(Sender):
         return NOT_DELIVERED(address=self.address, key=key, reason=reason)
 
     def note(self, error: StreamError | None) -> None:
-        """Count one message that Kafka told of; on the thread of the sender."""
+        """Count a message that Kafka reported; on the thread of the sender."""
         self.delivered += 1
         self._note_failure(error)
 
     def note_refusal(self, error: StreamError) -> None:
-        """Count one message that was not handed over; on the event loop."""
+        """Count a message that could not be sent; on the event loop."""
         self._refused += 1
         self._note_failure(error)
 
@@ -221,7 +221,7 @@ class KafkaSender(Sender):
             self.wake()
 
     def wake(self) -> None:
-        """Let who waits look again; on either thread."""
+        """Wake waiting tasks to check again; on either thread."""
         self.is_waking = True
         self._loop.call_soon_threadsafe(self._wake)
 
@@ -248,7 +248,7 @@ class KafkaSender(Sender):
 
     @property
     def has_ended(self) -> bool:
-        """Whether it was closed: it takes no further message."""
+        """Return whether it was closed, so that it accepts no message."""
         return isinstance(self._shut, ProducerEndedError)
 
     async def close(self) -> None:
@@ -266,7 +266,7 @@ class KafkaSender(Sender):
             self._poll_once()
 
     def _poll_once(self) -> None:
-        """Hear what was delivered; on the thread of the sender."""
+        """Receive delivery reports; on the thread of the sender."""
         with contextlib.suppress(KafkaException):  # Each message is told of what ends the client.
             self._client.poll(_POLL_S)
 
@@ -286,7 +286,7 @@ class _Batch:
         self._error: StreamError | None = None
 
     def settle(self, error: Any, message: Any) -> None:
-        """Take what Kafka says of one message; called on the thread of the sender."""
+        """Process Kafka's report of one message. Called on the thread of the sender."""
         sender = self._sender
         if error is not None:
             self._error = sender.refusal(self._key, error.str())
@@ -300,7 +300,7 @@ class _Batch:
             sender.wake()
 
     def settle_last(self, error: Any, message: Any) -> None:
-        """Take what Kafka says of the last message."""
+        """Process Kafka's report of the last message."""
         if error is None:
             _, time_ms = message.timestamp()
             self._receipt = Receipt(self._key, message.partition(), message.offset(), time_ms)
@@ -334,7 +334,7 @@ class _Pending:
         self.message = message
 
     def settle(self, error: Any, message: Any) -> None:
-        """Take what Kafka says; called on the thread of the sender."""
+        """Process Kafka's report. Called on the thread of the sender."""
         key = self.message.stream_key
         if error is not None:
             self._error = self._sender.refusal(key, error.str())
@@ -345,7 +345,7 @@ class _Pending:
         self._sender.note(None)
 
     def fail(self, error: StreamError) -> None:
-        """Note that the message was not handed over."""
+        """Note that the message was not sent."""
         self._error = error
         self._sender.note_refusal(error)
 

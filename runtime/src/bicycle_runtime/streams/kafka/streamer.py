@@ -128,7 +128,7 @@ class KafkaAdmin(StreamAdmin):
     def _span(
         self, reader: confluent_kafka.Consumer, key: StreamKey, number: int
     ) -> tuple[int, int]:
-        """Return where a partition begins and ends; without a broker that is an error in time."""
+        """Return the begin and end of a partition, or raise an error in time."""
         place, timeout_s = _place(key, number), self._timeout_s
         begin, end = self._cluster.patiently(
             lambda: reader.get_watermark_offsets(place, timeout=timeout_s)
@@ -178,7 +178,7 @@ class KafkaAdmin(StreamAdmin):
             raise ADMIN_REFUSED(address=self.address, action="show", key=key, reason=reason)
 
     def _groups(self, key: StreamKey, spans: Mapping[int, tuple[int, int]]) -> Iterator[GroupInfo]:
-        """Yield the groups that have a position in the topic, or members who read it."""
+        """Yield the groups with a position in the topic, or with members that read it."""
         asked = self._client.list_consumer_groups(request_timeout=self._timeout_s)
         names = sorted(each.group_id for each in asked.result().valid)
         if not names:
@@ -202,7 +202,7 @@ class KafkaAdmin(StreamAdmin):
                 yield GroupInfo(name=name, consumer_count=members, lag_by_shard=lags)
 
     def _settings(self, key: StreamKey) -> dict[str, str]:
-        """Return what was set for this topic alone."""
+        """Return the settings of this topic that differ from defaults."""
         [asked] = self._client.describe_configs(
             [ConfigResource(_TOPIC, str(key))], request_timeout=self._timeout_s
         ).values()
@@ -293,7 +293,7 @@ class KafkaStreamer(Streamer):
         await asyncio.to_thread(self._cluster.open)
 
     async def _close(self) -> None:
-        """Nothing stays open: senders and consumers have closed what they held."""
+        """Do nothing: senders and consumers have closed their resources."""
 
     def admin(self) -> StreamAdmin:
         return KafkaAdmin(self._cluster)

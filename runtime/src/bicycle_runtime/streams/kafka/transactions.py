@@ -1,4 +1,4 @@
-"""The sender of the Kafka backend with a transactional id: what it sends is seen as a whole.
+"""The sender of the Kafka backend with a transactional id, for atomic messages.
 
 Its client's calls wait, so they are made in threads. The one that aborts also tells of purged
 messages, and is made on the thread that hears of deliveries.
@@ -68,7 +68,7 @@ class TransactionalSender(KafkaSender):
 
     @classmethod
     async def open(cls, cluster: Cluster, shard_count: int, transactional_id: str) -> Self:
-        """Return a sender, once what an earlier one of its id began is aborted."""
+        """Return a sender, after transactions of an earlier sender of its id are aborted."""
         sender = cls(cluster, shard_count, transactional_id)
         try:
             await sender._do(sender._client.init_transactions)
@@ -156,7 +156,7 @@ class TransactionalSender(KafkaSender):
         self._is_within = False
 
     def _purge(self) -> None:
-        """Abort, on the thread of deliveries; where that fails, the cluster does it by itself."""
+        """Abort on the thread of deliveries; if that fails, the cluster aborts later."""
         try:
             self._until_done(self._client.abort_transaction)
         except KafkaException:

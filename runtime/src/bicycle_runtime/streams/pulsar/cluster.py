@@ -39,7 +39,7 @@ _ASKED_KEY = "bicycle"  # Any topic: its partitions are asked for, to see whethe
 
 
 class Cluster:
-    """A cluster, and what is asked about it.
+    """A Pulsar cluster, and queries to it.
 
     Args:
         uri: ``pulsar://host:port,host:port``, or ``pulsar+ssl://`` with TLS.
@@ -129,7 +129,7 @@ class Cluster:
         return names
 
     def last_id(self, topic: str) -> Any:
-        """Return the place of the last message of a topic; None when it holds none.
+        """Return the position of a topic's last message, or None if it is empty.
 
         Only a consumer is told it, so that there is one for a moment.
         """
@@ -143,7 +143,7 @@ class Cluster:
         return None if found.entry_id() < 0 else found
 
     def require_deduplication(self, key: str) -> None:
-        """Refuse to promise what brokers do not hold.
+        """Require deduplication on the brokers.
 
         Raises:
             StreamUnsupportedError: deduplication is off, or nobody tells whether it is.
@@ -190,7 +190,7 @@ class Cluster:
         return self._topic(key) in topics
 
     def _ask(self, method: str, path: str, data: object = None) -> Any:
-        """Return what the administration answers; that another was faster is as good."""
+        """Return the response of the administration; a conflict counts as success."""
         url = f"{self._admin_url}/admin/v2/{path}"
         headers = {"Content-Type": "application/json"}
         if self.options.token is not None:
@@ -211,7 +211,7 @@ class Cluster:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what the client says of an error."""
+    """Return the client's message of an error."""
     return str(error).removeprefix("Pulsar error: ") or type(error).__name__
 
 

@@ -180,7 +180,7 @@ class _Shard:
         self.given: dict[int, Any] = {}
 
     def read_from(self, position: SeqPos) -> None:
-        """Read alone, from a position on; where there is nothing yet, what comes."""
+        """Read without a group from a position on, or from the next message."""
         self.close()
         self._reader = self._reader_at(position)
         self._first = position.sequence if isinstance(position, At) else 0
@@ -200,7 +200,7 @@ class _Shard:
         )
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Read as one of a group, from its position on; a new group begins as it was asked for.
+        """Read as a member of a group, from its position; a new group has a start option.
 
         Raises:
             GROUP_IN_USE: somebody else has the group for itself.
@@ -227,7 +227,7 @@ class _Shard:
             ) from None
 
     def find(self, target: SeqPos | int) -> int | None:
-        """Return the sequence of the first message at or behind a place or a time, if there is one.
+        """Return the sequence of the first message from a position or time on, or None.
 
         The cluster finds times by when messages were sent, which is no earlier than their times.
         """
@@ -301,22 +301,22 @@ class _Shard:
         return items
 
     def is_at_end(self) -> bool:
-        """Whether a reader has read all that there is."""
+        """Return whether a reader has read all messages."""
         return self._reader is not None and not self._reader.has_message_available()
 
     def done(self, sequences: list[int]) -> None:
-        """Tell the cluster which messages are done; the order of calls is that of the messages."""
+        """Acknowledge messages to the cluster, in the order of the messages."""
         for sequence in sequences:
             self._subscribed.acknowledge(self.given.pop(sequence))
 
     def done_to(self, sequence: int) -> None:
-        """Tell the cluster that all messages up to this one are done."""
+        """Acknowledge all messages up to this one to the cluster."""
         self._subscribed.acknowledge_cumulative(self.given[sequence])
         for each in [each for each in self.given if each <= sequence]:
             del self.given[each]
 
     def close(self) -> None:
-        """Let go of the topic."""
+        """Release the topic."""
         opened = [each for each in (self._reader, self._subscribed) if each is not None]
         self._reader = self._subscribed = None
         for each in opened:
@@ -327,12 +327,12 @@ class _Shard:
 
 
 def _head_of(found: Any) -> tuple[bytes | None, Headers]:
-    """Return key and headers of a message; an empty key counts as none."""
+    """Return key and headers of a message; an empty key is None."""
     properties = found.properties()
     headers = tuple((name, value.encode()) for name, value in properties.items())
     return found.partition_key().encode() or None, headers
 
 
 def time_of(found: Any) -> int:
-    """Return the time of a message: the one that it was given, else when it was sent."""
+    """Return the time of a message: its event time, else its publish time."""
     return int(found.event_timestamp() or found.publish_timestamp())

@@ -13,7 +13,7 @@ __all__ = ["PulsarClusterOptions", "PulsarOptions"]
 
 @dataclass(frozen=True, kw_only=True)
 class PulsarClusterOptions(TlsOptions):
-    """Where a cluster has its topics, for programs and for jobs."""
+    """The location of a cluster's topics, for programs and for jobs."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
@@ -27,7 +27,7 @@ class PulsarClusterOptions(TlsOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarOptions(StreamerOptions, PulsarClusterOptions):
-    """What the streamer of a Pulsar cluster can be told."""
+    """The options of a Pulsar cluster's streamer."""
 
     create: Literal["never", "if-missing"] = option(
         "never",

@@ -1,4 +1,4 @@
-"""Sequences for the places of messages in Pulsar: ledger, entry and place in a batch in one number.
+"""Sequences of Pulsar messages: ledger, entry and batch index in one number.
 
 Ledgers of a topic have growing numbers, entries of a ledger follow each other from 0, and so do the
 messages of an entry. So sequences grow, too, with gaps where an entry holds fewer messages than it
@@ -31,12 +31,12 @@ def sequence_of(message_id: Any) -> int:
 
 
 def id_of(sequence: int) -> Any:
-    """Return the place of the entry in which the message of a sequence lies."""
+    """Return the message id of the entry that contains a sequence."""
     entry = sequence >> _BATCH_BITS
     return pulsar.MessageId(-1, entry >> _ENTRY_BITS, entry & (1 << _ENTRY_BITS) - 1, -1)._msg_id
 
 
 def entry_before(sequence: int) -> Any:
-    """Return the place of the entry before the one in which the message of a sequence lies."""
+    """Return the message id of the entry before the entry of a sequence."""
     entry = sequence >> _BATCH_BITS
     return pulsar.MessageId(-1, entry >> _ENTRY_BITS, (entry & (1 << _ENTRY_BITS) - 1) - 1, -1)

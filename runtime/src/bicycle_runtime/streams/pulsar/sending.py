@@ -36,7 +36,7 @@ _COMPRESSIONS = {
 
 
 class PulsarSender(QueuedSender):
-    """Sends to topics, and makes what is missing where it may.
+    """A sender to topics, which creates missing ones if allowed.
 
     Args:
         cluster: The cluster.
@@ -159,7 +159,7 @@ def _close_all(producers: list[Any]) -> None:
 
 
 class _Answers:
-    """What the client says of a batch of messages, on its own thread."""
+    """The client's reports of a batch of messages, from its thread."""
 
     def __init__(self, count: int) -> None:
         self.found: list[tuple[Pending, int, Any, Any]] = []
@@ -174,7 +174,7 @@ class _Answers:
             self._wake()
 
     def skip(self) -> None:
-        """Wait for one answer less; before anybody waits."""
+        """Expect one report less; called before any wait."""
         self._missing -= 1
 
     async def all_there(self) -> None:

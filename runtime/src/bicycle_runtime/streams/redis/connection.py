@@ -1,4 +1,4 @@
-"""Calls of a Redis server that may go away and come back: they are made again, for a time."""
+"""Calls of a Redis server that may disconnect: they are repeated for a time."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ _PAUSE_S, _PAUSE_MAX_S = 0.02, 1.0
 
 
 def is_cluster(info: bytes) -> bool:
-    """Whether what ``INFO cluster`` tells is told by a node of a cluster."""
+    """Return whether the result of ``INFO cluster`` is from a cluster's node."""
     return _IS_CLUSTER in info
 
 
 def as_they_come(callbacks: dict[str, Any]) -> None:
-    """Let the client of a cluster change no answers but those that it asks for itself."""
+    """Disable response conversion of a cluster's client, except for its own requests."""
     for name in [name for name in callbacks if not name.startswith(_ITS_OWN)]:
         del callbacks[name]
 
 
 def tls_words(uri: StreamerUri, options: TlsOptions, *, is_verified: bool) -> dict[str, Any]:
-    """Return with what TLS a client of an address speaks; nothing for redis://.
+    """Return the TLS arguments of a client, empty for redis://.
 
     Raises:
         STREAM_TLS_UNUSABLE: a file cannot be used, or is given for redis://.
@@ -137,7 +137,7 @@ class Connection:
             raise
 
     async def _first_answer(self) -> bytes:
-        """Connect to the first node that answers, and return what it tells of a cluster."""
+        """Connect to the first node that responds, and return its cluster information."""
         for number, (host, port) in enumerate(self._places, start=1):
             self.redis = Redis(host=host, port=port, db=self.options.db, **self._words)
             self.redis.response_callbacks = {}  # Answers come as they are.
@@ -170,7 +170,7 @@ class Connection:
         return await self.again(lambda: self.redis.execute_command(*words))
 
     async def names(self, pattern: str) -> list[bytes]:
-        """Return the keys of streams that a pattern fits; of a cluster, those of all masters."""
+        """Return the keys of streams that match a pattern, on all masters of a cluster."""
         return await self.again(lambda: self._names(pattern))
 
     async def _names(self, pattern: str) -> list[bytes]:
@@ -197,7 +197,7 @@ class Connection:
     async def read(
         self, command: tuple[Any, ...], streams: dict[bytes, bytes], block_ms: int | None
     ) -> list[Any]:
-        """Return entries of streams: the names of those that have some, and the entries.
+        """Return entries of streams: stream names with entries.
 
         Args:
             command: ``XREAD`` or ``XREADGROUP``, up to where ``BLOCK`` stands.

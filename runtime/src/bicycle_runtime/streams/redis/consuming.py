@@ -48,12 +48,12 @@ _YEAR_MS = 365 * 86_400_000
 
 
 def is_gone(error: ResponseError) -> bool:
-    """Whether an error says that group or stream do not exist any more."""
+    """Return whether an error means that group or stream no longer exist."""
     return str(error).startswith(("NOGROUP", "UNBLOCKED"))
 
 
 class Group:
-    """What one consumer has to do with its group.
+    """The group of one consumer.
 
     Args:
         connection: The server.
@@ -78,7 +78,7 @@ class Group:
             self._given.add(entry)
 
     async def join(self, place: Place, start: str) -> bytes:
-        """Make the group if it is missing, and return the id behind which it goes on.
+        """Create the group if it is missing, and return the id after which it continues.
 
         Raises:
             StreamConnectError: there is no such stream, and none is to be made.
@@ -101,7 +101,7 @@ class Group:
         raise STREAM_MISSING(address=self._connection.address, key=place.key)
 
     async def read(self, places: list[Place], count: int, block_ms: int | None) -> Any:
-        """Return entries for this member: its own of an earlier life, claimed ones, new ones."""
+        """Return entries for this member: earlier undone ones, claimed ones, new ones."""
         names = [place.name for place in places]
         if self._history is not None:
             answer = await self._own_history(self._history, names, count)
@@ -117,7 +117,7 @@ class Group:
     async def _own_history(
         self, history: dict[bytes, bytes], names: list[bytes], count: int
     ) -> list[Any]:
-        """Return what is this member's and not done, and go on behind it next time."""
+        """Return this member's undone entries, and continue after them next time."""
         begins = {name: history.get(name, b"0") for name in names}
         command = ("XREADGROUP", "GROUP", self._name, self._consumer, "COUNT", count)
         answer = await self._connection.read(command, begins, None)
@@ -125,7 +125,7 @@ class Group:
         return answer
 
     async def _claim(self, names: list[bytes], count: int) -> list[Any]:
-        """Return what others left undone for too long, where it is time to look."""
+        """Claim entries that other members left undone for too long, if a check is due."""
         now = asyncio.get_running_loop().time()
         if now < self._claim_at:
             return []
@@ -143,7 +143,7 @@ class Group:
         return found
 
     async def keep(self, entries: list[Entry]) -> None:
-        """Make it durable that entries are done; for who resumes, all before them as well."""
+        """Acknowledge entries durably; in resumable mode all earlier ones as well."""
         self._given.difference_update(entries)
         if self._shares and self._options.auto_commit == "immediate":
             return  # The server never waited for it.
@@ -164,7 +164,7 @@ class Group:
                 )
 
     async def leave(self, places: list[Place]) -> None:
-        """Let others have what this member did not get done, without waiting."""
+        """Release this member's undone entries to other members, without waiting."""
         for place in places:
             pending = await self._connection.call(
                 "XPENDING", place.name, self._name, "-", "+", _PENDING_COUNT, self._consumer
@@ -202,7 +202,7 @@ class Done:
         self._given: deque[tuple[float, Entry]] = deque()
 
     def ack(self, entry: Entry) -> None:
-        """Note an entry because the program says so."""
+        """Note an entry that the program acknowledged."""
         if self._mode in ("delayed", "immediate"):
             raise COMMITS_ITSELF(auto_commit=self._mode, action="acknowledge messages")
         self._noted.append(entry)
@@ -220,7 +220,7 @@ class Done:
             self._noted.append(entry)
 
     def due(self, *, at_end: bool = False) -> list[Entry]:
-        """Return what is to be kept now without a call of commit."""
+        """Return the entries that must be committed now without a call of commit."""
         if self._mode == "disabled":
             return []
         now = asyncio.get_running_loop().time()
@@ -299,7 +299,7 @@ class RedisConsumer(Consumer):
         return found
 
     async def _read(self) -> list[Message | StreamError]:
-        """Return entries that follow; waits for one unless the consumer ends where they do."""
+        """Return the next entries; wait for one unless the consumer ends at their end."""
         while True:
             await self._keep(self._done.due())
             for place in await self._places.discover():
@@ -345,7 +345,7 @@ class RedisConsumer(Consumer):
         return items
 
     async def _go_to(self, target: SeqPos | int) -> bool:
-        """Move; who shared messages leaves the group for it."""
+        """Move; a member of a group leaves the group first."""
         await self._places.discover(at_once=True)
         places = [
             place

@@ -1,4 +1,4 @@
-"""Names in Redis: entries have ids ``TIME-COUNTER``, and shards are keys ``KEY:SHARD``.
+"""Names in Redis: ids ``TIME-COUNTER`` of entries, keys ``KEY:SHARD`` of shards.
 
 A sequence is the id as one number of at most 63 bits. With times in milliseconds the counter is in
 the lower 16 bits, as SeaStreamer has it; with nanoseconds, which no two messages share, it is the
@@ -60,7 +60,7 @@ def sequence_of(entry_id: bytes, timestamps: Timestamps = "ms") -> tuple[int, in
 
 
 def sequence_behind(entry_id: bytes, timestamps: Timestamps = "ms") -> int:
-    """Return the first sequence behind an entry, also of one that no sequence stands for.
+    """Return the first sequence after an entry, whose id may have no sequence.
 
     Example:
         >>> sequence_behind(b"5-1"), sequence_behind(b"5-70000") == 6 << 16
@@ -89,7 +89,7 @@ def id_at(time_ms: int, timestamps: Timestamps) -> bytes:
 
 
 def id_before(entry_id: bytes) -> bytes:
-    """Return the last id that is smaller than another one; nothing is before the first.
+    """Return the last id before another one; the first id is its own predecessor.
 
     Example:
         >>> id_before(b"5-1"), id_before(b"5-0"), id_before(b"0-0")
@@ -107,7 +107,7 @@ def redis_key(key: str, shard_id: int) -> bytes:
 
 
 def shard_of(name: bytes, key: StreamKey) -> int | None:
-    """Return which shard of a stream a key in Redis is; None when it is none."""
+    """Return the shard of a stream that a Redis key holds, or None."""
     stream, _, shard = name.decode(errors="replace").partition(":")
     if stream != key or not (shard.isdecimal() or name == key.encode()):
         return None

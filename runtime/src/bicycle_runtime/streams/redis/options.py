@@ -16,7 +16,7 @@ AutoCommit = Literal["disabled", "rolling", "delayed", "immediate"]
 
 @dataclass(frozen=True, kw_only=True)
 class RedisServerOptions(TlsOptions):
-    """How a server is reached, and what its entries look like, for programs and for jobs."""
+    """The address of a server, and the form of its entries, for programs and jobs."""
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
@@ -30,7 +30,7 @@ class RedisServerOptions(TlsOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions(StreamerOptions, RedisServerOptions):
-    """What the streamer of a Redis server can be told."""
+    """The options of a Redis server's streamer."""
 
     password: str | None = option(None, doc="The password of the user, or of the server.")
     verify_certificate: bool = option(

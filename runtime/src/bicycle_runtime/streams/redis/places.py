@@ -1,4 +1,4 @@
-"""The places where a consumer reads: the Redis streams of its keys, and its position in each."""
+"""The Redis streams that a consumer reads, and its position in each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Place", "Places", "entry_message"]
 
 
 class Place:
-    """One Redis stream: which shard of what it is, and the last id that was read of it."""
+    """One Redis stream: the key and shard, and the last id that was read."""
 
     __slots__ = ("key", "last_id", "name", "shard_id")
 
@@ -52,7 +52,7 @@ class Places:
         self.by_name: dict[bytes, Place] = {}
 
     async def discover(self, *, at_once: bool = False) -> list[Place]:
-        """Look for shards, where it is time to, and return those that are new."""
+        """Look for shards if a check is due, and return the new ones."""
         now = asyncio.get_running_loop().time()
         if now < self._scan_at and not at_once:
             return []
@@ -68,7 +68,7 @@ class Places:
         return new
 
     async def end_of(self, place: Place) -> bytes:
-        """Return the last id that a Redis stream ever gave; before all if it does not exist."""
+        """Return the last generated id of a Redis stream, or the first id if missing."""
         try:
             info = await self._connection.call("XINFO", "STREAM", place.name)
         except ResponseError:
@@ -77,7 +77,7 @@ class Places:
         return last_id
 
     async def move(self, places: Iterable[Place], target: SeqPos | int) -> dict[bytes, bytes]:
-        """Return before which ids the places have what is sought; a number is a time in ms.
+        """Return the ids before a target by Redis stream; a number is a time in ms.
 
         It is empty when no place has anything at or behind it.
         """
@@ -104,7 +104,7 @@ def entry_message(
     *,
     timestamps: Timestamps = "ms",
 ) -> Message | StreamError | None:
-    """Return the message of an entry, or the error that tells why it is none.
+    """Return the message of an entry, or an error, or None if it was deleted.
 
     Args:
         entry: Its id and its fields; None when it was deleted after it was given to somebody.

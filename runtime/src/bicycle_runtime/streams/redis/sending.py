@@ -1,4 +1,4 @@
-"""The sender of the Redis backend: messages wait in a queue, and go out many at a time."""
+"""The sender of the Redis backend: a queue of messages, sent in batches."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ return answers
 
 
 class RedisSender(QueuedSender):
-    """Sends many messages by one call; what has no answer is sent again unless that may double it.
+    """A sender of batches; unanswered messages are sent again unless it may duplicate.
 
     Args:
         connection: The server.
@@ -96,7 +96,7 @@ class RedisSender(QueuedSender):
             self._settle(pending, answer)
 
     def _settle(self, pending: Pending, answer: Any) -> None:
-        """Take what the server answered."""
+        """Process the server's response."""
         if isinstance(answer, StreamError):
             self.refuse(pending, answer)
         elif isinstance(answer, RedisError):
@@ -184,7 +184,7 @@ class RedisSender(QueuedSender):
 
 
 async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
-    """Return the answers; raise what says that the server is away, which some clients return."""
+    """Return the responses; raise errors of lost connections that clients return."""
     answers: list[Any] = await pipeline.execute(raise_on_error=False)
     for answer in answers:
         if isinstance(answer, LOST):
@@ -193,13 +193,13 @@ async def _answers_of_pipeline(pipeline: Any) -> list[Any]:
 
 
 def _entry_time(message: OutgoingMessage) -> tuple[int, int | str]:
-    """Return the time of an entry as milliseconds and nanoseconds, or none where it was given."""
+    """Return an entry's time as ms and ns, or without ns if it was set."""
     time_ms = message.timestamp_ms
     return time_now() if time_ms is None else (time_ms, "")
 
 
 def time_now() -> tuple[int, int]:
-    """Return the time as milliseconds and the nanoseconds of the rest, as ``ADD_NS`` takes it."""
+    """Return the time as milliseconds and remaining nanoseconds, for ``ADD_NS``."""
     return divmod(SystemClock().now_ns(), NS_PER_MS)
 
 

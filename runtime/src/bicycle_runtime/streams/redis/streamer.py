@@ -1,4 +1,4 @@
-"""The streamer of a Redis server, and its admin: a stream is the keys of its shards."""
+"""The streamer of a Redis server, and its administration."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ return -1
 
 
 class RedisAdmin(StreamAdmin):
-    """Streams of a server; settings are those of ``XTRIM``, and trim at once.
+    """The streams of a server; settings are options of ``XTRIM``, and trim at once.
 
     Args:
         connection: The server.
@@ -130,7 +130,7 @@ class RedisAdmin(StreamAdmin):
             await self._ask(key, "XGROUP", "DESTROY", name, _DRAFT_GROUP, action="create")
 
     def _trims(self, key: StreamKey, settings: Mapping[str, str], action: str) -> dict[str, str]:
-        """Return what to trim by; the server checks the values."""
+        """Return the trim options; the server checks the values."""
         if strange := sorted(settings.keys() - _SETTINGS.keys()):
             known = " and ".join(_SETTINGS)
             reason = f"it has no setting {strange[0]!r}, only {known}"
@@ -165,7 +165,7 @@ class RedisAdmin(StreamAdmin):
     async def _lag(
         self, key: StreamKey, name: bytes, info: dict[str, Any], group: dict[str, Any]
     ) -> int | None:
-        """Return what waits for a group: what it was not given, and what it has not done yet."""
+        """Return a group's lag: undelivered entries, and undone ones."""
         waiting: int | None = group.get("lag")
         if waiting is None:
             last_id = group["last-delivered-id"]
@@ -188,7 +188,7 @@ class RedisAdmin(StreamAdmin):
 
 
 def _facts(pairs: list[Any]) -> dict[str, Any]:
-    """Return what XINFO tells, by name."""
+    """Return the fields of an XINFO response by name."""
     return {name.decode(): value for name, value in zip(pairs[::2], pairs[1::2], strict=True)}
 
 
@@ -207,7 +207,7 @@ def _shard_info(shard_id: int, info: dict[str, Any], timestamps: Timestamps) -> 
 
 
 def _place_of(entry_id: bytes, timestamps: Timestamps) -> tuple[int | None, int | None]:
-    """Return milliseconds and sequence of an entry; None of one whose id no sequence stands for."""
+    """Return milliseconds and sequence of an entry, or None for an unusable id."""
     try:
         return sequence_of(entry_id, timestamps)
     except ValueError:

@@ -80,5 +80,5 @@ async def relay(
 
 
 def _may_meet(source: StreamUrl, target: StreamUrl) -> bool:
-    """Whether some stream would be read that is written, in one place."""
+    """Return whether a stream would be both read and written in one location."""
     return not target.stream_keys or bool({*source.stream_keys} & {*target.stream_keys})

@@ -1,4 +1,4 @@
-"""Opening what the words of a command name: streamers, producers, positions."""
+"""Opening streamers, producers and positions from the words of a command."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Words = Mapping[str, object]
 
 @dataclass(slots=True)
 class Tally:
-    """How many messages were sent, which is known when a tool is cancelled as well."""
+    """The number of sent messages, available also when a tool is cancelled."""
 
     sent: int = 0
 
@@ -57,12 +57,12 @@ def streamer_to_read(url: StreamUrl, words: Words) -> Streamer:
 
 
 def streamer_to_write(url: StreamUrl, words: Words) -> Streamer:
-    """Return the streamer of an address; what is missing is made there, unless words forbid it."""
+    """Return the streamer of an address, which creates missing streams by default."""
     return connect(url, {**backend_of(url.streamer).words_to_write, **words})
 
 
 async def refuse_unknown(streamer: Streamer, keys: Iterable[StreamKey]) -> None:
-    """See that streams of which no message was found are there, where the backend tells.
+    """Ensure that streams without messages exist, if the backend can report it.
 
     Raises:
         STREAM_UNKNOWN: one is not.
@@ -77,7 +77,7 @@ async def refuse_unknown(streamer: Streamer, keys: Iterable[StreamKey]) -> None:
 
 
 async def producer_of(streamer: Streamer, url: StreamUrl) -> Producer:
-    """Return a producer of the stream that an address names, or of any if it names none.
+    """Return a producer of the stream of an address, or of any stream.
 
     Raises:
         StreamUrlError: it names several.

@@ -1,4 +1,4 @@
-"""Named pipes that lead into a stream, or out of it, for programs that only know files.
+"""Named pipes to or from a stream, for programs that can only use files.
 
 The pipe is there as long as the call runs. Its other end is held open as well, so that programs
 may open and close it one after the other.
@@ -71,7 +71,7 @@ async def tap(
 
 
 async def _send_lines(producer: Producer, data: bytes) -> bytes:
-    """Send the whole lines of what was read, and return the rest."""
+    """Send the whole lines of read data, and return the rest."""
     *lines, rest = data.split(b"\n")
     for line in lines:
         producer.send(line.removesuffix(b"\r"))
@@ -115,14 +115,14 @@ async def _write(descriptor: int, data: bytes) -> None:
 
 
 def _waiting_bytes(descriptor: int) -> int:
-    """Return how many bytes lie in a pipe that nobody has read."""
+    """Return the number of unread bytes in a pipe."""
     found = fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4))
     return int.from_bytes(found, sys.byteorder)
 
 
 @contextmanager
 def _named_pipe(path: Path) -> Iterator[int]:
-    """Make a named pipe and open both its ends, so that no program that closes one ends it."""
+    """Create a named pipe with both ends open, so that no closing program ends it."""
     try:
         os.mkfifo(path)
     except OSError as error:

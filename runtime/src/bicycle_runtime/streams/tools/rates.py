@@ -1,4 +1,4 @@
-"""Figures of streams: messages and bytes per second, minute and hour, by the times of messages."""
+"""Rates of streams: messages and bytes per second, minute and hour."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MINUTE_S, HOUR_S = 60, 3_600
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """How much came in the last full second, and in the last minute and hour up to now."""
+    """The amounts of the last full second, and of the last minute and hour."""
 
     second: int = 0
     minute: int = 0
@@ -46,7 +46,7 @@ class Rates:
         self._bytes = [0] * HOUR_S
 
     def add(self, timestamp_ms: int, size: int) -> None:
-        """Count a message; one that is older than what stands in its place is left out."""
+        """Count a message; drop one that is older than its slot's content."""
         second = timestamp_ms // 1_000
         place = second % HOUR_S
         if self._seconds[place] < second:
@@ -78,7 +78,7 @@ class Rates:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marks:
-    """From when on a stream is marked.
+    """The thresholds of marks on a stream.
 
     Args:
         stale_ms: So long after its latest message it is stale.
@@ -133,18 +133,18 @@ class Figures:
 
     @property
     def producer_count(self) -> int | None:
-        """How many producers there are, where the backend tells."""
+        """The number of producers, if the backend reports it."""
         return None if self.info is None else self.info.producer_count
 
     @property
     def consumer_count(self) -> int | None:
-        """How many consumers the groups have, where the backend tells."""
+        """The number of consumers in groups, if the backend reports it."""
         return None if self.info is None else self.info.consumer_count
 
 
 @dataclass(slots=True)
 class StreamWatch:
-    """What is seen of one stream while it is watched."""
+    """The state of one watched stream."""
 
     place: str
     key: StreamKey
@@ -160,7 +160,7 @@ class StreamWatch:
             self.latest = message
 
     def figures(self, marks: Marks, *, now_ms: int) -> Figures:
-        """Return how the stream stands."""
+        """Return the current figures of the stream."""
         times = [
             self.latest.timestamp_ms if self.latest is not None else None,
             self.info.last_timestamp_ms if self.info is not None else None,
@@ -183,5 +183,5 @@ class StreamWatch:
 
 
 def total(figures: Iterable[Figures], part: Callable[[Figures], Throughput]) -> Throughput:
-    """Return what came in several streams together."""
+    """Return the sum of a figure over several streams."""
     return sum(map(part, figures), start=Throughput())

@@ -1,4 +1,4 @@
-"""Sending what is no stream yet: ticks of a clock, and lines of text or NDJSON."""
+"""Sending of data from outside of streams: clock ticks, lines of text, NDJSON."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
 
 
 def _data_of(record: Any, name: str) -> bytes | None:
-    """Return what stands under a name, as text or in base64; None where nothing does."""
+    """Return the bytes of a named field, as text or in base64, or None."""
     if (encoded := record.get(f"{name}_base64")) is not None:
         return base64.b64decode(encoded, validate=True)
     text = record.get(name)
@@ -119,7 +119,7 @@ def _data_of(record: Any, name: str) -> bytes | None:
 
 
 def _name_of(header: Any) -> str:
-    """Return the name of a header; half of a letter, which JSON can name, has no bytes."""
+    """Return the name of a header; refuse invalid Unicode, which JSON can express."""
     name = str(header["name"])
     name.encode()
     return name

@@ -1,4 +1,4 @@
-"""Showing messages: all of them, those from a place on, or the last ones; then those that come."""
+"""Showing of messages: all, from a position on, or the last ones, then new ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def show(
     last: int | None = None,
     follow: bool = False,
 ) -> None:
-    """Write the messages of streams; those of a backend that keeps none as they come.
+    """Write the messages of streams; only new ones if the backend does not store them.
 
     Args:
         url: The streams.
@@ -67,7 +67,7 @@ async def _show_kept(
     begin: At | Timestamp | None,
     last: int | None,
 ) -> Shown:
-    """Write what is there, and return the last sequence of each stream."""
+    """Write the stored messages, and return the last sequence of each stream."""
     consumer = await streamer.create_consumer(url.stream_keys, start="earliest", is_live=False)
     await _move(consumer, begin)
     shown: Shown = {}

@@ -1,4 +1,4 @@
-"""Watching streams: what came in the last hour is read once, then what comes, and both counted.
+"""Watching of streams: the last hour is read once, then new messages are counted.
 
 One consumer reads each stream; the admin of the backend is asked again and again for shards and
 groups, and for further streams where none was named.
@@ -58,13 +58,13 @@ class Watch:
         self._streams: dict[StreamKey, StreamWatch] = {}
 
     def figures(self, marks: Marks) -> list[Figures]:
-        """Return how the streams stand, by their names."""
+        """Return the figures of all streams, by name."""
         now_ms = self._clock.now_ms()
         watches = sorted(self._streams.values(), key=lambda watch: watch.key)
         return [watch.figures(marks, now_ms=now_ms) for watch in watches]
 
     async def once(self) -> None:
-        """Read what is there, and end.
+        """Read the stored messages, and end.
 
         Raises:
             StreamError: the backend keeps nothing, or cannot be reached.
@@ -109,7 +109,7 @@ class Watch:
             await asyncio.gather(*readers, return_exceptions=True)
 
     async def _find(self, streamer: Streamer) -> list[StreamWatch]:
-        """Return what is to be watched and was not yet."""
+        """Return the streams to watch that are not watched yet."""
         keys: Iterable[StreamKey] = self.url.stream_keys
         if not keys:
             keys = await streamer.admin().list_streams()
@@ -118,7 +118,7 @@ class Watch:
         return new
 
     async def _describe(self, streamer: Streamer) -> None:
-        """Ask for shards and groups, and for the latest message where none was read."""
+        """Read shards and groups, and the latest message where it is unknown."""
         try:
             admin = streamer.admin()
         except StreamUnsupportedError:
@@ -134,7 +134,7 @@ class Watch:
                 await self._read_latest(streamer, watch, watch.info)
 
     async def _read(self, streamer: Streamer, watch: StreamWatch, *, is_live: bool) -> None:
-        """Count the messages of a stream; one that cannot be read says so, and others go on."""
+        """Count the messages of a stream; a failed stream keeps its error."""
         begin_ms = self._clock.now_ms() - self._history_ms
         try:
             consumer = await self._consumer(streamer, watch, begin_ms=begin_ms, is_live=is_live)
@@ -152,7 +152,7 @@ class Watch:
     async def _consumer(
         self, streamer: Streamer, watch: StreamWatch, *, begin_ms: int, is_live: bool
     ) -> Consumer | None:
-        """Return a consumer of what came since a moment; None where there is nothing to read."""
+        """Return a consumer of messages since a moment, or None without any."""
         start: Start = "latest" if is_live else "earliest"
         consumer = await streamer.create_consumer(watch.key, start=start, is_live=is_live)
         if not streamer.capabilities.is_replayable or (is_live and not self._history_ms):
@@ -164,7 +164,7 @@ class Watch:
         return consumer
 
     async def _read_latest(self, streamer: Streamer, watch: StreamWatch, info: StreamInfo) -> None:
-        """Read the latest message of a stream that was sent before what is counted."""
+        """Read the latest message of a stream from before the counted period."""
         shards = [shard for shard in info.shards if shard.last_sequence is not None]
         if watch.latest is not None or watch.error is not None or not shards:
             return

@@ -82,7 +82,7 @@ class ExtensionSuite:
 
 
 def is_builtin(extension: object) -> bool:
-    """Tell whether these are our own hooks, whose words are in every registry."""
+    """Return whether these are our own hooks, whose words are in every registry."""
     return getattr(extension, "__name__", None) == "bicycle_runtime.connectors.builtin"
 
 

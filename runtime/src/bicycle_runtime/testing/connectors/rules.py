@@ -62,7 +62,7 @@ class Suite:
 
 
 def applies(rule: Any, suite: type[Suite]) -> bool:
-    """Tell whether a test function is to be run for a suite's case."""
+    """Return whether a test function is to be run for a suite's case."""
     trait = getattr(rule, _MARK, None)
     return trait is None or issubclass(suite.case_type, trait)
 

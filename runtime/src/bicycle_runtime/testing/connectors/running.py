@@ -183,7 +183,7 @@ class SourceRun:
             self.source.published(dict(self.offsets))
 
     def poll_for_input(self, wait_s: float = _WAIT_S) -> SourceStatus:
-        """Poll until there is input; the clock moves as the source asks for."""
+        """Poll until there is input; the clock moves as the source requests."""
         status = self.source.poll()
         for _ in pauses(wait_s):
             if status.has_input:

@@ -176,7 +176,7 @@ async def _read_committed(streamer: Streamer, key: str) -> list[int]:
 
 
 async def _next_of_group(streamer: Streamer, key: str) -> int:
-    """Return the message with which another one of the group would go on."""
+    """Return the message with which another one of the group would continue."""
     consumer = await _resume(streamer, key)
     [found] = await numbers(consumer, 1)
     await consumer.end()

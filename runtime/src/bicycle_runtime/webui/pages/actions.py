@@ -107,7 +107,7 @@ async def action_page(site: Site, request: Request) -> Response:
 
 
 async def action_do(site: Site, request: Request) -> Response:
-    """Ask for the operation, and go back to the job, which shows it."""
+    """Request the operation, and go back to the job, which shows it."""
     name, kind = request.path_params["job"], request.path_params["kind"]
     require_role(request.state.identity, Role.OPERATOR)
     if kind not in _BY_KIND:

@@ -19,7 +19,7 @@ _NEXT_LENGTH_MAX = 1_000
 
 
 async def login_page(site: Site, request: Request) -> Response:
-    """Return the page that asks for a token."""
+    """Return the page that requests a token."""
     facts = {"next": way_back(request.query_params.get("next", "")), "error": None}
     return site.page(request, "login.html", facts)
 
@@ -63,7 +63,7 @@ async def logout_do(site: Site, request: Request) -> Response:
 
 
 def way_back(wanted: str) -> str:
-    """Return where to go after the login: a page of ours, whatever is asked for.
+    """Return where to go after the login: a page of ours, whatever is requested.
 
     Example:
         >>> [way_back(text) for text in ("/jobs?text=a", "//evil.example", "https://evil.example")]

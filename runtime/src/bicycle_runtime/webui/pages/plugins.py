@@ -50,7 +50,7 @@ async def upload_do(site: Site, request: Request) -> Response:
 
 
 async def operation_page(site: Site, request: Request) -> Response:
-    """Return how an operation goes; the page is asked for again until it is over."""
+    """Return how an operation goes; the page is requested again until it is over."""
     try:
         found = await site.scope(request).operation(int(request.path_params["number"]))
     except BicycleError as error:
@@ -85,7 +85,7 @@ async def start_page(site: Site, request: Request) -> Response:
 
 
 async def start_do(site: Site, request: Request) -> Response:
-    """Ask for the start of a job, and go to the page that shows how it goes."""
+    """Request the start of a job, and go to the page that shows how it goes."""
     digest = str(request.path_params["digest"])
     require_role(request.state.identity, Role.OPERATOR)
     async with request.form() as form:
@@ -104,7 +104,7 @@ async def remove_page(site: Site, request: Request) -> Response:
 
 
 async def remove_do(site: Site, request: Request) -> Response:
-    """Ask for the removal, and go to the page that shows how it goes."""
+    """Request the removal, and go to the page that shows how it goes."""
     require_role(request.state.identity, Role.OPERATOR)
     facts = {"digest": str(request.path_params["digest"])}
     try:
