@@ -1,8 +1,8 @@
-"""The runtime's own error base, and the way back from an error's JSON form to the error.
+"""The base of the runtime's errors, and errors restored from their JSON form.
 
-Each room has an ``errors.py`` with its own codes; here stand the errors of configuration
-(BIC-11xx), since every room has options, and those of storage (BIC-113x). This module does not
-decide how an error is shown: the doors do.
+Each room has an ``errors.py`` with its own codes; this module has the errors of configuration
+(BIC-11xx), since every room has options, and of storage (BIC-113x). The doors decide how an error
+is shown.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MissingOptionError(ConfigError):
 
 
 class StorageError(BicycleError):
-    """The storage refused an operation: no permission, a broken disk, or an unexpected response."""
+    """The storage refused an operation: permission, broken disk, unexpected response."""
 
     code = "BIC-1130"
     message = "storage {url}: cannot {action} {path!r}: {reason}"
@@ -138,7 +138,7 @@ class UnsafePathError(BicycleError):
 
 
 class UnknownError(BicycleError):
-    """An error of another version or of a missing extension; its text and its code are kept."""
+    """An error of another version or missing extension; its text and code are kept."""
 
     code = "BIC-1110"
     message = "{original_message}"

@@ -1,4 +1,4 @@
-"""Errors of running operators: user functions that fail, time out or return the wrong thing."""
+"""Errors of running operators: user functions that fail, time out or misbehave."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bicycle_sdk.errors import BicycleError
 
 
 class FunctionFailedError(BicycleError):
-    """A user function raised; the text names the line of user code, operator and record."""
+    """A user function raised; the text names the user's line, operator and record."""
 
     code = "BIC-1401"
     message = (
@@ -24,7 +24,7 @@ class FunctionFailedError(BicycleError):
 
 
 class FunctionHookError(BicycleError):
-    """A hook of a function failed on a worker: loading, open, or one of the state hooks."""
+    """A hook of a function failed on a worker: loading, open, or a state hook."""
 
     code = "BIC-1402"
     message = (

@@ -1,4 +1,4 @@
-"""Errors of state: types that do not fit, damaged files, states that cannot be merged."""
+"""Errors of state: incompatible types, damaged files, states without a merge."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ SCHEMA_REFUSED = BicycleError.row(
 
 
 class MigrationError(BicycleError):
-    """A migration hook raised, or returned a value that does not match the declared type.
+    """A migration hook raised, or returned a value of another type than declared.
 
     ``key`` identifies the entry without its content.
     """

@@ -1,7 +1,7 @@
-"""Errors of the client toolkit: addresses, what a caller may not do, and what a backend lost.
+"""Errors of the client toolkit: addresses, invalid calls, and losses of backends.
 
-Each class has a code of its own, since a program that produces and consumes catches them one by
-one. Rows of a class tell its cases apart. Errors of one backend stand in the folder of the backend.
+Each class has a separate code, since programs catch the errors of producers and consumers singly.
+The rows of a class are its cases. Errors of one backend are in the folder of the backend.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Errors that Kafka's source and sink share, and those of the source: BIC-1750 to BIC-1764.
+"""Errors of Kafka's source and sink, BIC-1750 to BIC-1764.
 
-They name vertex, property or partition. No text of theirs ever holds the value of a secret.
+They name vertex, property or partition. Their texts never contain the value of a secret.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KAFKA_UNREACHABLE = BicycleError.row(
 
 
 class KafkaAccessError(BicycleError):
-    """The broker, or TLS, refused the client: wrong credentials or missing permissions.
+    """The broker or TLS refused the client: wrong credentials or missing permissions.
 
     The facts ``resource`` and ``operation`` name the missing ACL; None: the login failed.
     """
@@ -67,7 +67,7 @@ KAFKA_TOPIC_MISSING = BicycleError.row(
 
 
 class KafkaOffsetsLostError(BicycleError):
-    """The next offset is no longer in the topic, because of retention or a recreated topic."""
+    """The next offset is no longer in the topic: retention, or a recreated topic."""
 
     code = "BIC-1755"
     message = (
