@@ -1,4 +1,4 @@
-"""The functions behind ``sum``, ``min``, ``max_by``, ``count`` and ``split``, importable by name.
+"""The functions of ``sum``, ``min``, ``max_by``, ``count`` and ``split``, by name.
 
 A job therefore ships a reference to them and not their code. A running
 aggregation is a Reduce: ``initial`` makes the first accumulator of a key, the function joins each
@@ -32,7 +32,7 @@ __all__ = [
 
 
 class _OfSelected:
-    """An aggregation of what ``selector`` finds in each record."""
+    """An aggregation of the values that ``selector`` returns for records."""
 
     __slots__ = ("selector",)
 
@@ -86,22 +86,22 @@ class KeepHighest(_OfSelected):
 
 
 def one(_value: Any) -> int:
-    """The count of one record."""
+    """Return the count of one record."""
     return 1
 
 
 def increment(count: int, _value: Any) -> int:
-    """The count of one record more."""
+    """Return the count with one more record."""
     return count + 1
 
 
 def everything(_value: Any) -> int:
-    """The one key that all records share."""
+    """Return the single key of all records."""
     return 0
 
 
 class SplitFunction(ProcessFunction[Any, Any]):
-    """Sends each record to the side outputs that ``selector`` names; the main one stays empty."""
+    """A function that sends each record to the side outputs that ``selector`` names."""
 
     def __init__(self, selector: Callable[[Any], str | Iterable[str]]) -> None:
         self.selector = checked_selector("split", selector)

@@ -1,4 +1,4 @@
-"""Checks of what calls are given: a wrong type is told where the call stands, not later.
+"""Checks of call arguments: a wrong type is an error at the call, not later.
 
 Type checkers find most of this; a job that nobody checked fails with the same words as any other
 impossible call.
@@ -14,7 +14,7 @@ __all__ = ["require_text", "require_timedelta", "require_whole"]
 
 
 def require_text(call: str, text: object, *, is_empty_fine: bool = False) -> str:
-    """Return a text that says something.
+    """Return a text that is not empty.
 
     Raises:
         StreamDefinitionError: it is none, or empty.
@@ -26,7 +26,7 @@ def require_text(call: str, text: object, *, is_empty_fine: bool = False) -> str
 
 
 def require_whole(call: str, number: object, *, low: int, high: int) -> int:
-    """Return a whole number within bounds; true and false are none.
+    """Return an int within bounds; refuse true and false.
 
     Raises:
         StreamDefinitionError: it is something else.

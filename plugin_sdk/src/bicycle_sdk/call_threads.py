@@ -1,4 +1,4 @@
-"""Calls in a separate thread where the calling thread runs an event loop, as a notebook does.
+"""Calls in a separate thread if the calling thread runs an event loop.
 
 An event loop cannot be run inside another one. So code that runs one for functions of a user (a
 preview, a harness) moves to a thread of its own, and the caller waits for it.
@@ -21,7 +21,7 @@ _Call = tuple["Future[Any]", Callable[[], Any]]
 
 
 class CallThread:
-    """Calls functions in the calling thread; in one other thread once an event loop runs there.
+    """A caller of functions: in this thread, or in another if an event loop runs here.
 
     All later calls stay in the other thread, since clients of a user may belong to a thread.
     """
@@ -33,7 +33,7 @@ class CallThread:
     def call(
         self, function: Callable[Given, Result], *args: Given.args, **kwargs: Given.kwargs
     ) -> Result:
-        """Return ``function(*args, **kwargs)``; raise what it raises."""
+        """Return ``function(*args, **kwargs)``; raise its error."""
         if self._calls is None:
             if not _is_loop_running():
                 return function(*args, **kwargs)

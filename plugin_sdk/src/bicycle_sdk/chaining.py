@@ -1,4 +1,4 @@
-"""Operator chaining: which vertices run in one task, handing records on as plain Python objects.
+"""Operator chaining: vertices that run in one task, and pass records as objects.
 
 ``optimize`` is a pure function of the graph; the runtime plans its stages from the result, and
 people read its ``summary()``. It changes no graph and knows nothing of stages.
@@ -40,7 +40,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEdge:
-    """One or more edges between two chains; ``edges`` are those of the graph."""
+    """The edges between two chains; ``edges`` are edges of the graph."""
 
     source_chain_id: str
     target_chain_id: str
@@ -77,7 +77,7 @@ class OptimizedGraph:
     stats: ChainingStats
 
     def chain_of(self, operator_id: str) -> Chain:
-        """Return the chain that holds a vertex; KeyError when there is none."""
+        """Return the chain that contains a vertex; raise KeyError if it is missing."""
         for chain in self.chains:
             if operator_id in chain.operator_ids:
                 return chain

@@ -1,4 +1,4 @@
-"""The classes a job author derives from where two streams meet, and how the runtime calls them.
+"""Base classes of functions with two input streams, and their calls.
 
 Inputs are told apart by ordinal: ``…1`` gets the records of the stream on which ``connect`` was
 called, ``…2`` those of the other. All that holds of the classes in ``functions`` holds here: any
@@ -49,10 +49,10 @@ class _Opened(FunctionObject):
     """A function object that may hold connections."""
 
     def open(self, ctx: Any) -> Awaitable[None] | None:
-        """Open connections and get states; called on a worker, once per subtask, first of all."""
+        """Open connections and get states; called on a worker first, once per subtask."""
 
     def close(self) -> Awaitable[None] | None:
-        """Release what ``open`` took.
+        """Release the resources of ``open``.
 
         Called on a worker, once per subtask, when the subtask ends; not called after a kill.
         """
@@ -63,11 +63,17 @@ class CoMapFunction(_Opened, ABC, Generic[In1, In2, Out]):
 
     @abstractmethod
     def map1(self, value: In1) -> Out | Awaitable[Out]:
-        """Return what takes the place of a record of the first stream. Called once per record."""
+        """Return the result for a record of the first stream.
+
+        Called once per record.
+        """
 
     @abstractmethod
     def map2(self, value: In2) -> Out | Awaitable[Out]:
-        """Return what takes the place of a record of the second stream. Called once per record."""
+        """Return the result for a record of the second stream.
+
+        Called once per record.
+        """
 
 
 class CoProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
@@ -104,7 +110,7 @@ class CoProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
 
 
 class KeyedCoProcessFunction(_Opened, ABC, Generic[K, In1, In2, Out]):
-    """A ``CoProcessFunction`` on keyed streams: ``ctx.current_key()``, state and timers per key.
+    """A ``CoProcessFunction`` on keyed streams, with key, state and timers per key.
 
     Example:
         >>> class Bonus(KeyedCoProcessFunction[str, int, int, int]):
@@ -141,7 +147,7 @@ class KeyedCoProcessFunction(_Opened, ABC, Generic[K, In1, In2, Out]):
 
 
 class JoinFunction(_Opened, ABC, Generic[In1, In2, Out]):
-    """Makes one record of a row of each side; accepted wherever a join takes a callable."""
+    """A function that joins a row of each side, for any join that takes a callable."""
 
     @abstractmethod
     def join(self, left: In1, right: In2) -> Out | Awaitable[Out]:
@@ -174,7 +180,7 @@ class _Everywhere:
 
 
 class ReadOnlyBroadcastContext(KeyedProcessContext[Any]):
-    """The context of ``process_element`` beside broadcast state; a key only behind ``key_by``."""
+    """The context of ``process_element`` with broadcast state, keyed after ``key_by``."""
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor[K, V]) -> ReadOnlyMapState[K, V]:
         """Return a map that all subtasks hold alike, to be read."""
@@ -213,7 +219,7 @@ class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
     def process_broadcast_element(
         self, value: In2, ctx: BroadcastContext
     ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
-        """Change the maps by one record of the second stream, and return what follows from it.
+        """Change the maps by one record of the second stream, and return output records.
 
         Called on every subtask, once per record and attempt: what it returns comes out once per
         subtask. There is no key.
@@ -241,7 +247,7 @@ class InputRecords(NamedTuple):
 
 
 class BuiltInFunction(_Opened):
-    """A function of the SDK itself, such as a join; it can say more than users' functions.
+    """A function of the SDK itself, such as a join, with additional hooks.
 
     ``awaits`` tells that each call returns an awaitable. With ``stamps`` the results are pairs
     ``(event time in ms, record)``. ``needs_times`` makes records without event time an error.

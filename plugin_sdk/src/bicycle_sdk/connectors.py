@@ -1,4 +1,4 @@
-"""Sources and sinks as plain values: a word, properties, and objects that travel beside the graph.
+"""Sources and sinks as plain values: a type, properties, and separate objects.
 
 A descriptor opens nothing. The runtime looks the word up among its connectors; an extension may
 bring further words, which ``SourceDescriptor`` and ``SinkDescriptor`` name directly.
@@ -64,7 +64,7 @@ class SourceDescriptor(Generic[T_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkDescriptor(Generic[T_contra]):
-    """A sink of records; fields as in ``SourceDescriptor``, ``input_type`` is what it takes."""
+    """A sink of records; fields as in ``SourceDescriptor``, with an ``input_type``."""
 
     connector_type: str
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -91,7 +91,7 @@ def built(call: str, builder: SourceBuilder[T]) -> SourceDescriptor[T]: ...
 @overload
 def built(call: str, builder: SinkBuilder[T]) -> SinkDescriptor[T]: ...
 def built(call: str, builder: Any) -> Any:
-    """Return what a builder of a source or sink builds.
+    """Return the descriptor that a builder of a source or sink builds.
 
     Raises:
         StreamDefinitionError: it is none.
@@ -106,7 +106,7 @@ def built(call: str, builder: Any) -> Any:
 
 
 def collection_source(items: Iterable[T]) -> SourceDescriptor[T]:
-    """Exactly these records, in this order; then the source ends."""
+    """Return a source of exactly these records, in order."""
     kept = list(items)
     return SourceDescriptor(
         connector_type="collection", payloads={"items": kept}, output_type=common_item_type(kept)
@@ -114,7 +114,7 @@ def collection_source(items: Iterable[T]) -> SourceDescriptor[T]:
 
 
 def generator_source(*, rate_ms: int = 100, count: int | None = None) -> SourceDescriptor[str]:
-    """Seven words in a circle.
+    """Return a source that repeats seven words.
 
     Args:
         rate_ms: Pause between two words; 0 for as fast as they are read.
@@ -129,7 +129,7 @@ def generator_source(*, rate_ms: int = 100, count: int | None = None) -> SourceD
 def socket_source(
     *, host: str = "127.0.0.1", port: int = 9999, clients_max: int | None = None
 ) -> SourceDescriptor[str]:
-    """Lines that clients send to a TCP server on ``host:port`` (0: any free port).
+    """Return a source of lines from clients of a TCP server on ``host:port`` (0: any).
 
     Only programs of this machine reach it, unless ``host`` is an address that others reach; it asks
     nobody who they are. ``clients_max`` bounds how many are connected; more are refused.
@@ -139,7 +139,7 @@ def socket_source(
 
 
 def text_file_source(path: _Path, *, follow: bool = False) -> SourceDescriptor[str]:
-    """Lines of a file, of all files that a glob matches, or of a directory.
+    """Return a source of the lines of a file, of files of a glob, or of a directory.
 
     Args:
         path: File, glob or directory.
@@ -164,7 +164,7 @@ def jsonl_file_source(
     record_type: Any = dict,
     timestamp_field: str | None = None,
 ) -> SourceDescriptor[Any]:
-    """JSON lines as records of ``record_type`` (dataclass, TypedDict, …).
+    """Return a source of JSON lines as records of ``record_type``.
 
     Args:
         path: File, glob or directory.
@@ -191,7 +191,7 @@ def csv_file_source(
     record_type: Any = dict,
     timestamp_field: str | None = None,
 ) -> SourceDescriptor[Any]:
-    """CSV rows as records of ``record_type``; the first row names the fields.
+    """Return a source of CSV rows as records of ``record_type``, with a header row.
 
     Args:
         path: File, glob or directory.
@@ -218,7 +218,7 @@ def parquet_file_source(
     record_type: Any = dict,
     timestamp_field: str | None = None,
 ) -> SourceDescriptor[Any]:
-    """Rows of Parquet files as records of ``record_type``; columns are taken by name.
+    """Return a source of Parquet rows as records of ``record_type``, columns by name.
 
     Args:
         path: File, glob or directory.
@@ -233,7 +233,7 @@ def parquet_file_source(
 
 
 def console_sink() -> SinkDescriptor[Any]:
-    """A line ``[SINK] <record>`` on the console for each record."""
+    """Return a sink that prints a line ``[SINK] <record>`` for each record."""
     return SinkDescriptor(connector_type="console")
 
 
@@ -245,7 +245,7 @@ def file_sink(
     roll_ms: int | None = None,
     timestamp_field: str | None = None,
 ) -> SinkDescriptor[Any]:
-    """Files in a directory; only whole, sealed files are ever visible.
+    """Return a sink of files in a directory; only complete, sealed files are visible.
 
     Args:
         path: The directory; it is made when missing.
@@ -269,7 +269,7 @@ def file_sink(
 def socket_sink(
     *, host: str = "127.0.0.1", port: int = 9998, clients_max: int | None = None
 ) -> SinkDescriptor[Any]:
-    """A line for each record to every client of a TCP server on ``host:port`` (0: any free).
+    """Return a sink of lines to clients of a TCP server on ``host:port`` (0: any).
 
     Only programs of this machine reach it, unless ``host`` is an address that others reach; it asks
     nobody who they are. ``clients_max`` bounds how many are connected; more are refused.
@@ -279,7 +279,7 @@ def socket_sink(
 
 
 def collect_sink(name: str) -> SinkDescriptor[Any]:
-    """A list of that name in the test harness."""
+    """Return a sink to a list of that name in the test harness."""
     return SinkDescriptor(connector_type="collect", properties={"name": name})
 
 
@@ -305,7 +305,7 @@ def _socket_properties(call: str, host: str, port: int, clients_max: int | None)
 
 
 def _file_path(call: str, path: _Path) -> str:
-    """Return the path of files to read; a URI is none."""
+    """Return the path of files to read; refuse a URI."""
     text = os.fspath(path)
     scheme, has_scheme, _ = text.partition("://")
     if has_scheme and scheme.isalnum():

@@ -1,4 +1,4 @@
-"""The context of a function while it runs: its identity, the time, its metrics and its state.
+"""The context of a running function: its identity, time, metrics and state.
 
 The runtime makes the contexts of a job and subclasses them; the classes here work on their own too,
 so that a function can be called in a test or a notebook with ``Context.standalone()``. Nothing here
@@ -45,7 +45,7 @@ WATERMARK_MAX = 2**63 - 1
 
 
 def wall_clock_ms() -> int:
-    """Return the time of day in milliseconds since 1970; the only clock that this package reads."""
+    """Return the time of day in ms since 1970, the only clock that this package reads."""
     return time.time_ns() // 1_000_000
 
 
@@ -109,7 +109,7 @@ class Gauge:
 
 
 class Histogram:
-    """Count, sum and bounds of the values seen; it keeps no value, so its size does not grow."""
+    """A histogram with count, sum and bounds of the values, of constant size."""
 
     __slots__ = ("count", "high", "low", "sum")
 
@@ -223,7 +223,7 @@ class Context:
 
 
 class RuntimeContext(StateAccess, Context):
-    """The context of functions with state: also watermark, key, states and small named values.
+    """The context of functions with state: watermark, key, states, named values.
 
     ``get_state`` and its companions keep one value per name and key on a keyed stream, and one per
     name and subtask otherwise. ``get_value_state`` and its kin hand out typed states of a keyed
@@ -239,7 +239,7 @@ class RuntimeContext(StateAccess, Context):
         self.named_values: dict[tuple[Hashable, str], Any] = {}
 
     def current_watermark(self) -> int:
-        """Return the watermark in ms; ``WATERMARK_MIN`` while none is known."""
+        """Return the watermark in ms, or ``WATERMARK_MIN`` if unknown."""
         return self.watermark
 
     def current_key(self) -> Any:
@@ -251,7 +251,10 @@ class RuntimeContext(StateAccess, Context):
         self._key = key
 
     def state_entries(self, descriptor: StateDescriptor) -> Any:
-        """Return where the entries of a state lie. Called by the context itself."""
+        """Return the entries of a state.
+
+        Called by the context itself.
+        """
         return self.local_entries.entries_of(descriptor)
 
     def state_key(self) -> Hashable:
@@ -263,11 +266,11 @@ class RuntimeContext(StateAccess, Context):
         return self.processing_time if domain == "processing" else self.watermark
 
     def get_state(self, name: str, default: Any = None) -> Any:
-        """Return the saved value, or ``default`` when there is none."""
+        """Return the saved value, or ``default`` without one."""
         return self.named_values.get((self._key, name), default)
 
     def save_state(self, name: str, value: Any) -> None:
-        """Save a value under a name; it replaces the one before."""
+        """Save a value under a name, and replace the previous value."""
         self.named_values[self._key, name] = value
 
     def delete_state(self, name: str) -> None:
@@ -276,7 +279,7 @@ class RuntimeContext(StateAccess, Context):
 
 
 class ProcessContext(RuntimeContext):
-    """The context of a ``ProcessFunction``: also the record's event time, and side outputs.
+    """The context of a ``ProcessFunction``: also event time, and side outputs.
 
     ``timestamp`` is the event time of the record at hand in ms, None when it has none.
     """
@@ -307,17 +310,17 @@ class ProcessContext(RuntimeContext):
         return max(self.timestamp, known)
 
     def side_output(self, tag: str, value: Any) -> None:
-        """Send a value to those who read ``stream.side_output(tag)``; nobody reading it is fine."""
+        """Send a value to the readers of ``stream.side_output(tag)``, if there are any."""
         self._side_outputs.append((tag, value))
 
     def take_side_outputs(self) -> list[tuple[str, Any]]:
-        """Return what was sent since the last call, in order, and forget it."""
+        """Return the side outputs since the last call, in order, and clear them."""
         taken, self._side_outputs = self._side_outputs, []
         return taken
 
 
 class KeyedProcessContext(ProcessContext, Generic[K]):
-    """A ``ProcessContext`` on a keyed stream: the key is always there and has its type."""
+    """A ``ProcessContext`` on a keyed stream: the key is always present and typed."""
 
     def current_key(self) -> K:
         """Return the key of the record at hand."""
@@ -325,7 +328,7 @@ class KeyedProcessContext(ProcessContext, Generic[K]):
 
 
 class OnTimerContext(KeyedProcessContext[K]):
-    """The context of ``on_timer``: the same, with key and time of the timer that fires.
+    """The context of ``on_timer``, with key and time of the timer that fires.
 
     ``timestamp`` is the time of the timer in ms, ``time_domain`` which time it waited for.
     """
@@ -349,7 +352,10 @@ class OnTimerContext(KeyedProcessContext[K]):
         self.time_domain = timer.domain
 
     def end_fired(self) -> None:
-        """Have no timer in hand. Called by what runs the function."""
+        """Clear the current timer.
+
+        Called by the runner of the function.
+        """
         self._fired = None
         self.timestamp = None
 

@@ -1,4 +1,4 @@
-"""A job graph under construction: vertices that may still change, edges, and live objects.
+"""A job graph under construction: mutable vertices, edges, and live objects.
 
 Streams write here; ``build_graph`` turns the draft into frozen data. Defaults are applied only
 then, so the order of calls does not matter. A draft runs nothing and checks only what the finished
@@ -80,7 +80,7 @@ class VertexDraft:
 
 @dataclass(slots=True, kw_only=True)
 class EdgeDraft:
-    """An edge; ``partitioning`` None is forward where that is possible and rebalance elsewhere."""
+    """An edge; a ``partitioning`` of None is forward if possible, else rebalance."""
 
     source: VertexDraft
     target: VertexDraft
@@ -103,7 +103,7 @@ class GraphDraft:
         self.payloads: dict[str, Any] = {}
 
     def add_vertex(self, vertex: VertexDraft) -> VertexDraft:
-        """Take a vertex in and give it the next id: ``vertex_1``, ``vertex_2``, …."""
+        """Add a vertex and assign the next id: ``vertex_1``, ``vertex_2``, …."""
         own = sum(other.serves is None for other in self.vertices) + (vertex.serves is None)
         vertex.id = f"vertex_{own}"
         vertex.place = calling_location()

@@ -1,4 +1,4 @@
-"""The environment of a job: its settings, its sources, and the graph that the streams build.
+"""The environment of a job: its settings, its sources, and its graph.
 
 ``execute`` names the job and checks it; nothing is submitted from here. The command line or a test
 takes the graph and the objects beside it (``payloads``) and runs them.
@@ -52,12 +52,12 @@ class StreamEnvironment(GraphDraft):
     # --- settings ----------------------------------------------------------------------------
 
     def set_parallelism(self, n: int) -> Self:
-        """Set the parallelism of all vertices that set none; 1 otherwise."""
+        """Set the default parallelism of vertices, initially 1."""
         self.config = replace(self.config, parallelism=check_parallelism("set_parallelism", n))
         return self
 
     def set_max_parallelism(self, n: int) -> Self:
-        """Set the number of key groups, 1 to 32 768 (else 128); it is fixed once state exists."""
+        """Set the number of key groups, 1 to 32 768 (default 128), fixed with the state."""
         n = check_parallelism("set_max_parallelism", n)
         self.config = replace(self.config, max_parallelism=n)
         return self
@@ -74,7 +74,7 @@ class StreamEnvironment(GraphDraft):
         return self
 
     def set_runtime_mode(self, mode: Literal["streaming", "batch"]) -> Self:
-        """Set whether input is followed (streaming, the default) or read in one pass (batch).
+        """Set whether input is followed (streaming, the default) or read once (batch).
 
         In batch mode all sources must end by themselves, and event time stands still until then: no
         record is late, and what waits for event time comes out at the end.
@@ -249,7 +249,7 @@ class StreamEnvironment(GraphDraft):
     @overload
     def from_uri(self, uri: str, *, type: type[T]) -> DataStream[T]: ...
     def from_uri(self, uri: str, *, type: Any = None) -> DataStream[Any]:
-        """Read what one text names, such as a parameter of the plugin.
+        """Read the source that a URI names, such as a parameter of the plugin.
 
         Args:
             uri: ``file:in/*.jsonl?follow=true``, ``kafka://host:9092/topic?group=readers``,
@@ -277,7 +277,7 @@ class StreamEnvironment(GraphDraft):
     def kafka_source(
         self, brokers: str, topic: str, group_id: str | None = None, *, type: Any = str
     ) -> DataStream[Any]:
-        """Read a Kafka topic from its first message on; ``KafkaSourceBuilder`` can do more.
+        """Read a Kafka topic from its first message; see also ``KafkaSourceBuilder``.
 
         Args:
             brokers: ``host:port``, several with commas.
@@ -293,7 +293,7 @@ class StreamEnvironment(GraphDraft):
     @overload
     def kafka_sink(self, brokers: str, topic: str, *, type: type[T]) -> KafkaSinkBuilder[T]: ...
     def kafka_sink(self, brokers: str, topic: str, *, type: Any = None) -> KafkaSinkBuilder[Any]:
-        """Describe a Kafka topic to write to: ``stream.sink_to(env.kafka_sink(…).key(…))``."""
+        """Return a Kafka sink builder: ``stream.sink_to(env.kafka_sink(…).key(…))``."""
         return kafka.KafkaSinkBuilder[Any](brokers, topic, record_type=type)
 
     # --- the finished graph ------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The base of every Bicycle error: a stable code, a message template, a fix, and plain facts.
+"""The base of Bicycle errors: a stable code, a message template, a fix, and facts.
 
 An error is data first: its facts are plain values, so it survives pickle (to and from a worker) and
 JSON (to a REST answer or a log line). Tests compare class, code and facts, never the rendered
@@ -91,12 +91,12 @@ class BicycleError(Exception):
         return _rebuild, (self._row or type(self), self.facts)
 
     def with_facts(self, **facts: Any) -> BicycleError:
-        """Return the same error with further facts, or with other values of those it has."""
+        """Return the same error with added or replaced facts."""
         return _rebuild(self._row or type(self), {**self.facts, **facts})
 
     @classmethod
     def row(cls, code: str, message: str, *, cause: str, fix: str) -> ErrorRow[Self]:
-        """Register a row of the catalogue: it makes errors of this class, with a code of its own.
+        """Register a row of the catalogue: an error of this class with a separate code.
 
         Args:
             code: ``BIC-`` and four digits, used by no other class or row; TypeError otherwise.
@@ -117,16 +117,16 @@ class BicycleError(Exception):
 
     @property
     def summary(self) -> str:
-        """What happened, where, found and expected: one sentence."""
+        """The sentence about the fault: the location, the found and the expected value."""
         return _TEXTS.format(self.message, **self.facts)
 
     @property
     def remedy(self) -> str:
-        """What to do about it: one sentence."""
+        """The sentence about the fix."""
         return _TEXTS.format(self.fix, **self.facts)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the error as plain data; ``error_from_json`` of the runtime is its inverse."""
+        """Return the error as plain data; the runtime has the inverse ``error_from_json``."""
         return {"code": self.code, "message": self.summary, "fix": self.remedy, "facts": self.facts}
 
 
@@ -135,7 +135,7 @@ _Kind_co = TypeVar("_Kind_co", bound=BicycleError, covariant=True)
 
 @dataclass(frozen=True)
 class ErrorRow(Generic[_Kind_co]):
-    """A row of the catalogue of errors, made by ``row`` of a class; called with facts, an error.
+    """A row of the catalogue of errors; a call with facts returns an error.
 
     Example:
         >>> FULL = BicycleError.row(
@@ -178,7 +178,7 @@ class _Texts(string.Formatter):
     """Fills templates of errors."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Return a fact as text: durations, moments and counts of a noun as people read them."""
+        """Return a fact as text, with readable durations, moments and counts."""
         texts = {"duration": duration_text, "moment": moment_text}
         if format_spec in texts:
             return texts[format_spec](value)
@@ -246,7 +246,7 @@ class FunctionResultError(BicycleError):
 
 
 class StreamDefinitionError(BicycleError):
-    """A call on a stream or an environment is invalid; the call itself raises this error.
+    """A call on a stream or an environment is invalid; the call raises this error.
 
     The fact ``location`` is ``file:line`` of the user's call.
     """
@@ -268,7 +268,7 @@ class PreviewError(BicycleError):
 
 
 class StateMergeError(BicycleError):
-    """The states of several subtasks must be merged, and their function has no ``merge_state``."""
+    """States of several subtasks must be merged, and ``merge_state`` is missing."""
 
     code = "BIC-1008"
     message = "{function} has no merge_state(), so the states of its subtasks cannot be merged"
@@ -276,7 +276,7 @@ class StateMergeError(BicycleError):
 
 
 class StateDefinitionError(BicycleError):
-    """A state or a timer is declared or used incorrectly; the call itself raises this error."""
+    """A state or a timer is declared or used incorrectly; the call raises this error."""
 
     code = "BIC-1010"
     message = "state {state!r}: {problem}"

@@ -1,4 +1,4 @@
-"""Types of expressions, as far as declared types of records tell: a wrong name is found at once.
+"""Types of expressions, from declared record types: wrong names fail early.
 
 A type that is not known is None, and fits everything. What can be told is told when the graph is
 built, at the user's line; everything else is an error of its record.
@@ -51,7 +51,7 @@ class _Checking:
         self._fields = _field_types(record_type)
 
     def type_of(self, expression: Expression) -> type | None:
-        """Return the type of what an expression gives, None when unknown."""
+        """Return the type of an expression's result, or None if unknown."""
         operation, arguments = expression.operation, expression.arguments
         if operation == "field":
             return self._field_type(expression)
@@ -104,7 +104,7 @@ def _problem(operation: str, known: set[type]) -> str | None:
 
 
 def _find_fixed_type(operation: str) -> type | None:
-    """Return the type that an operation gives whatever it takes."""
+    """Return the type of an operation's results if it is independent of the operands."""
     if operation in _TESTS:
         return bool
     return {"lower": str, "upper": str, "text": str, "tuple": tuple}.get(operation)

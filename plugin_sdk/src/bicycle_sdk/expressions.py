@@ -21,7 +21,7 @@ _SYMBOLS = frozenset({"+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">",
 
 
 class Expression:
-    """A value of each record, made by ``col`` and ``lit`` and what is done with them.
+    """A value computed from each record, built with ``col``, ``lit`` and operators.
 
     ``operation`` says what is done, ``arguments`` with what: expressions, or plain values where the
     operation asks for such.
@@ -105,7 +105,7 @@ class Expression:
         return Expression("absolute", self)
 
     def round(self, digits: int | None = None) -> Expression:
-        """The number rounded as ``round`` does, half to even; without digits it is an int."""
+        """Return the number rounded like ``round``, half to even; without digits an int."""
         return Expression("round", self, digits)
 
     # --- conditions --------------------------------------------------------------------------
@@ -146,25 +146,25 @@ class Expression:
     __hash__ = object.__hash__
 
     def is_null(self) -> Expression:
-        """Whether it is None."""
+        """Return whether the value is None."""
         return Expression("is_null", self)
 
     def is_in(self, values: Iterable[Any]) -> Expression:
-        """Whether it equals one of some values."""
+        """Return whether the value equals one of some values."""
         return Expression("is_in", self, tuple(values))
 
     # --- texts -------------------------------------------------------------------------------
 
     def lower(self) -> Expression:
-        """The text in lower case."""
+        """Return the text in lower case."""
         return Expression("lower", self)
 
     def upper(self) -> Expression:
-        """The text in upper case."""
+        """Return the text in upper case."""
         return Expression("upper", self)
 
     def text(self) -> Expression:
-        """The value as text, as ``str`` gives it."""
+        """Return the value as text, like ``str``."""
         return Expression("text", self)
 
     # --- what Python asks of values ----------------------------------------------------------
@@ -187,7 +187,7 @@ class Expression:
 
 
 def col(name: str) -> Expression:
-    """Return the field of a record: an attribute, or what a dict has under the name.
+    """Return the field of a record: an attribute, or the value of a dict key.
 
     Raises:
         StreamDefinitionError: the name is no text.
@@ -201,7 +201,7 @@ def col(name: str) -> Expression:
 
 
 def lit(value: Any) -> Expression:
-    """Return an expression that is the same value for each record; an expression as it is."""
+    """Return an expression with a constant value; an expression is returned unchanged."""
     return value if isinstance(value, Expression) else Expression("literal", value)
 
 
@@ -216,7 +216,7 @@ def together(*parts: Any) -> Expression:
 
 
 def is_expression(function: object) -> TypeGuard[Expression]:
-    """Tell whether a function is an expression."""
+    """Return whether a function is an expression."""
     return isinstance(function, Expression)
 
 
@@ -303,5 +303,5 @@ _TEXTS: Mapping[str, Callable[..., str]] = {
 
 
 def _inner(part: Expression, *, binds: frozenset[str] = _SYMBOLS | {"negative", "~"}) -> str:
-    """Return a part as text, in parentheses where its operation binds less than what follows."""
+    """Return a part as text, in parentheses if its operation binds less tightly."""
     return f"({part!r})" if part.operation in binds else repr(part)

@@ -42,7 +42,7 @@ class Retry:
     backoff_ms: int
 
     def then(self, policy: ErrorPolicy) -> ErrorPolicy:
-        """Return the policy that retries first and does as ``policy`` says when nothing helped."""
+        """Return a policy that retries first, and then follows ``policy``."""
         return replace(policy, retries=self.retries, backoff_ms=self.backoff_ms)
 
 
@@ -50,22 +50,22 @@ OnError = ErrorPolicy | Retry | Literal["fail", "skip", "dead_letter"]
 
 
 def fail() -> ErrorPolicy:
-    """The job fails, its restart strategy decides what then; this is the default."""
+    """Return the default policy: the job fails, and its restart strategy decides."""
     return ErrorPolicy(action=ErrorAction.FAIL)
 
 
 def skip() -> ErrorPolicy:
-    """The record is dropped and counted."""
+    """Return a policy that drops and counts the record."""
     return ErrorPolicy(action=ErrorAction.SKIP)
 
 
 def dead_letter() -> ErrorPolicy:
-    """The record is kept aside with where it came from, the exception and the traceback."""
+    """Return a policy that stores the record with its origin, exception and traceback."""
     return ErrorPolicy(action=ErrorAction.DEAD_LETTER)
 
 
 def retry(n: int, *, backoff: timedelta = timedelta(milliseconds=100)) -> Retry:
-    """The function is called again up to ``n`` times; then the job fails, or ``.then(…)`` decides.
+    """Return a policy of up to ``n`` retries; then the job fails, or see ``.then(…)``.
 
     Args:
         n: Calls after the first, 1 to 1 000.

@@ -1,4 +1,4 @@
-"""Formats by name: how the values of a message, a line or a stream become bytes and come back.
+"""Formats by name: the conversion of values in messages and streams to bytes.
 
 A format is plain data, a name with options; the runtime makes the codec. Five names need no options
 and may be given as text: ``json``, ``msgpack``, ``csv``, ``string`` and ``bytes``. Extensions of
@@ -71,7 +71,7 @@ def as_format(given: str | Format, *, call: str) -> Format:
 
 
 def type_given_by(name: str) -> Any:
-    """Return the type that a format gives by itself, None when it depends on the record type.
+    """Return the fixed type of a format's values, or None if the record type decides.
 
     Example:
         >>> type_given_by("string")
@@ -98,7 +98,7 @@ def csv(*, fields: Sequence[str] = (), delimiter: str = ",") -> Format:
 
 
 def avro(schema: str | Path | Mapping[str, Any] | Sequence[Any]) -> Format:
-    """Return the format of Avro values (binary, one datum each, without schema or container).
+    """Return the format of Avro values: binary, one datum each, without container.
 
     The schema becomes part of the graph: a file that changes later changes no running job.
 

@@ -95,7 +95,7 @@ def reduce_vertex(
     emits_key: bool = False,
     output_type: Any = None,
 ) -> VertexDraft:
-    """Return the vertex of a running aggregation; without ``initial`` the first record stands."""
+    """Return the vertex of a running aggregation; ``initial`` defaults to the record."""
     _check_callable(aggregation, function, "reduce")
     details: dict[str, Any] = {"aggregation": aggregation}
     if emits_key:
@@ -192,7 +192,7 @@ def async_io_vertex(
 
 
 def order_by_event_time(vertex: VertexDraft) -> None:
-    """Let the function of a vertex see records and timers in the order of event time.
+    """Order the records and timers of a vertex's function by event time.
 
     Raises:
         StreamDefinitionError: it has no keyed function, or one for which there is no such order.
@@ -221,7 +221,7 @@ def order_by_event_time(vertex: VertexDraft) -> None:
 def timestamps_vertex(
     strategy: WatermarkStrategy[Any] | Callable[[Any], Any], *, record_type: Any
 ) -> VertexDraft:
-    """Return the vertex that gives records event times and says how far event time has come.
+    """Return the vertex that assigns event times to records and emits watermarks.
 
     A function alone is a strategy with the default bound on disorder.
     """
@@ -244,7 +244,7 @@ def timestamps_vertex(
 
 
 def _checked_text(call: str, expression: Any, record_type: Any) -> str:
-    """Return an expression as people read it, if records of a type have what it names."""
+    """Return an expression as text, after a check against the record type."""
     # Slow on the start path: only jobs with expressions need it.
     from bicycle_sdk.expression_types import check_expression
 
@@ -285,7 +285,7 @@ def whole_ms(name: str, duration: timedelta, *, high: int) -> int:
 
 
 def check_result(function: object, method: str) -> None:
-    """Refuse a function whose annotation says that it returns no list of records.
+    """Refuse a function whose annotated result is not a list of records.
 
     Raises:
         FunctionResultError: so it says.
@@ -309,7 +309,7 @@ def _check_callable(call: str, function: object, method: str) -> None:
 
 
 def _expires_by_event_time(function: object) -> bool:
-    """Tell whether a state that the function or its class has as a field has such a TTL."""
+    """Return whether a state in a field of a function has an event-time TTL."""
     owners = [*type(function).__mro__, function]
     fields = [value for owner in owners for value in getattr(owner, "__dict__", {}).values()]
     # By the name of the module: to import it takes time, which most jobs need not.

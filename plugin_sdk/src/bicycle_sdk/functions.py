@@ -61,7 +61,7 @@ class _Closable(FunctionObject):
     """A function object that may hold connections."""
 
     def close(self) -> Awaitable[None] | None:
-        """Release what ``open`` took.
+        """Release the resources of ``open``.
 
         Called on a worker, once per subtask, when the subtask ends; not called after a kill.
         """
@@ -78,7 +78,7 @@ class AsyncFunction(_Closable, ABC, Generic[In, Out]):
 
     @abstractmethod
     def process(self, value: In, ctx: Context) -> Iterable[Out] | Awaitable[Iterable[Out]]:
-        """Return the records that follow from one record; ``[]`` for none.
+        """Return the output records of one record, perhaps ``[]``.
 
         Called on a worker, once per record and attempt; with ``process_ordered`` or
         ``process_unordered``
@@ -88,7 +88,7 @@ class AsyncFunction(_Closable, ABC, Generic[In, Out]):
         """
 
     def open(self, ctx: Context) -> Awaitable[None] | None:
-        """Open connections and load models; called on a worker, once per subtask, first of all."""
+        """Open connections and load models; called on a worker first, once per subtask."""
 
 
 class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
@@ -109,7 +109,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
 
     @abstractmethod
     def process(self, value: In, ctx: RuntimeContext) -> Iterable[Out] | Awaitable[Iterable[Out]]:
-        """Return the records that follow from one record; ``[]`` for none.
+        """Return the output records of one record, perhaps ``[]``.
 
         Called on a worker, once per record and attempt; records of one key in order. Changes of
         state attributes count when the epoch is sealed; a failed attempt leaves none behind.
@@ -133,7 +133,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         return None
 
     def restore_state(self, state: Any) -> None:
-        """Take back what ``snapshot_state`` returned.
+        """Restore the result of ``snapshot_state``.
 
         Called on a worker after ``open``, once per key group (without ``key_by``: per subtask) with
         the newest snapshot, before its first record, and only when ``snapshot_state`` returned
@@ -164,7 +164,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         return value
 
     def merge_state(self, states: list[Any]) -> Any:  # noqa: ARG002 - overriders use it
-        """Return the one state that takes the place of several.
+        """Return one state that replaces several.
 
         Called on a worker, only without ``key_by`` and only when the parallelism changed: once per
         new subtask that takes over states of old ones. Without this method such a change is
@@ -208,11 +208,11 @@ class ProcessFunction(_Closable, ABC, Generic[In, Out]):
         return ()
 
     def open(self, ctx: ProcessContext) -> Awaitable[None] | None:
-        """Open connections and load models; called on a worker, once per subtask, first of all."""
+        """Open connections and load models; called on a worker first, once per subtask."""
 
 
 class KeyedProcessFunction(_Closable, ABC, Generic[K, In, Out]):
-    """A ``ProcessFunction`` on a keyed stream: ``ctx.current_key()`` and state per key."""
+    """A ``ProcessFunction`` on a keyed stream, with ``ctx.current_key()`` and state."""
 
     @abstractmethod
     def process_element(
@@ -229,7 +229,7 @@ class KeyedProcessFunction(_Closable, ABC, Generic[K, In, Out]):
         return ()
 
     def open(self, ctx: KeyedProcessContext[K]) -> Awaitable[None] | None:
-        """Open connections and load models; called on a worker, once per subtask, first of all."""
+        """Open connections and load models; called on a worker first, once per subtask."""
 
 
 class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
@@ -245,7 +245,7 @@ class AsyncIOFunction(_Closable, ABC, Generic[In, Out]):
         """
 
     def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
-        """Return what takes the place of a timed-out record; nothing by default.
+        """Return the outputs for a timed-out record, by default an empty result.
 
         Called on a worker, once per record that timed out.
         """
@@ -278,14 +278,14 @@ class AsyncIOBatchFunction(_Closable, ABC, Generic[In, Out]):
         """
 
     def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it
-        """Return what takes the place of a record of a timed-out call; nothing by default.
+        """Return the outputs for a record of a timed-out call, by default an empty result.
 
         Called on a worker, once per record of the call.
         """
         return ()
 
     def open(self, ctx: Context) -> Awaitable[None] | None:
-        """Open connections and load models; called on a worker, once per subtask, first of all."""
+        """Open connections and load models; called on a worker first, once per subtask."""
 
 
 class MapFunction(FunctionObject, ABC, Generic[In, Out]):
@@ -293,7 +293,10 @@ class MapFunction(FunctionObject, ABC, Generic[In, Out]):
 
     @abstractmethod
     def map(self, value: In) -> Out | Awaitable[Out]:
-        """Return what takes the place of ``value``. Called on a worker, once per record."""
+        """Return the result for ``value``.
+
+        Called on a worker, once per record.
+        """
 
 
 class FlatMapFunction(FunctionObject, ABC, Generic[In, Out]):
@@ -325,11 +328,11 @@ class KeySelector(FunctionObject, ABC, Generic[In, K]):
 
 
 class ReduceFunction(FunctionObject, ABC, Generic[Value]):
-    """Joins two values into one of the same type; accepted wherever ``reduce`` takes a callable."""
+    """A function that joins two values into one of the same type, for ``reduce``."""
 
     @abstractmethod
     def reduce(self, a: Value, b: Value) -> Value | Awaitable[Value]:
-        """Return what ``a`` (all records so far) and ``b`` (the new one) give together.
+        """Return the combination of ``a`` (all records so far) and ``b`` (the new one).
 
         Called on a worker, once per record but the first of its key. It must not change ``a``:
         return a new value.
@@ -337,7 +340,7 @@ class ReduceFunction(FunctionObject, ABC, Generic[Value]):
 
 
 def as_callable(function: object, method: str) -> Callable[..., Any]:
-    """Return the bound method ``method`` of a one-method function object, or the callable itself.
+    """Return the bound method ``method`` of a function object, or the callable itself.
 
     Example:
         >>> as_callable(len, "map")("ada")
@@ -352,7 +355,7 @@ def as_callable(function: object, method: str) -> Callable[..., Any]:
 
 
 def full_name(function: object) -> str:
-    """Return module and qualified name of a function, a class, or the class of an object.
+    """Return module and qualified name of a function, class, or object's class.
 
     Example:
         >>> full_name(MapFunction)

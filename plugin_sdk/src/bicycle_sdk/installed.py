@@ -1,4 +1,4 @@
-"""Installed packages beside the SDK, found by entry points: functions, a runner of previews.
+"""Installed packages for the SDK, by entry points: functions, a preview runner.
 
 A wheel may bring a function class in the place of a job: marked with ``@bicycle_plugin`` and named
 in the entry-point group, it can be used by the jobs of other wheels. The class is imported where
@@ -23,7 +23,7 @@ _CALL = "process_plugin"
 
 
 def preview_runner() -> Callable[[Any, str, int], list[Any]] | None:
-    """Return what runs a draft up to a vertex and gives its first records; None for nothing.
+    """Return the function that runs a draft for a preview, or None.
 
     Of several, the first by name is taken.
     """

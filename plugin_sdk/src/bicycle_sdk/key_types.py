@@ -36,7 +36,7 @@ class KeyProblem(NamedTuple):
 
 
 def key_problem(key: Any) -> KeyProblem | None:
-    """Return why a key is refused, None for a key whose equality is that of its encoding.
+    """Return why a key is refused, or None if its equality matches its encoding.
 
     Example:
         >>> key_problem(("ada", 1)) is None
@@ -62,7 +62,7 @@ def key_problem(key: Any) -> KeyProblem | None:
 
 
 def declared_key_problem(declared: Any) -> KeyProblem | None:
-    """Return why keys of a declared type are refused, as far as the type alone shows it.
+    """Return why keys of a declared type are refused, as far as the type shows it.
 
     Args:
         declared: A class, a type with arguments (``tuple[str, Point]``), or None when unknown.

@@ -1,4 +1,4 @@
-"""Packages whose parts are loaded by the first one who asks for them (PEP 562).
+"""Packages that load their modules on the first use of a name (PEP 562).
 
 Every start of a job waits for ``import bicycle_sdk``, and most of what the SDK has is used by few
 jobs: windows, joins, Kafka, typed states. The command line, which imports ``bicycle_sdk.errors``,

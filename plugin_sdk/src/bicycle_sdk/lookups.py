@@ -19,7 +19,7 @@ _HOME = "bicycle_runtime.connectors.postgres.lookup"
 
 
 class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], Generic[T]):
-    """Finds for each record the row of a PostgreSQL table with its key, for ``async_io_batches``.
+    """A lookup of PostgreSQL rows by key, for ``async_io_batches``.
 
     Gives ``(record, row)``, with None in place of a row that is not there. Rows are kept, so a
     change of the table may show ``cache_ms`` later, and another attempt of an epoch may find

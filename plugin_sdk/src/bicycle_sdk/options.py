@@ -1,4 +1,4 @@
-"""The declaration of an option: default, bounds, words and doc at the field of a dataclass.
+"""The declaration of an option: default, bounds, words and doc at its field.
 
 The runtime's options are declared with it, and so are those of a connector that has a builder here:
 builder, connector, checks and docs then go by one declaration. What reads and checks values is the
@@ -64,12 +64,12 @@ def option(
 
 
 def declaration(field: dataclasses.Field[Any]) -> Declaration | None:
-    """Return what is declared at a field; None where it is no option."""
+    """Return the declaration of a field, or None if it is not an option."""
     found: Declaration | None = field.metadata.get(_METADATA)
     return found
 
 
 def declared_options(cls: type[Any]) -> dict[str, Declaration]:
-    """Return what a dataclass declares, by the name of the option."""
+    """Return the declared options of a dataclass, by name."""
     found = {field.name: declaration(field) for field in dataclasses.fields(cls)}
     return {name: declared for name, declared in found.items() if declared is not None}

@@ -39,7 +39,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterInfo:
-    """One parameter; ``default`` is None for a required one too, so ask ``is_required``.
+    """A parameter; ``default`` is None for a required one too: see ``is_required``.
 
     ``expected`` says in plain words what is accepted, ``default_text`` how the default is given.
     """
@@ -146,7 +146,7 @@ def _undefined_error(
 
 
 def _hint_for(info: ParameterInfo) -> str:
-    """Return how a parameter is given, and what its author says of it."""
+    """Return the usage of a parameter, with its author's description."""
     return f"--set {info.name}=…: {info.expected}. {info.doc}".rstrip()
 
 
@@ -161,7 +161,7 @@ def _default(item: Field[Any]) -> Any:
 
 
 def _docs(docstring: str) -> dict[str, str]:
-    """Return the docs of a Google docstring's ``Args:`` or ``Attributes:`` section by name."""
+    """Return the ``Args:`` or ``Attributes:`` docs of a Google docstring by name."""
     found: dict[str, str] = {}
     is_inside, name = False, ""
     for line in docstring.splitlines():
@@ -196,7 +196,7 @@ def _is_readable(hint: Any) -> bool:
 
 
 def _describe_type(hint: Any) -> str:
-    """Return what is accepted, in words of people who know no Python."""
+    """Return a description of accepted values for readers without Python knowledge."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (argument for argument in arguments if argument is not types.NoneType)
@@ -211,7 +211,7 @@ def _describe_type(hint: Any) -> str:
 
 
 def _text_of(value: Any) -> str:
-    """Return a value as the text that gives it."""
+    """Return a value as its parameter text."""
     if isinstance(value, list):
         return ",".join(map(_text_of, value))
     if isinstance(value, bool):
@@ -226,7 +226,7 @@ def _text_of(value: Any) -> str:
 
 
 def _read(hint: Any, value: Any) -> Any:
-    """Return a value of the hinted type; ValueError says what is wrong with it."""
+    """Return a value of the hinted type; raise ValueError with the problem."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (argument for argument in arguments if argument is not types.NoneType)

@@ -1,4 +1,4 @@
-"""Plugins: the mark, the name of the entry-point group, and how a marked function becomes a graph.
+"""Plugins: the mark, the entry-point group, and the graph of a marked function.
 
 ``bicycle_plugin`` marks and does not wrap: the function stays what it was and can be called in a
 test. ``build`` is called by the runtime in a process of its own; here it imports, installs and
@@ -38,7 +38,7 @@ _MARK = "__bicycle_plugin__"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginInfo:
-    """The facts that the mark gives of a plugin."""
+    """The facts in the mark of a plugin."""
 
     name: str
     version: str
@@ -47,7 +47,7 @@ class PluginInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltJob:
-    """A job that is ready to travel: its graph, and the live objects beside it by payload id."""
+    """A job that is ready to be sent: its graph, and live objects by payload id."""
 
     graph: JobGraph
     payloads: Mapping[str, Any]
@@ -105,13 +105,13 @@ def bicycle_plugin(
 
 
 def plugin_info(target: object) -> PluginInfo | None:
-    """Return the mark of an object itself; a subclass of a marked class has none."""
+    """Return the mark of an object itself, or None, also for subclasses."""
     found = getattr(target, "__dict__", {}).get(_MARK)
     return found if isinstance(found, PluginInfo) else None
 
 
 def parameter_schema(plugin_function: Callable[..., Any]) -> list[ParameterInfo]:
-    """Return the parameters of a job function, in order; empty when it takes none.
+    """Return the parameters of a job function, in order, perhaps empty.
 
     Raises:
         PluginDefinitionError: its parameters cannot be read from texts.
@@ -130,7 +130,7 @@ def build(
     parallelism: int | None = None,
     job_name: str | None = None,
 ) -> BuiltJob:
-    """Run a job function and return the graph it built, checked, with the objects beside it.
+    """Run a job function, and return its checked graph with the objects beside it.
 
     Args:
         plugin_function: A function marked with ``@bicycle_plugin``.
@@ -161,7 +161,7 @@ def build(
 
 
 def fill_parameters(plugin_function: Callable[..., Any], params: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments of a job function beside its environment: its parameters, or none.
+    """Return the arguments of a job function after its environment.
 
     Args:
         plugin_function: A function marked with ``@bicycle_plugin``.
@@ -185,7 +185,7 @@ def fill_parameters(plugin_function: Callable[..., Any], params: Mapping[str, An
 
 @dataclass(frozen=True)
 class _NoParameters:
-    """The parameters of a job function that takes none."""
+    """The parameters of a job function without parameters."""
 
 
 def _check_target(target: object) -> None:

@@ -1,4 +1,4 @@
-"""Record types as far as annotations tell: what a function takes and gives, and what fits.
+"""Record types from annotations: argument and result types, and their fit.
 
 A type that is not known is None, and None fits everything: a lambda is never wrong. Two known types
 clash only when no value could plausibly be of both. Nothing here looks at records.
@@ -28,7 +28,7 @@ _AGGREGATES_MODULES = frozenset({"bicycle_sdk.windows.functions"})
 
 
 class FunctionTypes(NamedTuple):
-    """The types that a function takes and gives, None where unknown."""
+    """The argument and result types of a function, None if unknown."""
 
     takes: Any
     gives: Any
@@ -37,7 +37,7 @@ class FunctionTypes(NamedTuple):
 def function_types(
     function: object, method: str, *, gives_many: bool = False, is_batched: bool = False
 ) -> FunctionTypes:
-    """Return what annotations say about a function object, a callable or a class.
+    """Return the annotated types of a function object, a callable or a class.
 
     Args:
         function: A function object of the SDK, any callable, or a class (it gives its instances).
@@ -64,7 +64,7 @@ def function_types(
 
 
 def unlisted_result(function: object, method: str) -> str | None:
-    """Return the annotated result of a call when it can be no list of records, else None.
+    """Return the annotated result of a call if it is not a list of records, or None.
 
     Example:
         >>> def first(line: str) -> str: ...
@@ -88,7 +88,7 @@ def unlisted_result(function: object, method: str) -> str | None:
 
 
 def accumulator_type(function: object) -> Any:
-    """Return what annotations say of the accumulators of an ``AggregateFunction``, None if nothing.
+    """Return the annotated accumulator type of an ``AggregateFunction``, or None.
 
     Its class names the type (``AggregateFunction[In, Acc, Out]``), or ``create_accumulator`` does.
     """
@@ -99,7 +99,7 @@ def accumulator_type(function: object) -> Any:
 
 
 def common_item_type(items: Iterable[object]) -> Any:
-    """Return the type that all items have, None when they differ or the type has parameters.
+    """Return the common type of all items, or None if they differ or are containers.
 
     ``list`` alone would not say what the items of an item are, so containers stay unknown.
     """
@@ -172,7 +172,7 @@ def _arguments_clash(produced: tuple[Any, ...], consumed: tuple[Any, ...]) -> bo
 
 
 def _plain(record_type: Any) -> Any:
-    """Strip what does not change the values of a type; None when it says nothing."""
+    """Return a type without wrappers that leave values unchanged, or None."""
     while True:
         if hasattr(record_type, "__supertype__"):  # NewType
             record_type = record_type.__supertype__
@@ -194,7 +194,7 @@ def _class_of(record_type: Any) -> type | None:
 
 
 def _known_type(record_type: Any) -> Any:
-    """Return the type, or None when it says nothing (Any, object, a type variable, a mere name)."""
+    """Return the type, or None if it is uninformative, such as Any or a type variable."""
     if record_type is None or record_type is Any or record_type is object:
         return None
     if isinstance(record_type, (TypeVar, str, typing.ForwardRef)):
@@ -207,7 +207,7 @@ def _known_type(record_type: Any) -> Any:
 def _generic_arguments(
     cls: type, bound: Mapping[Any, Any], modules: frozenset[str] = _FUNCTIONS_MODULES
 ) -> dict[str, Any]:
-    """Return what the type variables of the SDK base class stand for, by name."""
+    """Return the types of the SDK base class's type variables, by name."""
     for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
         origin = typing.get_origin(base) or base
         if not isinstance(origin, type) or origin is object:
@@ -257,7 +257,7 @@ def _hinted_types(called: Any, *, gives_many: bool) -> FunctionTypes:
 
 
 def _item_type(result_type: Any) -> Any:
-    """Return ``X`` of ``list[X]``, ``Iterable[X]``, ``tuple[X, ...]``; None for anything else."""
+    """Return ``X`` of ``list[X]``, ``Iterable[X]`` or ``tuple[X, ...]``, else None."""
     arguments = typing.get_args(result_type)
     origin = typing.get_origin(result_type)
     if origin is tuple:

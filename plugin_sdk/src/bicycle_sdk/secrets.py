@@ -1,4 +1,4 @@
-"""Secrets by reference: a graph says where a password is to be found, never what it is.
+"""Secrets by reference: a graph contains a password's location, not the password.
 
 A reference is resolved where the job runs, so a graph, the parameters of a job and the functions
 that hold one can be stored, shown and sent as they are. Nothing is read before somebody asks.
@@ -51,7 +51,7 @@ class Secret:
 
     @classmethod
     def parse(cls, text: str) -> Secret:
-        """Return the reference that a parameter's text gives, ``env:NAME`` or ``file:PATH``.
+        """Return the reference in a parameter's text, ``env:NAME`` or ``file:PATH``.
 
         Raises:
             ValueError: it is neither; the message does not have the text, which may be a secret.
@@ -64,7 +64,7 @@ class Secret:
         raise ValueError("found something else than a reference (it is not shown)")
 
     def reveal(self) -> str:
-        """Return the secret: call it where it is needed, and keep it out of state and logs.
+        """Return the secret: call it where it is used, and keep it out of state and logs.
 
         A function calls it in ``open``, on the host where it runs: variables and files must be
         there. A newline at the end of a file is not part of the secret.

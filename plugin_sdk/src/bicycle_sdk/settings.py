@@ -1,4 +1,4 @@
-"""The settings that every stream and every sink has: uid, name, parallelism, chaining, errors."""
+"""The settings of every stream and sink: uid, name, parallelism, chaining, errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class VertexSettings:
         return self._vertex.final_id
 
     def uid(self, uid: str) -> Self:
-        """Give the vertex a stable identity: state is found again under it when the job changes."""
+        """Set a stable identity of the vertex, so that a changed job finds its state."""
         if "/" in require_text("uid", uid):
             raise StreamDefinitionError(
                 call="uid",
@@ -45,12 +45,12 @@ class VertexSettings:
         return self
 
     def set_max_parallelism(self, n: int) -> Self:
-        """Set the number of key groups: an upper bound of the parallelism, fixed with the state."""
+        """Set the number of key groups: the maximum parallelism, fixed with the state."""
         self._vertex.max_parallelism = check_parallelism("set_max_parallelism", n)
         return self
 
     def slot_sharing_group(self, group: str) -> Self:
-        """Keep the vertex out of chains with vertices of other groups; ``default`` otherwise."""
+        """Set a group: chains contain vertices of one group only, by default ``default``."""
         self._vertex.slot_sharing_group = require_text("slot_sharing_group", group)
         return self
 
@@ -60,12 +60,12 @@ class VertexSettings:
         return self
 
     def start_new_chain(self) -> Self:
-        """Let a chain begin at this vertex."""
+        """Start a new chain at this vertex."""
         self._vertex.starts_new_chain = True
         return self
 
     def on_error(self, policy: OnError, *, max_error_rate: float | None = None) -> Self:
-        """Set what happens to a record whose function raised.
+        """Set the policy for a record whose function raised.
 
         Args:
             policy: ``fail()`` (default), ``skip()``, ``dead_letter()`` or ``retry(n).then(…)``;

@@ -1,4 +1,4 @@
-"""Places where records come from beside those that ``StreamEnvironment`` has calls for."""
+"""Sources of records beyond the methods of ``StreamEnvironment``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def postgres_source(
     start_at: int | None = None,
     timestamp_field: str | None = None,
 ) -> SourceDescriptor[Any]:
-    """Rows of a table of PostgreSQL, in the order of a column that grows, each exactly once.
+    """Return a source of a PostgreSQL table's rows, ordered by a growing column.
 
     Args:
         url: ``postgresql://user@host:port/database``, without a password.

@@ -1,4 +1,4 @@
-"""Tests of one function, without a runtime: scripted input, a still clock, state in hand.
+"""Tests of one function without a runtime: scripted input, manual clock, state.
 
 ``FunctionHarness`` opens a function, calls it record by record and shows what came out. It knows
 one subtask and no graph; ``bicycle_runtime.testing`` runs whole jobs.
@@ -44,7 +44,7 @@ Out = TypeVar("Out")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSnapshot:
-    """All state of a function, as the end of an epoch saves it; nothing is shared with it.
+    """The state of a function at the end of an epoch, as an independent copy.
 
     Args:
         attributes: What ``snapshot_state()`` returned, else the state attributes by name.
@@ -147,7 +147,7 @@ class FunctionHarness(Generic[In, Out]):
 
     @_in_call_thread
     def process(self, *values: In, timestamp: int | None = None) -> list[Out]:
-        """Call the function for each value in turn and return all that came out.
+        """Call the function for each value in turn, and return all outputs.
 
         An ``AsyncIOBatchFunction`` gets all values in one call.
 
@@ -171,7 +171,7 @@ class FunctionHarness(Generic[In, Out]):
 
     @_in_call_thread
     def time_out(self, value: In) -> list[Out]:
-        """Return what a function for asynchronous calls gives when a record's took too long."""
+        """Return the outputs of an async function for a record that timed out."""
         return self._records(self._result("timeout", value))
 
     def side_outputs(self, tag: str) -> list[Any]:
@@ -180,13 +180,13 @@ class FunctionHarness(Generic[In, Out]):
 
     @_in_call_thread
     def advance_time(self, ms: int) -> list[Out]:
-        """Let the clock go on and return what the timers of processing time gave."""
+        """Advance the clock, and return the outputs of processing-time timers."""
         self.context.processing_time += ms
         return self._fire(self.context.watermark)
 
     @_in_call_thread
     def advance_watermark(self, watermark_ms: int) -> list[Out]:
-        """Let event time go on to a watermark and return what the timers of event time gave."""
+        """Advance event time to a watermark, and return the outputs of event-time timers."""
         previous = self.context.watermark
         self.context.watermark = max(previous, watermark_ms)
         return self._fire(previous)
@@ -200,7 +200,7 @@ class FunctionHarness(Generic[In, Out]):
         ]
 
     def value(self, name: str, key: Hashable = None) -> Any:
-        """Return what a key has in the state of this name: a value, a list or a dict; else None."""
+        """Return a key's content in the state of this name: value, list or dict, or None."""
         return self.context.local_entries.view(name, key)
 
     @_in_call_thread
@@ -225,7 +225,7 @@ class FunctionHarness(Generic[In, Out]):
 
     @_in_call_thread
     def restore(self, snapshot: FunctionSnapshot) -> None:
-        """Take back what ``snapshot`` returned, as a restart would: nothing else is left."""
+        """Restore the result of ``snapshot``, like a restart: all other state is lost."""
         context = self.context
         if isinstance(self.function, RichAsyncFunction):
             vars(self.function).update(copy.deepcopy(self._initial))
@@ -298,7 +298,7 @@ class FunctionHarness(Generic[In, Out]):
             self._result(method, *arguments)
 
     def _open(self) -> asyncio.Runner:
-        """Return what runs coroutines; the first time the function is opened."""
+        """Return the runner of coroutines; open the function on the first call."""
         if self._runner is None:
             self._runner = asyncio.Runner()
             weakref.finalize(self, self._runner.close)  # For a harness that nobody leaves.

@@ -1,4 +1,4 @@
-"""Event time: how a stream says when its records happened, and how far that time has come.
+"""Event time: timestamps of a stream's records, and the progress of that time.
 
 A *timestamp* is when a record happened, in ms since 1970. A *watermark* W says that no record
 at or before W is expected any more; windows and timers wait for it. A ``WatermarkStrategy`` gives
@@ -36,7 +36,7 @@ _MS = timedelta(milliseconds=1)
 
 
 class WatermarkGenerator(ABC, Generic[T]):
-    """Says how far event time has come, from the records of one shard in one epoch.
+    """A generator of watermarks from the records of one shard in one epoch.
 
     The runtime copies the object for each shard, task and epoch, so it knows no records but those
     of this epoch. What it returned is kept: a watermark never goes back.
@@ -44,7 +44,7 @@ class WatermarkGenerator(ABC, Generic[T]):
 
     @abstractmethod
     def on_event(self, timestamp_ms: int, record: T) -> int | None:
-        """Return the watermark behind this record; None when it says nothing.
+        """Return the watermark after this record, or None.
 
         Nothing at or before it is expected any more.
 
@@ -52,7 +52,7 @@ class WatermarkGenerator(ABC, Generic[T]):
         """
 
     def on_epoch_end(self) -> int | None:
-        """Return the watermark behind the last record of the epoch; None when there is nothing new.
+        """Return the watermark after the last record of the epoch, or None.
 
         Called on a worker, once per shard that had records in the epoch.
         """
@@ -79,7 +79,7 @@ class WatermarkStrategy(Generic[T]):
 
     @classmethod
     def ascending(cls) -> WatermarkStrategy[Any]:
-        """Within a shard no record is older than one before it.
+        """Return a strategy for shards in which no record is older than one before it.
 
         The watermark is 1 ms before the newest, since more records may have that time.
         """
@@ -89,7 +89,7 @@ class WatermarkStrategy(Generic[T]):
     def bounded_out_of_orderness(
         cls, delay: timedelta | int = OUT_OF_ORDERNESS_MS
     ) -> WatermarkStrategy[Any]:
-        """A record is at most ``delay`` (ms, or a timedelta) older than the newest of its shard.
+        """Return a strategy for records up to ``delay`` older than their shard's newest.
 
         The watermark is the newest time less ``delay`` less 1 ms.
         """
@@ -99,7 +99,7 @@ class WatermarkStrategy(Generic[T]):
 
     @classmethod
     def punctuated(cls, function: Callable[[int, T], int | bool | None]) -> WatermarkStrategy[T]:
-        """Records themselves say how far event time has come.
+        """Return a strategy with watermarks from records.
 
         Args:
             function: Called with timestamp and record; returns the watermark behind the record,
@@ -111,7 +111,7 @@ class WatermarkStrategy(Generic[T]):
 
     @classmethod
     def custom(cls, generator: WatermarkGenerator[T]) -> WatermarkStrategy[T]:
-        """A generator of your own decides."""
+        """Return a strategy with a user's generator."""
         if not isinstance(generator, WatermarkGenerator):
             raise StreamDefinitionError(
                 call="WatermarkStrategy.custom",
@@ -123,7 +123,7 @@ class WatermarkStrategy(Generic[T]):
     def with_timestamps(
         self, function: Callable[[T], int | float | datetime]
     ) -> WatermarkStrategy[T]:
-        """Take the event time of a record from it: ms since 1970, or a datetime with time zone.
+        """Set the function of a record's event time: ms since 1970, or an aware datetime.
 
         Without this the records keep the times that their source gave them.
         """
@@ -131,7 +131,7 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, timestamps=function)
 
     def with_idle_timeout(self, timeout: timedelta | int | None) -> WatermarkStrategy[T]:
-        """Set how long a shard may be silent before it stops holding others back; None: forever.
+        """Set the time after which an idle shard no longer holds back others; None: never.
 
         10 s otherwise. When all shards are silent, event time goes on with the clock.
         """
@@ -140,7 +140,7 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, idle_timeout_ms=_duration("with_idle_timeout", timeout, low=1))
 
     def with_alignment(self, group: str, max_drift: timedelta | int) -> WatermarkStrategy[T]:
-        """Let a source pause while it is more than ``max_drift`` ahead of the slowest of a group.
+        """Pause a source while it is over ``max_drift`` ahead of the slowest of a group.
 
         Args:
             group: Name of the group; strategies of one job that name it are held together.
@@ -150,7 +150,7 @@ class WatermarkStrategy(Generic[T]):
         return replace(self, alignment_group=group, max_drift_ms=drift_ms)
 
     def details(self) -> dict[str, Any]:
-        """Return what a graph shows of the strategy; what is not set is left out."""
+        """Return the strategy's settings in a graph, without unset ones."""
         found: dict[str, Any] = {"watermarks": self.kind, "delay_ms": self.delay_ms}
         if self.idle_timeout_ms is not None:
             found["idle_timeout_ms"] = self.idle_timeout_ms

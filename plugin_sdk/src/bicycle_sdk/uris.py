@@ -1,4 +1,4 @@
-"""Sources from one text, as configuration gives them: ``kafka://broker:9092/orders?group=readers``.
+"""Sources from a URI: ``kafka://broker:9092/orders?group=readers``.
 
 The scheme names what is read, the rest where, the query how. A URI says what most jobs need; the
 calls of the environment and the builders can say more. Nothing is opened here.
@@ -96,7 +96,7 @@ def _streams(parts: SplitResult, query: Query, record_type: Any) -> SourceDescri
 
 
 def _receiving_source(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    """Return the source of streams that nobody keeps: WebSockets, and standard input."""
+    """Return the source of streams without storage: WebSockets, and standard input."""
     properties: dict[str, Any] = {"address": address_of(parts)}
     properties |= payload_options(query, record_type)
     properties |= given_options(
@@ -171,7 +171,7 @@ def _kafka(parts: SplitResult, query: Query, record_type: Any) -> SourceDescript
 
 
 def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescriptor[Any]:
-    """Return the source of lines: of who connects to us, or with a stream, of the other side."""
+    """Return a source of lines: from clients, or with a stream from the other side."""
     if parts.path.strip("/"):
         return _receiving_source(parts, query, record_type)
     if query.text("journal") not in (None, "true"):

@@ -1,4 +1,4 @@
-"""The Bicycle runtime: finds plugins, learns their graphs, runs them on Spark, epoch after epoch.
+"""The Bicycle runtime: loads plugins, builds their graphs, runs them on Spark.
 
 Each folder is a room with one subject and may import the rooms under it only; the order stands in
 the ``pyproject.toml`` of the repository and is checked. This module holds nothing but the version.

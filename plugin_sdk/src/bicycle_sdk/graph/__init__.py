@@ -1,4 +1,4 @@
-"""The job graph as frozen data, to and from JSON in the shape that every Bicycle client shares.
+"""The job graph as frozen data, to and from the JSON of all Bicycle clients.
 
 A graph is vertices (operators) and edges (how records travel). It holds no function: what a user
 wrote is named by *payload roles* (``"function"``, ``"output_type"``, …); the live object or its

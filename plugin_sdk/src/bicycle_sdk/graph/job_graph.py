@@ -34,7 +34,7 @@ class JobGraph:
     config: JobConfig = field(default_factory=JobConfig)
 
     def vertex(self, vertex_id: str) -> Vertex:
-        """Return the vertex with this id; KeyError when there is none."""
+        """Return the vertex with this id; raise KeyError if it is missing."""
         for vertex in self.vertices:
             if vertex.id == vertex_id:
                 return vertex
@@ -60,16 +60,16 @@ class JobGraph:
             raise GraphError(job=self.name, problems=problems, problem_text="; ".join(problems))
 
     def places(self) -> dict[str, str]:
-        """Return where the calls stand that made the vertices, by id, as far as it is known."""
+        """Return the code locations of the calls that created vertices, by id, if known."""
         return {vertex.id: vertex.place for vertex in self.vertices if vertex.place is not None}
 
     def with_places(self, places: Mapping[str, str]) -> JobGraph:
-        """Return the graph with what ``places`` returned."""
+        """Return the graph with code locations from ``places``."""
         vertices = tuple(replace(each, place=places.get(each.id)) for each in self.vertices)
         return replace(self, vertices=vertices)
 
     def to_json(self) -> str:
-        """Return the canonical JSON text: equal graphs give equal text."""
+        """Return the canonical JSON text, equal for equal graphs."""
         return compact_json(graph_to_dict(self))
 
     @classmethod
@@ -97,7 +97,7 @@ def graph_to_dict(graph: JobGraph) -> dict[str, Any]:
 
 
 def graph_from_dict(data: object) -> JobGraph:
-    """Read what ``graph_to_dict`` wrote; absent optional fields take their defaults.
+    """Read the result of ``graph_to_dict``; absent optional fields get their defaults.
 
     The shared graph language's vertices `Count` and `Connect` are read as the kinds that do the
     same.

@@ -1,4 +1,4 @@
-"""Strict reading of JSON objects: each field has a type, and none may be left over."""
+"""Strict reading of JSON objects: each field has a type, others are errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUIRED = object()
 
 
 class Fields:
-    """Takes the fields of one JSON object, one by one; what is left over in the end is an error."""
+    """A reader of the fields of one JSON object; unread fields are finally an error."""
 
     def __init__(self, data: object, where: str) -> None:
         if not isinstance(data, dict):
@@ -70,7 +70,7 @@ _JSON_TYPES: Mapping[type, str] = {
 
 
 def json_type(value: object) -> str:
-    """Return what a value is called in JSON."""
+    """Return the JSON name of a value's type."""
     return _JSON_TYPES.get(type(value), type(value).__name__)
 
 
@@ -89,5 +89,5 @@ def unreadable(detail: str) -> GraphFormatError:
 
 
 def compact_json(data: object) -> str:
-    """Return the one text that equal data have: no spaces, sorted names."""
+    """Return the canonical text of data: no spaces, sorted names."""
     return json.dumps(data, separators=(",", ":"), sort_keys=True)

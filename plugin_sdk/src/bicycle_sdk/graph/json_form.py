@@ -1,4 +1,4 @@
-"""Vertices, edges and settings to and from JSON, in the shape that every Bicycle client shares.
+"""Vertices, edges and settings to and from the JSON of all Bicycle clients.
 
 Fields beyond that shape are written only when they say something, and absent ones take their
 defaults, so a minimal graph of the shared shape is readable. Unknown fields, kinds and words are

@@ -1,4 +1,4 @@
-"""Operator kinds and partitionings: their words in the graph, and a descriptor for each kind.
+"""Operator kinds and partitionings: their words in the graph, and descriptors.
 
 Rules, chaining, JSON, the planner, the ids of operators, workers and inspection read the
 descriptors, so that a new kind is one row here, the call that adds it to a stream, and its
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class OperatorKind(Enum):
-    """The closed list of node kinds that the runtime knows; all conveniences expand into these."""
+    """The closed list of node kinds that the runtime knows; shortcuts expand to them."""
 
     SOURCE = "Source"
     SINK = "Sink"
@@ -78,7 +78,7 @@ class StateShape(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindDescriptor:
-    """A kind as everybody but the operator itself has to know it.
+    """The properties of a kind for all code except the operator itself.
 
     Attributes:
         description: What the operator does, for people.
@@ -140,12 +140,12 @@ class KindDescriptor:
 
     @property
     def passes_on(self) -> bool:
-        """Whether it holds nothing between epochs and leaves event times as they are."""
+        """Return whether a kind keeps no state between epochs, and leaves event times."""
         return self.keeps_times and self.state is StateShape.NONE
 
 
 def descriptor_of(kind: OperatorKind, details: Mapping[str, Any] | None = None) -> KindDescriptor:
-    """Return what is to be known of a kind.
+    """Return the descriptor of a kind.
 
     Args:
         kind: The kind.

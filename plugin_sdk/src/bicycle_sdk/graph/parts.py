@@ -56,7 +56,7 @@ class RestartStrategy:
 
     @classmethod
     def none(cls) -> RestartStrategy:
-        """Never start a failed job again."""
+        """Return a strategy that never restarts a failed job."""
         return cls(kind=RestartKind.NONE, max_attempts=0, delay_ms=0)
 
     @classmethod
@@ -68,13 +68,13 @@ class RestartStrategy:
     def exponential_backoff(
         cls, *, max_attempts: int = 3, delay_ms: int = 5_000
     ) -> RestartStrategy:
-        """Start again up to ``max_attempts`` times; ``delay_ms`` doubles from the third on."""
+        """Return a strategy of up to ``max_attempts`` restarts with doubling delays."""
         kind = RestartKind.EXPONENTIAL_BACKOFF
         return cls(kind=kind, max_attempts=max_attempts, delay_ms=delay_ms)
 
 
 class RuntimeMode(Enum):
-    """The mode of a job: it follows its input forever, or reads input that ends in one pass."""
+    """The mode of a job: it follows its input forever, or reads finite input once."""
 
     STREAMING = "streaming"
     BATCH = "batch"
@@ -102,7 +102,7 @@ class ErrorAction(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorPolicy:
-    """The ``on_error`` setting of one vertex: retry ``retries`` times with back-off, then act.
+    """The ``on_error`` setting of a vertex: retries with back-off, then an action.
 
     ``max_error_rate`` (0 to 1, None = no limit) stops the job when a larger share of an epoch's
     records failed.
@@ -115,7 +115,7 @@ class ErrorPolicy:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the epoch may go on when an attempt failed, so that it must leave nothing."""
+        """Return whether the epoch may continue after a failed attempt, so undo is needed."""
         return self.action is not ErrorAction.FAIL or self.retries > 0
 
 
@@ -148,12 +148,12 @@ class Vertex:
 
     @property
     def descriptor(self) -> KindDescriptor:
-        """What is to be known of the operator's kind."""
+        """The descriptor of the operator's kind."""
         return descriptor_of(self.kind, self.details)
 
     @property
     def is_keyed(self) -> bool:
-        """Whether the operator works per key."""
+        """Return whether the operator works per key."""
         fixed = self.descriptor.is_keyed
         return bool(self.details.get("is_keyed", False)) if fixed is None else fixed
 
@@ -164,7 +164,7 @@ class Vertex:
 
     @property
     def made(self) -> str:
-        """Kind, uid and place of the call that made it; empty where the place is not known."""
+        """The kind, uid and code location of the vertex, empty without a location."""
         if self.place is None:
             return ""
         uid = " without uid" if self.uid is None else ""
@@ -177,7 +177,7 @@ class Vertex:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the shared graph language for what the operator does.
+        """The operator's words in the shared graph language.
 
         There a count is a kind of its own, and streams that are connected meet in a vertex before
         the function that reads both; here these are ways of Reduce and CoProcess.
@@ -194,7 +194,7 @@ class Vertex:
         return (self.kind.value,)
 
     def payload_id(self, role: str) -> str:
-        """Return the id under which the object of ``role`` stands beside the graph."""
+        """Return the id of the object of ``role`` beside the graph."""
         return f"{self.id}/{role}"
 
 

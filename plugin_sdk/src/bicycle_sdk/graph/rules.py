@@ -20,7 +20,7 @@ _BOUNDS = f"1..{KEY_GROUP_COUNT_MAX}"
 
 
 def problems_of(vertices: Sequence[Vertex], edges: Sequence[Edge], config: JobConfig) -> list[str]:
-    """Return all broken rules, in the order of the rules; empty when the graph can run."""
+    """Return all violated rules, in the order of the rules, empty for a valid graph."""
     by_id = {vertex.id: vertex for vertex in vertices}
     sound = [edge for edge in edges if edge.source_id in by_id and edge.target_id in by_id]
     return [
@@ -178,7 +178,7 @@ def _reached_from(starts: Sequence[str], steps: Sequence[tuple[str, str]]) -> se
 
 
 def _cycle_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
-    """Peel off what has no open input, then what has no open output; what stays lies on cycles."""
+    """Yield a problem for vertices on cycles, after removal of all others."""
     steps = [(edge.source_id, edge.target_id) for edge in edges if not edge.feedback]
     left = _peel({vertex.id for vertex in vertices}, steps)
     left = _peel(left, [(there, here) for here, there in steps])

@@ -1,4 +1,4 @@
-"""Words of the shared graph language that are no kinds here: `Count` and `Connect`.
+"""Words of the shared graph language without a kind here: `Count` and `Connect`.
 
 Other clients write a count as a vertex of its own, and two connected streams as a vertex in front
 of the function that reads both. Here a count is a way of `Reduce`, and `CoProcess` takes the
@@ -20,7 +20,7 @@ _FORWARD = "Forward"
 
 
 def in_own_words(vertices: list[Any], edges: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return vertices and edges with `Count` and `Connect` as the kinds that do the same.
+    """Return vertices and edges with `Count` and `Connect` as equivalent kinds.
 
     Args:
         vertices: As in the JSON of a graph.
@@ -40,7 +40,7 @@ def in_own_words(vertices: list[Any], edges: list[Any]) -> tuple[list[Any], list
 
 
 def _word_of(vertex: Any) -> Any:
-    """Return the word of an operator that has no details; null and no fields say the same."""
+    """Return the word of an operator without details, which may be null or absent."""
     word = vertex.get("operator_type") if isinstance(vertex, dict) else None
     if isinstance(word, dict) and len(word) == 1:
         [(name, details)] = word.items()
@@ -57,7 +57,7 @@ def _expand_count(vertex: Any) -> Any:
 def _without_connect(
     connect: str, vertices: list[Any], edges: list[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Let the function behind a `Connect` read what enters it."""
+    """Replace a `Connect` by its inputs at the function after it."""
     known = [edge for edge in edges if isinstance(edge, dict)]
     entering = [edge for edge in known if edge.get("target_id") == connect]
     leaving = [edge for edge in known if edge.get("source_id") == connect]
@@ -92,7 +92,7 @@ def _is_co_process(vertex: dict[str, Any]) -> bool:
 
 
 def _reading_both(vertex: dict[str, Any]) -> dict[str, Any]:
-    """Return the function with its kind, which the shared language tells by `is_rich` alone."""
+    """Return the function with its kind, which the shared language derives."""
     details = vertex["operator_type"][_CO_PROCESS]
     if not isinstance(details, dict) or "function_kind" in details:
         return vertex
@@ -101,7 +101,7 @@ def _reading_both(vertex: dict[str, Any]) -> dict[str, Any]:
 
 
 def _partitioning(entering: dict[str, Any], leaving: dict[str, Any]) -> Any:
-    """Return how records come to the function: what says more than "forward" wins."""
+    """Return the partitioning of records to the function, "forward" only by default."""
     before = entering.get("partition_strategy") or _FORWARD
     behind = leaving.get("partition_strategy") or _FORWARD
     return before if behind == _FORWARD else behind

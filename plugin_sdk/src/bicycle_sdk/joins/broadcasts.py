@@ -1,4 +1,4 @@
-"""The broadcast join: the small side is held whole by every subtask of the large one."""
+"""The broadcast join: each subtask holds the small side completely."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["BroadcastJoin"]
 
 
 class BroadcastJoin(BuiltInFunction):
-    """Each left row at once, with the last right row that had its key.
+    """A join of each left row at once with the last right row of its key.
 
     Args:
         options: What every join is told.
@@ -46,7 +46,7 @@ class BroadcastJoin(BuiltInFunction):
         return None if closing is None else closing()
 
     def process_element(self, value: Any, ctx: Any) -> Any:
-        """Join a left row with what is known."""
+        """Join a left row with the known right row."""
         table, key = ctx.get_broadcast_state(self.table), self._left_key(value)
         is_known = key in table
         if not is_known and not self.options.keeps_left:
@@ -55,7 +55,7 @@ class BroadcastJoin(BuiltInFunction):
         return _wait_for_all(result) if inspect.isawaitable(result) else (result,)
 
     def process_broadcast_element(self, value: Any, ctx: Any) -> Any:
-        """Put a row in the place of the one with its key."""
+        """Replace the row of a key."""
         table, key = ctx.get_broadcast_state(self.table), self._right_key(value)
         if self._is_deleted is not None and self._is_deleted(value):
             table.remove(key)

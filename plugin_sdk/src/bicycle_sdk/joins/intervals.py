@@ -1,4 +1,4 @@
-"""The interval join: a right row from ``lower`` to ``upper`` ms after a left row, or before it."""
+"""The interval join: rows whose times differ by ``lower`` to ``upper`` ms."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class IntervalJoin(RowJoin):
         return opened
 
     def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
-        """Join a row with those of the other side that are there."""
+        """Join a row with the present rows of the other side."""
         mine, other = self._sides[is_left], self._sides[not is_left]
         first, last = time + mine.first, time + mine.last
         watermark = ctx.current_watermark()
@@ -97,7 +97,7 @@ class IntervalJoin(RowJoin):
         self, rows: Iterable[tuple[Any, _Match, Any, int]], results: list[Any], ctx: Any,
         *, is_left: bool,
     ) -> None:  # fmt: skip
-        """Join rows of a side, given with key and time, and note what is to be kept.
+        """Join the rows of a side, and note the rows to keep.
 
         What is found for each is added to the results.
         """
@@ -134,7 +134,7 @@ class IntervalJoin(RowJoin):
                 kept.append((time, value, low < high))
 
     def _note_matches(self, key: Any, match: _Match, mine: _Side, other: _Side) -> None:
-        """Keep rows of a key, and note what has matched."""
+        """Store rows of a key, and note matched rows."""
         if other.seen is not None and match.seen:
             _mark(other.seen, key, [match.others[index][0] for index in sorted(match.seen)])
         if not match.kept:
@@ -170,7 +170,7 @@ class IntervalJoin(RowJoin):
         self, row: tuple[Any, Any, int], found: list[tuple[RowKey, Any]],
         is_left: bool, is_kept: bool,  # details of a result, in a row
     ) -> None:  # fmt: skip
-        """Keep a row, given with key and time, and note what has matched."""
+        """Store a row with key and time, and note matched rows."""
         value, key, time = row
         mine, other = self._sides[is_left], self._sides[not is_left]
         if other.seen is not None and found:
@@ -184,7 +184,7 @@ class IntervalJoin(RowJoin):
         self._wait_for(mine, key, [time])
 
     def _forget(self, side: _Side, keys: Iterable[Any]) -> None:
-        """Forget what matches no more, and let the first row that is left of each key wait."""
+        """Remove rows without further matches, and wait for the first remaining rows."""
         last_ms = min(self._watermark() - side.last, WATERMARK_MAX - 1)
         for key in keys:
             side.rows.take(key, None, last_ms)
@@ -193,7 +193,7 @@ class IntervalJoin(RowJoin):
                 self._wait_for(side, key, [first_ms])
 
     def _wait_for(self, side: _Side, key: Any, times: Iterable[int]) -> None:
-        """Set timers for times that can be forgotten, or for the first multiples of a step."""
+        """Set timers for times to remove, rounded up to multiples of a step."""
         behind, step = side.last + 1, side.step
         for time_ms in {-(-(time + behind) // step) * step for time in times}:
             self.timers.set(key, time_ms)
@@ -214,7 +214,7 @@ class _Side(NamedTuple):
 
 
 class _Match(NamedTuple):
-    """What rows of a key find on the other side, and what is to be kept of both.
+    """The matches of a key's rows on the other side, and the rows to keep.
 
     Of the other side: times, rows with their row keys, and which of these have matched. ``kept``
     has time and value of each row of this side, and whether it has matched.
@@ -229,7 +229,7 @@ class _Match(NamedTuple):
 def _found_by_key(
     other: Rows, keys: Iterable[Any], times: Iterable[int], span: tuple[int, int]
 ) -> dict[Any, _Match]:
-    """Return what rows may meet on the other side, by key.
+    """Return the rows of the other side that may match, by key.
 
     Args:
         other: That side.
@@ -261,7 +261,7 @@ def _unmark(seen: MapEntries, key: Any, row_keys: Iterable[RowKey]) -> None:
 
 
 def _take_lone(side: _Side, key: Any, time_ms: int) -> list[tuple[int, Any]]:
-    """Forget the rows up to a time and return those that never matched, if anybody wants them.
+    """Remove the rows up to a time, and return rows without a match, with their times.
 
     They come with their times.
     """

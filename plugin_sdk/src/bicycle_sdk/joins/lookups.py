@@ -1,4 +1,4 @@
-"""The lookup join: rows are completed by what another system answers, and answers are kept a while.
+"""The lookup join: rows are completed from another system, with a cache.
 
 The cache is of one subtask and no state: after a crash it is empty, and answers are asked for
 again.
@@ -27,7 +27,7 @@ _SIZE_MAX = 10_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupCache:
-    """How many answers each subtask keeps, the last used ones, and how long each is good."""
+    """The size of each subtask's cache of answers, and their time to live."""
 
     size: int = 10_000
     ttl: Duration = 300_000
@@ -44,7 +44,7 @@ class LookupCache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupOptions:
-    """What a lookup join is told.
+    """The options of a lookup join.
 
     ``key`` finds in a row what is asked for, ``lookup`` asks and gives None for nothing, ``join``
     makes the result. ``keeps_left`` lets rows come out for which nothing is found.
@@ -85,7 +85,7 @@ class Answers:
         return True, answer
 
     def keep(self, key: Hashable, answer: Any) -> None:
-        """Keep an answer, and let the one go that was not used for the longest time."""
+        """Cache an answer, and evict the least recently used one."""
         if self._size:
             self._kept[key] = (self._clock() + self._ttl_ms, answer)
             self._kept.move_to_end(key)
@@ -95,7 +95,7 @@ class Answers:
 
 @dataclass(slots=True)
 class _Question:
-    """What is being asked, and the answer for the rows that wait for it.
+    """A pending lookup, and its answer for the waiting rows.
 
     They take it from here, since in a small cache it may have made room by the time they go on.
     """
@@ -107,13 +107,13 @@ class _Question:
 
 
 class LookupJoin(AsyncIOFunction[Any, Any]):
-    """Asks for what belongs to a row; rows of one key that come together ask once."""
+    """A join of rows with looked-up data; concurrent rows of a key share a lookup."""
 
     def __init__(self, options: LookupOptions) -> None:
         self.options = options
 
     def open(self, ctx: Context) -> Any:
-        """Begin with no answers, and open what asks."""
+        """Start with an empty cache, and open the lookup function."""
         cache = self.options.cache
         # By the time of epochs: a cache then ages in a replay, or under a test's clock, as it did.
         self._answers = Answers(cache.size, duration_ms("ttl", cache.ttl), ctx.now)
@@ -122,7 +122,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         return None if opening is None else opening(ctx)
 
     def close(self) -> Any:
-        """Close what asks."""
+        """Close the lookup function."""
         closing = getattr(self.options.lookup, "close", None)
         return None if closing is None else closing()
 
@@ -138,7 +138,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         return [await result if inspect.isawaitable(result) else result]
 
     def timeout(self, value: Any) -> list[Any]:
-        """Refuse to lose a row: a time limit that ran out is a failure, which ``on_error`` settles.
+        """Raise a failure for ``on_error`` after a time-out, instead of losing a row.
 
         Raises:
             TimeoutError: always.
@@ -146,7 +146,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         raise TimeoutError(f"no answer in time for {self.options.key(value)!r}")
 
     async def _ask(self, key: Hashable) -> Any:
-        """Ask, or wait for the one who asks for the same; nothing is kept of a failure."""
+        """Look up a key, or wait for a pending lookup of it; failures are not cached."""
         # Slow library on the start path of every plugin; a worker has it already.
         import asyncio
 

@@ -1,4 +1,4 @@
-"""Several streams as one, in the order of event time."""
+"""A merge of several streams in the order of event time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["TimeMerge"]
 
 
 class TimeMerge(BuiltInFunction):
-    """Lets records out in the order of time; of equal times, in the order of the streams.
+    """A merge that emits records in the order of time, then of streams.
 
     A record waits until the watermark has passed it: then every stream has brought what is older.
 
@@ -35,7 +35,7 @@ class TimeMerge(BuiltInFunction):
         )  # time, stream, which of those of one time and stream
 
     def open(self, ctx: Any) -> None:
-        """Get what waits."""
+        """Open the state of waiting records."""
         self._waiting = ctx.get_map_state(self.waiting)
         self._arrivals = Arrivals()
 
@@ -45,7 +45,7 @@ class TimeMerge(BuiltInFunction):
         self._arrivals.begin_epoch()
 
     def process_input(self, ordinal: int, value: Any, ctx: Any) -> list[Any]:
-        """Let a record of one stream wait for its time."""
+        """Buffer a record of one stream until its time."""
         time, watermark = ctx.timestamp, ctx.current_watermark()
         if time <= watermark:
             self.late += 1

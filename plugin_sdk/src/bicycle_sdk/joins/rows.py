@@ -1,4 +1,4 @@
-"""The base of all joins: rows that wait by time, pairs on their way to a result, late rows.
+"""The base of all joins: buffered rows, pairs before their results, late rows.
 
 A user's function is called before anything is stored, so that a call which is repeated finds the
 state as it was, and one which is left out leaves no row behind.
@@ -49,7 +49,7 @@ _FEW = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinOptions:
-    """What every join is told.
+    """The options of all joins.
 
     ``function`` makes a result of two rows; ``left_type`` and ``right_type`` are the types of rows,
     None when unknown; ``late_tag`` is the side output for late rows. ``max_buffered`` is how many
@@ -65,23 +65,23 @@ class JoinOptions:
 
     @property
     def keeps_left(self) -> bool:
-        """Whether left rows without a match give a result."""
+        """Return whether left rows without a match have a result."""
         return self.how in ("left", "full")
 
     @property
     def keeps_right(self) -> bool:
-        """Whether right rows without a match give a result."""
+        """Return whether right rows without a match have a result."""
         return self.how in ("right", "full")
 
 
 class JoinBuffer(TypedDict, total=False):
-    """How much a join may keep: ``max_buffered`` rows of a key on each side, None for all."""
+    """The limit of a join's buffers: ``max_buffered`` rows per key and side, or None."""
 
     max_buffered: int | None
 
 
 class Arrivals:
-    """Numbers what arrives at one place, and counts what lies there once in an epoch.
+    """Numbers of arrivals in one slot, with one count of the present rows per epoch.
 
     Many records may have one time; to count them at each would take time in their square. Places
     where few lie are counted each time, since to remember them would take more space than they do.
@@ -95,7 +95,7 @@ class Arrivals:
         self._next.clear()
 
     def number(self, place: Any, there: Iterable[int]) -> int:
-        """Return the number of what arrives now, which is behind all that lie there.
+        """Return the number of an arrival, after all present ones.
 
         Args:
             place: Where it lies.
@@ -126,12 +126,12 @@ class Rows:
         self.arrivals = Arrivals()
 
     def begin_epoch(self) -> None:
-        """Forget what was known of the last epoch, which may not have been sealed."""
+        """Clear data of the last epoch, which may not have been sealed."""
         self.arrivals.begin_epoch()
         self._row_keys.clear()
 
     def add(self, key: Any, time_ms: int, row: Any) -> RowKey:
-        """Put a row of a key behind those of its time, and return where it lies."""
+        """Add a row of a key after rows of equal time, and return its row key."""
         entries, row_key = self._entries, (time_ms, 0)
         # hot path: where none is evicted, a time has a first row or none at all.
         if self._max_buffered is None and entries.add(key, row_key, row):
@@ -142,7 +142,7 @@ class Rows:
         return row_key
 
     def add_all(self, key: Any, times_ms: Sequence[int], rows: Sequence[Any]) -> list[RowKey]:
-        """Put rows of a key behind those of their times, and return where they lie.
+        """Add rows of a key after rows of equal times, and return their row keys.
 
         For sides without a limit.
         """
@@ -168,14 +168,14 @@ class Rows:
         return surplus
 
     def between(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
-        """Return the rows of a key from ``first_ms`` to ``last_ms``, both included, in order."""
+        """Return the rows of a key from ``first_ms`` to ``last_ms``, inclusive, in order."""
         start = MISSING if first_ms is None else (first_ms, 0)
         return self._entries.between(key, start, (last_ms + 1, 0))
 
     def around(
         self, key: Any, times_ms: Iterable[int], first_ms: int, last_ms: int
     ) -> list[tuple[RowKey, Any]]:
-        """Return the rows from ``first_ms`` to ``last_ms`` behind any of some times, in order.
+        """Return the rows from ``first_ms`` to ``last_ms`` after any of some times.
 
         Perhaps some between these, too, but not more than it takes to look for each time by itself.
         """
@@ -195,7 +195,7 @@ class Rows:
         return None if row_key is MISSING else row_key[0]
 
     def take(self, key: Any, first_ms: int | None, last_ms: int) -> list[tuple[RowKey, Any]]:
-        """Forget the rows from ``first_ms`` to ``last_ms``, both included, and return them."""
+        """Remove and return the rows from ``first_ms`` to ``last_ms``, inclusive."""
         self._row_keys.clear()
         start = MISSING if first_ms is None else (first_ms, 0)
         return self._entries.take(key, start, (last_ms + 1, 0))
@@ -264,7 +264,7 @@ class RowJoin(BuiltInFunction, ABC):
             append(take_row(value, key, time, ctx, is_left=is_left))
 
     def on_timer(self, timestamp_ms: int, ctx: Any) -> Any:
-        """Give what the watermark has proved; the rows are gone then, whatever the function does.
+        """Return the results that the watermark completes, and remove their rows.
 
         A call that is repeated finds the pairs of the first.
         """
@@ -280,7 +280,7 @@ class RowJoin(BuiltInFunction, ABC):
     def wait_each(
         self, records: InputRecords, results: list[Any], ctx: Any, is_late: Callable[[int], bool]
     ) -> dict[Any, list[int]]:
-        """Let rows wait on a side without a limit, of which nothing follows at once.
+        """Buffer rows on a side without a limit, if they cause no result at once.
 
         Args:
             records: The rows; those behind the results are meant.
@@ -310,7 +310,7 @@ class RowJoin(BuiltInFunction, ABC):
         return {key: its_times for key, (its_times, _) in kept.items()}
 
     def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
-        """Find what is complete by timers, and return those by which something is.
+        """Compute completed results, and return the timers that have any.
 
         That is no part of an attempt: what a failed one did to state is undone, but not this.
         """
@@ -318,7 +318,7 @@ class RowJoin(BuiltInFunction, ABC):
         return [timer for timer in timers if (timer[2], timer[1]) in complete] if complete else []
 
     def fire_each(self, timers: Iterable[tuple[Any, int]], results: list[Any]) -> None:
-        """Let timers fire one after the other, given by key and time, as ``on_timer`` does."""
+        """Fire timers in turn, given by key and time, like ``on_timer``."""
         append, complete, pairs_of = results.append, self._complete, self.pairs_of
         results_of = self.results
         for timer in timers:
@@ -327,7 +327,7 @@ class RowJoin(BuiltInFunction, ABC):
             append(results_of(pairs))
 
     def keep(self, side: Rows, value: Any, key: Any, time_ms: int) -> tuple[RowKey, list[RowKey]]:
-        """Let a row wait, and return where; and where those lay that it has displaced."""
+        """Buffer a row. Return its row key, and the row keys of evicted rows."""
         row_key = side.add(key, time_ms, value)
         if self._evicted is None:
             return row_key, []
@@ -349,21 +349,21 @@ class RowJoin(BuiltInFunction, ABC):
 
     @abstractmethod
     def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], Any]:
-        """Return what is complete by timers, by key and time, and forget rows that match no more.
+        """Return results completed by timers, by key and time, and remove their rows.
 
         Of a timer by which nothing is complete there is no entry; of others ``pairs_of`` makes the
         pairs.
         """
 
     def pairs_of(self, complete: Any, time_ms: int) -> list[Pair]:  # noqa: ARG002  # for subclasses
-        """Return the pairs of what ``complete`` found for a timer of this time."""
+        """Return the pairs of a result of ``complete`` for a timer of this time."""
         pairs: list[Pair] = complete
         return pairs
 
     def results(
         self, pairs: Sequence[Pair], store: Callable[..., None] = lambda: None, *details: Any
     ) -> Any:
-        """Return the results of pairs, with their times; then call ``store`` with the details."""
+        """Return the results of pairs with their times; then call ``store`` with details."""
         if self.awaits:
             return self._results_later(pairs, store, details)
         if not pairs:
@@ -377,7 +377,7 @@ class RowJoin(BuiltInFunction, ABC):
         return found
 
     def refuse_late(self, value: Any, time_ms: int, window: Window, ctx: Any) -> Any:
-        """Count a row that came too late, and send it where somebody wants it."""
+        """Count a late row, and send it to the late output, if there is one."""
         self.late += 1
         if self.options.late_tag is not None:
             watermark = ctx.current_watermark()
@@ -388,7 +388,7 @@ class RowJoin(BuiltInFunction, ABC):
     def awaited(
         self, found: list[tuple[int, Any]], store: Callable[..., None], *details: Any
     ) -> Any | None:
-        """Return what waits for results and calls ``store`` then; None where none waits."""
+        """Return an awaitable that then calls ``store``, or None with plain results."""
         plain_types = self._plain_types
         for _, result in found:
             if type(result) not in plain_types:
@@ -465,7 +465,7 @@ def checked_limit(call: str, max_buffered: int | None = None) -> int | None:
 
 
 def checked_function(call: str, function: object, method: str) -> None:
-    """Refuse what cannot join rows.
+    """Refuse a function that cannot join rows.
 
     Raises:
         StreamDefinitionError: it is neither callable nor an object of a function class.

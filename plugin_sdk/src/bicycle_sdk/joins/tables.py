@@ -1,4 +1,4 @@
-"""Joins with the newest row of the other side: as of the left row's time, or of its arrival."""
+"""Joins with the newest row of the other side, by event time or by arrival."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["AsOfJoin", "TableJoin"]
 
 
 class AsOfJoin(RowJoin):
-    """Each left row with the last right row of its key that is not later.
+    """A join of each left row with the last right row of its key that is not later.
 
     A left row waits until the watermark has passed it, so that no right row can come between. Of
     the right rows one is kept that all later left rows may need, and those that are newer. Of right
@@ -38,7 +38,7 @@ class AsOfJoin(RowJoin):
         self._is_deleted = is_deleted
 
     def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
-        """Let a row wait for its time."""
+        """Buffer a row until its time."""
         watermark = ctx.current_watermark()
         if time <= watermark:
             found = self.refuse_late(value, time, Window(time, time + 1), ctx)
@@ -47,7 +47,7 @@ class AsOfJoin(RowJoin):
         return self.results((), self._store, value, key, time, is_left)
 
     def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
-        """Let rows wait for their times."""
+        """Buffer rows until their times."""
         if self.options.max_buffered is not None:
             super().process_each(records, results, ctx)
             return
@@ -113,7 +113,7 @@ class AsOfJoin(RowJoin):
 
 
 class TableJoin(RowJoin):
-    """Each left row at once, with what the other side has for its key by then.
+    """A join of each left row at once with the current right row of its key.
 
     Args:
         options: What every join is told.
@@ -140,7 +140,7 @@ class TableJoin(RowJoin):
         return super().open(ctx)
 
     def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:  # noqa: ARG002  # no row waits
-        """Join a left row with what is known, and put a right one in the place of that."""
+        """Join a left row with the known right row, or replace that by a new right row."""
         pairs: list[Pair] = []
         if is_left:
             known = self._table.get(key)
@@ -154,7 +154,7 @@ class TableJoin(RowJoin):
         return _values_later(found) if self.awaits else [result for _, result in found]
 
     def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:  # noqa: ARG002  # it sets none
-        """Nothing waits."""
+        """Return an empty dict: no row is buffered."""
         return {}
 
 

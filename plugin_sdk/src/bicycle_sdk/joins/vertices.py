@@ -52,7 +52,7 @@ def co_process_vertex(
 
 
 def common_output_type(function: Any) -> Any:
-    """Return the type of all that a function gives, None when it is not known for each input."""
+    """Return the common type of a function's results, or None."""
     found = [
         function_types(function, name, gives_many=True).gives
         for name, _ in input_methods(function, 2)

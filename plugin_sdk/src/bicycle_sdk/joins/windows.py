@@ -20,7 +20,7 @@ _Rows = list[Any]
 
 
 class WindowJoin(RowJoin):
-    """All pairs of rows of one key in one window, when the watermark has closed it.
+    """A join of all pairs of rows of a key in a window, once it is closed.
 
     Each row is stored once, however many windows hold it. Results of tumbling and sliding windows
     carry the time ``end - 1``. A session ends one gap after its last row; a row at that very time
@@ -36,7 +36,7 @@ class WindowJoin(RowJoin):
         self._windows = windows
 
     def take_row(self, value: Any, key: Any, time: Any, ctx: Any, *, is_left: bool) -> Any:
-        """Let a row wait for its windows."""
+        """Buffer a row until its windows close."""
         windows = self._windows
         if isinstance(windows, SessionWindows):
             window = windows.window_of(time, value)
@@ -55,7 +55,7 @@ class WindowJoin(RowJoin):
         return self.results((), self._store, (value, key, time), due, is_left)
 
     def process_each(self, records: InputRecords, results: list[Any], ctx: Any) -> None:
-        """Let rows wait for their windows."""
+        """Buffer rows until their windows close."""
         windows = self._windows
         if isinstance(windows, SessionWindows) or self.options.max_buffered is not None:
             super().process_each(records, results, ctx)
@@ -69,7 +69,7 @@ class WindowJoin(RowJoin):
                 self.timers.set(key, end)
 
     def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], Any]:
-        """Return what windows have closed: pairs of sessions, rows of both sides of others."""
+        """Return the content of closed windows: pairs of sessions, rows of other windows."""
         windows = self._windows
         found: dict[tuple[Any, int], Any] = {}
         if isinstance(windows, SessionWindows):
@@ -107,7 +107,7 @@ class WindowJoin(RowJoin):
         return pairs + [(time_ms, None, row) for row in lone_right]
 
     def _store(self, row: tuple[Any, Any, int], due: list[int], is_left: bool) -> None:
-        """Keep a row, given with key and time, and let its windows wait."""
+        """Store a row with key and time, and set timers for its windows."""
         value, key, time = row
         self.keep(self.left if is_left else self.right, value, key, time)
         for time_ms in due:
@@ -120,7 +120,7 @@ class WindowJoin(RowJoin):
         return any(side.between(key, time_ms - gap, time_ms + gap) for side in sides)
 
     def _session(self, key: Any, end: int, windows: SessionWindows) -> list[Pair]:
-        """Return the pairs of a session; the rows up to its last are its own, others are gone."""
+        """Return the pairs of a session, and remove its rows."""
         assert windows.gap_ms is not None
         last = end - windows.gap_ms
         if any(side.between(key, last + 1, end) for side in (self.left, self.right)):
@@ -144,7 +144,7 @@ class WindowCoGroup(WindowJoin):
     def results(
         self, pairs: Sequence[Pair], store: Callable[..., None] = lambda: None, *details: Any
     ) -> Any:
-        """Return what the function gives for each window, record by record."""
+        """Return the function's results for each window, as single records."""
         found = super().results(pairs, store, *details)
         return _spread_later(found) if inspect.isawaitable(found) else _spread(found)
 

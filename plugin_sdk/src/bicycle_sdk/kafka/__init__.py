@@ -1,4 +1,4 @@
-"""Kafka as a source and as a sink, described by chained calls; nothing here talks to a broker.
+"""Kafka as a source and sink, described by chained calls without a connection.
 
 A builder collects settings. ``build_connector`` makes a descriptor of them: the word ``kafka``,
 JSON properties, and the objects that are no JSON beside them. What was not set is left out, since

@@ -1,4 +1,4 @@
-"""The base of the builders of sources and sinks: brokers, properties, security, formats."""
+"""The base of source and sink builders: brokers, properties, security, formats."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EncodingSchema(Protocol):
 
 
 def is_secret_property(name: str) -> bool:
-    """Return whether a property of the client holds a secret, and may be given as ``Secret`` only.
+    """Return whether a client property holds a secret, which requires a ``Secret``.
 
     Example:
         >>> [is_secret_property(name) for name in ("sasl.password", "ssl.key.pem", "client.id")]
@@ -54,7 +54,7 @@ def is_secret_property(name: str) -> bool:
 
 
 def format_of(record_type: Any) -> str:
-    """Return the name of the format of a type; a new name, a note or ``| None`` changes nothing."""
+    """Return the format name of a type, without ``NewType``, ``Annotated`` and None."""
     while hasattr(record_type, "__supertype__"):
         record_type = record_type.__supertype__
     if typing.get_origin(record_type) is typing.Annotated:

@@ -1,4 +1,4 @@
-"""The options of the Kafka source and sink, declared once for builders, connectors and docs."""
+"""The options of the Kafka source and sink, for builders, connectors and docs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["KafkaSinkOptions", "KafkaSourceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSourceOptions:
-    """Which topics to read, from where on, and how bytes become records."""
+    """The options of a Kafka source: topics, start offsets, and formats."""
 
     brokers: str = option(doc="Addresses to begin with: host:port, several with commas.")
     topics: tuple[str, ...] = option((), doc="Names of the topics; or give topic_pattern.")
@@ -82,7 +82,7 @@ class KafkaSourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSinkOptions:
-    """Where to write, in which form, and with which guarantee."""
+    """The options of a Kafka sink: target, format, and guarantee."""
 
     brokers: str = option(doc="Addresses to begin with: host:port, several with commas.")
     topic: str = option(doc="Name of the topic.")

@@ -1,4 +1,4 @@
-"""The builder of a sink that writes a topic, and what the sink can promise."""
+"""The builder of a sink that writes a topic, and the guarantees of the sink."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeliveryGuarantee(Enum):
 
 
 class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
-    """Describes what is written to Kafka, for ``stream.sink_to``; calls change the builder.
+    """A builder of a Kafka sink for ``stream.sink_to``; its calls change the builder.
 
     The functions get the record as it comes; they run on workers, once per record. Values are
     strings for ``str``, raw for ``bytes``, and JSON for any other type.
@@ -54,7 +54,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         self._settings["topic"] = topic
 
     def key(self, function: KeySelector[T, Any] | Callable[[T], Any]) -> Self:
-        """Set the key: bytes, a string, None, or anything that JSON can say. None otherwise."""
+        """Set the key: bytes, a string, None, or a JSON value; by default None. None otherwise."""
         return self._set_function("key", function)
 
     def value(self, function: Callable[[T], Any]) -> Self:
@@ -66,7 +66,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_function("value", function)
 
     def headers(self, function: Callable[[T], Iterable[tuple[str, str | bytes | None]]]) -> Self:
-        """Set the headers; none otherwise."""
+        """Set the headers, by default empty."""
         return self._set_function("headers", function)
 
     def timestamp(self, function: Callable[[T], int | None]) -> Self:
@@ -77,7 +77,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_function("timestamp", function)
 
     def message_time(self, which: Literal["event", "written"]) -> Self:
-        """Set whether messages have the event time of their records, or the time of writing."""
+        """Set whether messages have their record's event time, or the time of writing."""
         return self._set_word("message_time", which)
 
     def partition(self, function: Callable[[T], int | None]) -> Self:
@@ -85,14 +85,14 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_function("partition", function)
 
     def serializer(self, format: FormatName | Format) -> Self:
-        """Set the format of values: json, string, bytes, msgpack, csv, or one with options.
+        """Set the format of values: json, string, bytes, msgpack, csv, or a ``Format``.
 
         Those are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
         """
         return self._set_format("serializer", format)
 
     def key_serializer(self, format: FormatName | Format) -> Self:
-        """Set the format of keys; otherwise as they are: bytes, strings, anything else as JSON."""
+        """Set the format of keys; by default bytes and strings unchanged, others as JSON."""
         return self._set_format("key_serializer", format)
 
     def with_schema(self, schema: EncodingSchema) -> Self:
@@ -104,7 +104,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_schema("with_key_schema", "key", schema, "encode")
 
     def delivery_guarantee(self, guarantee: DeliveryGuarantee) -> Self:
-        """Set what holds after a crash; at least once otherwise."""
+        """Set the delivery guarantee, by default at least once."""
         if guarantee not in tuple(DeliveryGuarantee):
             hint = " or ".join(str(member) for member in DeliveryGuarantee)
             self._refuse("delivery_guarantee", f"found {guarantee!r}", hint)
@@ -119,7 +119,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_name("transactional_id_prefix", prefix, "give a prefix")
 
     def transaction_timeout(self, timeout: timedelta) -> Self:
-        """Set how long a transaction may be open before the brokers abort it; 60 s otherwise."""
+        """Set the time after which brokers abort an open transaction, by default 60 s."""
         return self._set_duration("transaction_timeout", timeout)
 
     def recovery_budget(self, duration: timedelta) -> Self:
@@ -135,7 +135,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         return self._set_name("marker_topic", name, "give the name of a topic")
 
     def on_rewind(self, action: Literal["fail", "publish_again"]) -> Self:
-        """Set what to do when an older state was restored than was published; fail otherwise."""
+        """Set the action after a restore of a state older than published, by default fail."""
         return self._set_word("on_rewind", action)
 
     def create_topic(

@@ -19,7 +19,7 @@ _Offsets = Mapping[str, Mapping[int, int]]
 
 
 class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
-    """Describes what is read from Kafka, for ``env.add_source``; calls change the builder.
+    """A builder of a Kafka source for ``env.add_source``, changed by its calls.
 
     Values are strings for ``str``, raw for ``bytes``, and JSON checked against the type for any
     other type. A schema object wins over ``deserializer``, which wins over the type.
@@ -59,7 +59,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
             self._settings["topics"] = list(topics) or [topic]
 
     def group_id(self, name: str) -> Self:
-        """Set the group to which progress is reported; ``bicycle-default-group`` otherwise."""
+        """Set the group for reported progress, by default ``bicycle-default-group``."""
         return self._set_name("group_id", name, "give a name")
 
     def starting_offsets(self, where: Literal["earliest", "latest"] | datetime | _Offsets) -> Self:
@@ -73,7 +73,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         return self
 
     def deserializer(self, format: FormatName | Format) -> Self:
-        """Set the format of values: json, string, bytes, msgpack, csv, or one with options.
+        """Set the format of values: json, string, bytes, msgpack, csv, or a ``Format``.
 
         Those are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
         """
@@ -109,11 +109,11 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         return self._set_duration("discovery_interval", interval)
 
     def on_data_loss(self, action: Literal["fail", "earliest", "latest"]) -> Self:
-        """Set what to do when messages are gone before they were read; ``fail`` otherwise."""
+        """Set the action if messages are removed before they are read, default ``fail``."""
         return self._set_word("on_data_loss", action)
 
     def build_connector(self) -> SourceDescriptor[T]:
-        """Return the source as a plain value; ``env.add_source`` takes the builder as well.
+        """Return the source as a plain value; ``env.add_source`` also accepts a builder.
 
         Raises:
             StreamDefinitionError: the format does not give records of the declared type.

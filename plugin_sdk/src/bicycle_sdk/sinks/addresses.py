@@ -1,4 +1,4 @@
-"""Sinks from one text: ``redis://host:6379/orders?format=json``, and how such a text is read.
+"""Sinks from a text such as ``redis://host:6379/orders?format=json``.
 
 The scheme names the kind, the rest the place, the query the options. Nothing is opened here.
 """
@@ -131,7 +131,7 @@ def place_of_socket(parts: SplitResult, *, call: str = "from_uri") -> tuple[str,
 
 
 class Query:
-    """The options behind the question mark; what nobody asked for is an error."""
+    """The options in a URI's query; an unused option is an error."""
 
     def __init__(self, parts: SplitResult, *, call: str = "from_uri") -> None:
         self.call = call
@@ -176,7 +176,7 @@ class Query:
 
 
 def payload_options(query: Query, record_type: Any) -> dict[str, Any]:
-    """Return the options that say how payloads are read or written."""
+    """Return the options for reading or writing payloads."""
     format = format_of(query)
     if format is None:
         plain = {str: "string", bytes: "bytes", None: "string"}
@@ -188,7 +188,7 @@ def payload_options(query: Query, record_type: Any) -> dict[str, Any]:
 
 
 def redis_options(query: Query) -> dict[str, Any]:
-    """Return the options that say how a server of Redis is reached."""
+    """Return the options of the connection to a Redis server."""
     variable = query.text("password_env")
     return given_options(
         username=query.text("username"),
@@ -201,7 +201,7 @@ def redis_options(query: Query) -> dict[str, Any]:
 
 
 def pulsar_options(query: Query) -> dict[str, Any]:
-    """Return the options that say how a cluster of Pulsar is reached."""
+    """Return the options of the connection to a Pulsar cluster."""
     variable = query.text("token_env")
     return given_options(
         namespace=query.text("namespace"),
@@ -212,7 +212,7 @@ def pulsar_options(query: Query) -> dict[str, Any]:
 
 
 def tls_options(query: Query) -> dict[str, Any]:
-    """Return the options that say with which files TLS is spoken."""
+    """Return the options with the files for TLS."""
     return given_options(
         **{name: query.text(name) for name in ("ca_file", "cert_file", "key_file")}
     )
@@ -229,12 +229,12 @@ def address_of(parts: SplitResult) -> str:
 
 
 def is_stream_file(parts: SplitResult) -> bool:
-    """Whether a URI names streams of a file: ``file://./events.ss/orders``."""
+    """Return whether a URI names streams of a file: ``file://./events.ss/orders``."""
     return parts.scheme == "file" and PurePath(parts.netloc + parts.path).parent.suffix == ".ss"
 
 
 def format_of(query: Query) -> Format | None:
-    """Return the format that a URI names; ``schema`` is what the format needs."""
+    """Return the format that a URI names, with its ``schema``, or None."""
     name, schema = query.text("format"), query.text("schema")
     make = _WITH_SCHEMA.get(name or "")
     if schema is None:

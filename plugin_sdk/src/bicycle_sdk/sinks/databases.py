@@ -23,7 +23,7 @@ def postgres_sink(
     create_table: bool | None = None,
     on_rewind: Literal["fail", "publish_again"] | None = None,
 ) -> SinkDescriptor[Any]:
-    """Rows of a table of PostgreSQL, each epoch in one transaction.
+    """Return a sink of rows of a PostgreSQL table, one transaction per epoch.
 
     Args:
         url: ``postgresql://user@host:port/database``, without a password.

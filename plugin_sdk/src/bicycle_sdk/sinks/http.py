@@ -26,7 +26,7 @@ def http_sink(
     method: Literal["POST", "PUT"] | None = None,
     request_timeout_ms: int | None = None,
 ) -> SinkDescriptor[Any]:
-    """Requests to a server, with the records of sealed epochs as JSON.
+    """Return a sink of requests to a server, with records of sealed epochs as JSON.
 
     Args:
         url: ``http://…`` or ``https://…``, without a password.

@@ -17,7 +17,7 @@ __all__ = ["IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rolling:
-    """The bounds at which waiting rows are committed, the first one; None: the connector decides.
+    """The bounds at which waiting rows are committed; None is the connector's default.
 
     Args:
         rows: So many rows.
@@ -59,7 +59,7 @@ def delta_sink(
     rolling: Rolling | None = None,
     on_rewind: Literal["fail", "publish_again"] | None = None,
 ) -> SinkDescriptor[Any]:
-    """Rows of a Delta table, which is made where it is missing; each epoch is in one commit.
+    """Return a sink of rows of a Delta table, one commit per epoch.
 
     Args:
         path: Directory of the table, or a URL such as ``s3://bucket/payments``.
@@ -92,7 +92,7 @@ def iceberg_sink(
     rolling: Rolling | None = None,
     on_rewind: Literal["fail", "publish_again"] | None = None,
 ) -> SinkDescriptor[Any]:
-    """Rows of an Iceberg table, which is made where it is missing; each epoch is in one commit.
+    """Return a sink of rows of an Iceberg table, one commit per epoch.
 
     Args:
         catalog: Where the table is known.
@@ -134,7 +134,7 @@ def _table_properties(
     partition_by: Sequence[str],
     rolling: Rolling | None,
 ) -> dict[str, Any]:
-    """Return what both kinds of tables are told."""
+    """Return the properties of both kinds of tables."""
     if isinstance(partition_by, str):
         raise StreamDefinitionError(
             call=call,

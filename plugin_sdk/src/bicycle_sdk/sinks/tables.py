@@ -40,7 +40,7 @@ class Folders:
 
 
 def by_field(name: str) -> Folders:
-    """A folder ``name=value`` for each value of a field.
+    """Return folders ``name=value`` for each value of a field.
 
     Args:
         name: The field. Readers take it from the name of the folder; it is not in the files.
@@ -53,7 +53,7 @@ def by_field(name: str) -> Folders:
 
 
 def by_date(date_format: str = "%Y-%m-%d", *, field: str = "") -> Folders:
-    """A folder ``dt=date`` for each day, or whatever the format tells apart, in UTC.
+    """Return folders ``dt=date`` for each day, or for each text of the format, in UTC.
 
     Args:
         date_format: As of ``strftime``.
@@ -79,7 +79,7 @@ def parquet_sink(
     roll_bytes: int | None = None,
     roll_ms: int | None = None,
 ) -> SinkDescriptor[Any]:
-    """Parquet files in a directory or behind a URL; only whole, sealed files are ever visible.
+    """Return a sink of Parquet files in a directory or at a URL, visible when sealed.
 
     Args:
         path: The directory, or a URL such as ``s3://bucket/folder``.
@@ -114,7 +114,7 @@ def parquet_sink(
 def console_table_sink(
     *, columns: Mapping[str, ColumnType] | None = None, rows: int | None = None
 ) -> SinkDescriptor[Any]:
-    """A table on the console for each epoch that has records, for people trying out.
+    """Return a sink that prints a table for each epoch with records, for trials.
 
     Args:
         columns: Type of each column; None for the fields of the record type.
@@ -153,7 +153,7 @@ def column_words(call: str, columns: Mapping[str, ColumnType]) -> list[list[str]
 
 
 def keys_of(call: str, keys: Sequence[str]) -> dict[str, Any]:
-    """Return what keys are as properties; nothing for none.
+    """Return keys as properties, or an empty dict without keys.
 
     Raises:
         StreamDefinitionError: they are one text.
@@ -166,7 +166,7 @@ def keys_of(call: str, keys: Sequence[str]) -> dict[str, Any]:
 
 
 def given(call: str, **properties: Any) -> dict[str, Any]:
-    """Return what was given; a number must be at least 1.
+    """Return the properties with a value; a number must be at least 1.
 
     Raises:
         StreamDefinitionError: one is less.

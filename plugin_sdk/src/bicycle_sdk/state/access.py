@@ -1,4 +1,4 @@
-"""Access to state through a context: ``get_value_state`` and its kin, by name or descriptor.
+"""Access to state through a context: ``get_value_state`` and similar methods.
 
 ``StateAccess`` makes handles and remembers them. Where the entries lie is decided by who derives
 from it: ``LocalEntries`` keeps them in memory, for functions that run without a runtime.
@@ -82,7 +82,7 @@ def make_entries(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedState:
-    """One state of all keys: its entries by key, and when each was last used if they expire."""
+    """A state of all keys: entries by key, and the time of their last use with a TTL."""
 
     descriptor: StateDescriptor
     entries: dict[Any, Any]
@@ -125,7 +125,7 @@ class LocalEntries:
                     entries.expiry.put(entry_key, stamp)
 
     def view(self, name: str, key: Hashable) -> Any:
-        """Return what a key has in a state, as plain data; None when it has nothing."""
+        """Return a key's content in a state as plain data, or None."""
         if name not in self._states:
             return None
         descriptor, entries = self._states[name]
@@ -141,7 +141,7 @@ def _save(descriptor: StateDescriptor, entries: ValueEntries | MapEntries) -> Sa
 
 
 def plain_view(kind: str, entries: ValueEntries | MapEntries, key: Hashable) -> Any:
-    """Return what a key has in a state: a value, a list or a dict; None when it has nothing."""
+    """Return a key's content in a state: a value, a list or a dict, or None."""
     found = entries.view(key)
     if found is MISSING:
         return None
@@ -159,14 +159,17 @@ _SUBTASK = _Subtask()
 
 
 class StateAccess(ABC):
-    """The part of a context that hands out states."""
+    """The part of a context that returns states."""
 
     def __init__(self) -> None:
         self._handles: dict[Any, tuple[Any, Any]] = {}
 
     @abstractmethod
     def state_entries(self, descriptor: StateDescriptor) -> Any:
-        """Return where the entries of a state lie. Called by the context itself."""
+        """Return the entries of a state.
+
+        Called by the context itself.
+        """
 
     @abstractmethod
     def state_key(self) -> Hashable:
@@ -220,7 +223,7 @@ class StateAccess(ABC):
     def get_list_state(
         self, name: str | ListStateDescriptor[Any], type: Any = None, ttl: _Ttl = None
     ) -> ListState[Any]:
-        """Return the state of this name that holds a list per key; ``type`` is of its elements."""
+        """Return the list state of this name per key; ``type`` is the element type."""
         if isinstance(name, ListStateDescriptor):
             return cast("ListState[Any]", self._by_descriptor(name))
         return cast("ListState[Any]", self._by_name(ListStateDescriptor, name, type, ttl))
@@ -252,7 +255,7 @@ class StateAccess(ABC):
     def get_union_list_state(
         self, name: str | UnionListStateDescriptor[Any], type: Any = None
     ) -> ListState[Any]:
-        """Return a list as ``get_operator_list_state`` does, of which each subtask gets all.
+        """Return a list like ``get_operator_list_state``, restored fully in each subtask.
 
         When the job starts again or its parallelism changes, each subtask has the elements of all;
         ``update`` it to those that are this subtask's, or they are kept once for each subtask.
@@ -303,7 +306,7 @@ class StateAccess(ABC):
         reduce: Any = None,
         ttl: _Ttl = None,
     ) -> ReducingState[Any]:
-        """Return the state of this name that joins what is added: ``reduce(old, new)``."""
+        """Return the state of this name that combines added values: ``reduce(old, new)``."""
         if isinstance(name, ReducingStateDescriptor):
             return cast("ReducingState[Any]", self._by_descriptor(name))
         return cast(
@@ -326,7 +329,7 @@ class StateAccess(ABC):
         type: Any = None,
         ttl: _Ttl = None,
     ) -> AggregatingState[Any, Any]:
-        """Return the state of this name that aggregates what is added.
+        """Return the state of this name that aggregates added values.
 
         Args:
             name: Name of the state in this operator, or a descriptor.

@@ -1,4 +1,4 @@
-"""Saying which names a field had before, so that what was stored under them is found again.
+"""Earlier names of a field, under which its stored values are found again.
 
 An alias belongs to the annotation of the field, of a record or of a rich function alike::
 
@@ -54,7 +54,7 @@ class Aliases:
 
 
 def aliases_of(cls: type) -> dict[str, tuple[str, ...]]:
-    """Return the earlier names of the fields of a class, by field; only of those that have some.
+    """Return the earlier names of a class's fields, for fields that have such names.
 
     Annotations that cannot be resolved here tell nothing.
     """
@@ -75,7 +75,7 @@ def aliases_of(cls: type) -> dict[str, tuple[str, ...]]:
 
 
 def _notes(hint: Any) -> tuple[Any, ...]:
-    """Return what ``Annotated`` adds to a type, also within ``Required`` and its kin."""
+    """Return the annotations of a type in ``Annotated``, also inside ``Required``."""
     while typing.get_origin(hint) in (typing.ClassVar, typing.Required, typing.NotRequired):
         (hint,) = typing.get_args(hint)
     notes: tuple[Any, ...] = getattr(hint, "__metadata__", ())

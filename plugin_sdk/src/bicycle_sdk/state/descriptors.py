@@ -1,4 +1,4 @@
-"""Descriptors of state, made before it is used: name, kind, types, how long entries live.
+"""Descriptors of state, created before use: name, kind, types, time to live.
 
 A descriptor is plain data that holds nothing. Kept as a field of the function's class it also tells
 ``bicycle plan`` about the state without running anything::
@@ -134,13 +134,13 @@ class StateDescriptor(ABC):
 
     @property
     def time_to_live(self) -> StateTtl | None:
-        """How long entries live; None is forever."""
+        """The time to live of entries; None means forever."""
         return StateTtl(self.ttl) if isinstance(self.ttl, timedelta) else self.ttl
 
     @property
     @abstractmethod
     def stored_type(self) -> Any:
-        """The declared type of what is stored per entry; None when it is not known."""
+        """The declared type of an entry's stored value, or None if unknown."""
 
     def _check(self) -> None:
         name: Any = self.name
@@ -166,7 +166,7 @@ class StateDescriptor(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ValueStateDescriptor(StateDescriptor, Generic[T]):
-    """One value per key; ``default`` is what ``value()`` returns where there is none."""
+    """One value per key; ``value()`` returns ``default`` without a stored value."""
 
     kind: ClassVar[StateKind] = "value"
 
@@ -200,7 +200,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
             self, name: str, type: Any = None, default: Any = None, ttl: _Ttl = None,
             *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
         ):  # fmt: skip
-            """Hold what is given."""
+            """Store the settings."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -240,7 +240,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
             self, name: str, type: Any = None, ttl: _Ttl = None,
             *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
         ):  # fmt: skip
-            """Hold what is given."""
+            """Store the settings."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -265,7 +265,10 @@ class OperatorListStateDescriptor(ListStateDescriptor[T]):
 
 
 class UnionListStateDescriptor(OperatorListStateDescriptor[T]):
-    """A list of a subtask without keys; a restore gives all elements to each. It has no TTL."""
+    """A list of a subtask without keys or TTL; each subtask restores all elements.
+
+    It has no TTL.
+    """
 
     kind: ClassVar[StateKind] = "union_list"
 
@@ -301,7 +304,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
             self, name: str, key_type: Any = None, value_type: Any = None, ttl: _Ttl = None,
             *, version: int = 1, aliases: _Names = (), migrate: Migrate | None = None,
         ):  # fmt: skip
-            """Hold what is given."""
+            """Store the settings."""
 
     def __post_init__(self) -> None:
         self._check()
@@ -321,7 +324,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
 
 @dataclass(frozen=True, eq=False)
 class ReducingStateDescriptor(StateDescriptor, Generic[T]):
-    """One value per key, which ``reduce(old, new)`` joins with each value that is added."""
+    """One value per key, combined with each added value by ``reduce(old, new)``."""
 
     kind: ClassVar[StateKind] = "reducing"
 

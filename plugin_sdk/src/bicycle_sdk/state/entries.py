@@ -50,7 +50,7 @@ class ValueEntries:
             self.touched[key] = None
 
     def put_back(self, key: Hashable, value: Any, stamp: int | None = None) -> None:
-        """Let a key have a value again, ``MISSING`` for none, and the time that it had."""
+        """Restore a key's value (``MISSING`` removes it) and its time."""
         if value is MISSING:
             self.entries.pop(key, None)
         else:
@@ -60,14 +60,14 @@ class ValueEntries:
             self.expiry.put_back(key, stamp)
 
     def sweep(self) -> None:
-        """Remove what expired."""
+        """Remove expired entries."""
 
     def peek(self, entry_key: Any) -> Any:
         """Return the value of an entry without using it, or ``MISSING``."""
         return self.entries.get(entry_key, MISSING)
 
     def peek_all(self, entry_keys: Iterable[Any]) -> list[Any]:
-        """Return the values of entries without using them; ``MISSING`` for those not there."""
+        """Return the values of entries without using them, ``MISSING`` if absent."""
         return list(map(self.peek, entry_keys))
 
     def view(self, key: Hashable) -> Any:
@@ -145,7 +145,7 @@ class CarefulValueEntries(ValueEntries):
             self.expiry.forget(key)
 
     def sweep(self) -> None:
-        """Remove what expired."""
+        """Remove expired entries."""
         for key in self.expiry.due() if self.expiry is not None else ():
             self.delete(key)
 
@@ -263,7 +263,7 @@ class MapEntries:
             self.delete(key, position)
 
     def put_back(self, entry_key: tuple[Any, Any], value: Any, stamp: int | None) -> None:
-        """Let an entry have a value again, ``MISSING`` for none, and the time that it had."""
+        """Restore an entry's value (``MISSING`` removes it) and its time."""
         if value is MISSING:
             self.delete(*entry_key)
         else:
@@ -308,7 +308,7 @@ class MapEntries:
     def scan(
         self, key: Hashable, start: Any = MISSING, end: Any = MISSING, *, prefix: Any = MISSING
     ) -> Iterator[tuple[Any, Any]]:
-        """Yield the entries of a key's map in key order, as they are when they are reached.
+        """Yield the entries of a key's map in key order, each as it is when reached.
 
         Args:
             key: Whose map.
@@ -329,7 +329,7 @@ class MapEntries:
         return self._parts_at(ordered[:1])[0] if ordered else MISSING
 
     def between(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Return the entries that ``scan`` gives, all at once.
+        """Return a list of the entries that ``scan`` yields.
 
         Args:
             key: Whose map.
@@ -345,7 +345,7 @@ class MapEntries:
         return [(part, row[part]) for part in parts]
 
     def take(self, key: Hashable, start: Any, end: Any) -> list[tuple[Any, Any]]:
-        """Remove the entries that ``between`` gives, and return them."""
+        """Remove and return the entries that ``between`` returns."""
         row = self.rows.get(key)
         if row is None:
             return []
@@ -383,7 +383,7 @@ class MapEntries:
                 self.rows.pop(key, None)
 
     def sweep(self) -> None:
-        """Remove what expired."""
+        """Remove expired entries."""
         for key, part in self.expiry.due() if self.expiry is not None else ():
             self.delete(key, part)
 
@@ -393,7 +393,7 @@ class MapEntries:
         return self.rows.get(key, {}).get(part, MISSING)
 
     def peek_all(self, entry_keys: Iterable[tuple[Any, Any]]) -> list[Any]:
-        """Return the values of entries without using them; ``MISSING`` for those not there."""
+        """Return the values of entries without using them, ``MISSING`` if absent."""
         rows: dict[Any, Any] = self.rows
         return [rows.get(key, _NO_ROW).get(part, MISSING) for key, part in entry_keys]
 
@@ -430,7 +430,7 @@ class MapEntries:
         return self._parts_at(ordered[first:last]) if first < last else []
 
     def _bounds(self, ordered: list[Any], start: Any, end: Any) -> tuple[int, int]:
-        """Return where the first of the places from ``start`` lies, and the one behind the last."""
+        """Return the index of the first item from ``start`` on, and the end index."""
         first = 0 if start is MISSING else bisect_left(ordered, self._place(start))
         if end is MISSING:
             return first, len(ordered)
@@ -455,7 +455,7 @@ class MapEntries:
             self._place(part)
 
     def _enter(self, ordered: list[Any], part: Hashable) -> bool:
-        """Put the place of a map key among others in order; tell whether it was not there."""
+        """Insert a map key into an ordered list; return whether it was new."""
         place = self._place(part)
         if not ordered or ordered[-1] < place:
             ordered.append(place)
@@ -487,7 +487,7 @@ class MapEntries:
         return True
 
     def _note_gone(self, entry_key: tuple[Any, Any]) -> None:
-        """Take note that an entry is gone; one of which nothing is saved leaves nothing to save."""
+        """Note a removed entry; an entry that was never saved needs no note."""
         touched = self.touched
         if not touched.pop(entry_key, False):
             touched[entry_key] = False

@@ -1,4 +1,4 @@
-"""The expiry of the entries of one state: the time of each, and those that are due.
+"""The expiry of the entries of one state: the time of each, and due entries.
 
 Entries (``entries``) ask here before they hand an entry out. Nothing here holds an entry or removes
 it.
@@ -50,7 +50,7 @@ class Expiry:
         self.touched: dict[Any, None] = {}
 
     def is_live(self, entry_key: Hashable) -> bool:
-        """Tell whether an entry is not expired; one that has no time yet starts to live now."""
+        """Return whether an entry is live; an entry without a time starts to live now."""
         stamp = self.stamps.get(entry_key)
         if stamp is None or stamp == _UNKNOWN_MS:
             self.renew(entry_key)
@@ -58,7 +58,7 @@ class Expiry:
         return self._clock() < stamp + self.ttl_ms
 
     def renew(self, entry_key: Hashable) -> None:
-        """Let an entry live for the whole duration from now; its time never goes back."""
+        """Restart an entry's time to live from now; its time never decreases."""
         now = self._clock()
         stamp = self.stamps.get(entry_key)
         if stamp is None or now > stamp:
@@ -66,7 +66,7 @@ class Expiry:
             self.touched[entry_key] = None
 
     def start(self, entry_key: Hashable) -> None:
-        """Take note of a sealed entry: unless a time follows, it lives from the next sweep."""
+        """Note a sealed entry: unless a time follows, it lives from the next sweep on."""
         if entry_key not in self.stamps:
             self.put(entry_key, _UNKNOWN_MS)
 
@@ -82,7 +82,7 @@ class Expiry:
         self.stamps[entry_key] = stamp
 
     def put_back(self, entry_key: Hashable, stamp: int | None) -> None:
-        """Let an entry have the time again that it had, None for none."""
+        """Restore an entry's time; None removes it."""
         if stamp is None:
             self.forget(entry_key)
         elif self.stamps.get(entry_key) != stamp:
@@ -106,7 +106,7 @@ class Expiry:
             self.drop(entry_key)
 
     def due(self) -> Iterator[Any]:
-        """Yield the entries that are expired, and forget in which bucket they lay."""
+        """Yield expired entries, and remove them from their buckets."""
         now = self._clock()
         if now != _UNKNOWN_MS and self._timeless:
             timeless, self._timeless = self._timeless, {}

@@ -1,4 +1,4 @@
-"""Types whose values cannot be changed in place, as far as the type itself tells."""
+"""Types whose values cannot be changed in place, as far as the type shows it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FROZEN_NAMES = frozenset({("decimal", "Decimal"), ("uuid", "UUID"), ("fractions
 
 
 def is_frozen_type(declared: Any) -> bool:
-    """Tell whether values of a declared type cannot be changed in place; false when unknown.
+    """Return whether values of a type cannot be changed in place, False if unknown.
 
     Example:
         >>> is_frozen_type(int), is_frozen_type(tuple[str, int]), is_frozen_type(list[int])

@@ -1,4 +1,4 @@
-"""The handles through which a function reads and writes its state, each under the current key.
+"""The handles through which a function reads and writes its state by key.
 
 A handle holds no data and may be kept: what ``open`` obtained serves every record, under the key of
 the record (or the timer) at hand. Where the data lies and what is saved is the business of entries.
@@ -69,7 +69,7 @@ class ValueState(Generic[T]):
         self._default = default if is_frozen_type(type(default)) else _Fresh(default)
 
     def value(self) -> T:
-        """Return the value of the current key; the default where there is none."""
+        """Return the value of the current key, or the default."""
         value: T | _Fresh = self._entries.get(self._scope.state_key(), self._default)
         return cast("T", value.copy()) if isinstance(value, _Fresh) else value
 
@@ -96,7 +96,7 @@ class ReducingState(Generic[T]):
         self._reduce: Callable[[T, T], T] = getattr(function, "reduce", function)
 
     def add(self, value: T) -> None:
-        """Join the value of the current key with another; the first one stands as it is."""
+        """Combine the current key's value with another; a first value is stored unchanged."""
         key = self._scope.state_key()
         old = self._entries.get(key, MISSING)
         self._entries.put(key, value if old is MISSING else self._reduce(old, value))
@@ -154,7 +154,7 @@ class ListState(Generic[T]):
         self._scope = scope
 
     def get(self) -> list[T]:
-        """Return the elements of the current key, oldest first; ``[]`` when there are none."""
+        """Return the elements of the current key, oldest first, perhaps ``[]``."""
         return [value for _, value in self._entries.items(self._scope.state_key())]
 
     def add(self, value: T) -> None:
@@ -206,7 +206,7 @@ class ReadOnlyMapState(Generic[K, V]):
         return self._entries.has(self._scope.state_key(), key)
 
     def entries(self) -> Iterator[tuple[K, V]]:
-        """Yield map keys with their entries, in key order; the map may be changed meanwhile."""
+        """Yield map keys with entries, in key order; the map may be changed meanwhile."""
         return self._entries.scan(self._scope.state_key())
 
     def keys(self) -> Iterator[K]:
@@ -218,13 +218,13 @@ class ReadOnlyMapState(Generic[K, V]):
         return (value for _, value in self.entries())
 
     def range(self, start: K | None = None, end: K | None = None) -> Iterator[tuple[K, V]]:
-        """Yield the entries with ``start <= map key < end``, in key order; None sets no bound."""
+        """Yield the entries with ``start <= map key < end`` in key order."""
         first = MISSING if start is None else start
         last = MISSING if end is None else end
         return self._entries.scan(self._scope.state_key(), first, last)
 
     def prefix(self, prefix: Any) -> Iterator[tuple[K, V]]:
-        """Yield the entries whose map keys begin with a text, with bytes, or with parts of a tuple.
+        """Yield the entries whose map keys begin with a text, bytes, or parts of a tuple.
 
         Example:
             >>> from bicycle_sdk.contexts import RuntimeContext
@@ -263,7 +263,7 @@ class MapState(ReadOnlyMapState[K, V]):
         self._entries.put(self._scope.state_key(), key, value)
 
     def remove(self, key: K) -> V | None:
-        """Remove the entry of a map key and return it; None when there was none."""
+        """Remove the entry of a map key, and return it, or None."""
         scope = self._scope.state_key()
         old: V | None = self._entries.get(scope, key)
         self._entries.delete(scope, key)

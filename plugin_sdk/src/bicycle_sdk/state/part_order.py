@@ -1,4 +1,4 @@
-"""The order of map keys: what they are sorted by, and lists that are kept in it."""
+"""The order of map keys: their sort keys, and lists in this order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class PartOrder(NamedTuple):
 
 
 def put_in_order(ordered: list[Any], places: list[Any]) -> None:
-    """Put places among others in order, none of which is among them."""
+    """Insert new items into an ordered list."""
     if len(places) * _FEW < len(ordered):
         for place in places:
             insort(ordered, place)
@@ -35,7 +35,7 @@ def put_in_order(ordered: list[Any], places: list[Any]) -> None:
 
 
 def natural_order(key: Any) -> Any:
-    """Return what keys are sorted by: None, bytes, text, tuples, whole numbers, other numbers.
+    """Return a sort key: None, bytes, text, tuples, whole numbers, other numbers.
 
     Example:
         >>> sorted(["b", 2, "a", 1], key=natural_order)
@@ -52,7 +52,7 @@ def natural_order(key: Any) -> Any:
 
 
 def has_prefix(key: Any, prefix: Any) -> bool:
-    """Tell whether a text, bytes or a tuple begins with another; false for other keys.
+    """Return whether a text, bytes or a tuple begins with another, else False.
 
     Example:
         >>> has_prefix("apple", "app"), has_prefix(("ada", 1), ("ada",)), has_prefix(12, 1)

@@ -1,4 +1,4 @@
-"""Copies that share nothing that can change with what they were made of.
+"""Copies that share no mutable part with their original.
 
 A result that a function gives must stay as it is when the function goes on with what it keeps:
 accumulators may be changed in place, and one record may lie in several windows. How a copy is made
@@ -21,7 +21,7 @@ _PROTOCOL = 5
 
 
 def separate(value: Any) -> Any:
-    """Return an equal value that stays as it is when the given one is changed in place.
+    """Return an equal value that is unaffected by changes of the given one.
 
     What cannot be changed is returned as it is, and so is what cannot be copied, such as an object
     that holds a lock.

@@ -25,7 +25,7 @@ _TIME_MIN = -_TIME_MAX - 1
 
 
 class Timer(NamedTuple):
-    """One timer: it fires for ``key`` once the time of its domain has reached ``time_ms``."""
+    """A timer: it fires for ``key`` once the time of its domain reaches ``time_ms``."""
 
     domain: TimeDomain
     time_ms: int
@@ -159,7 +159,7 @@ class TimerQueue:
         return found
 
     def is_taken(self, timer: Timer) -> bool:
-        """Take out a timer of a run; tell whether it was there, and not deleted meanwhile."""
+        """Remove a timer of a streak; return whether it was present and not deleted."""
         entry_key = (timer[2], timer[1])
         if entry_key not in self.waiting:
             return False
@@ -174,7 +174,7 @@ class TimerQueue:
             self._file(key, time_ms)
 
     def _due_keys(self, time_ms: int) -> Iterator[tuple[int, list[Any]]]:
-        """Take the keys of times that are due out of the files, each with its time, in order."""
+        """Remove due times from the index, and yield each with its keys, in order."""
         if not self._is_filed:
             self._file_again()
         for due_ms in self._due_times(time_ms):
@@ -280,7 +280,7 @@ class TimerQueue:
         self._sorted.discard(time_ms)
 
     def _file_again(self) -> None:
-        """File all timers by time."""
+        """Index all timers by time."""
         self._by_time = {}
         for key, time_ms in self.waiting:
             self._by_time.setdefault(time_ms, []).append(key)
@@ -291,7 +291,7 @@ class TimerQueue:
         self._is_filed = True
 
     def _note_gone(self, entry_key: tuple[Any, int]) -> None:
-        """Take note that a timer is gone; one of which nothing is saved leaves nothing to save."""
+        """Note a removed timer; a timer that was never saved needs no note."""
         if not self.touched.pop(entry_key, False):
             self.touched[entry_key] = False
 
@@ -308,7 +308,7 @@ class TimerService:
 
     @property
     def event_timers(self) -> SetTimers:
-        """Where timers of event time are set by key, for functions of the SDK itself."""
+        """The event-time timers by key, for functions of the SDK itself."""
         return self._event
 
     def register_event_time_timer(self, time_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Streams: each call adds vertices to the graph and returns the stream behind them.
+"""Streams: each call adds vertices to the graph, and returns the next stream.
 
 A stream is a point in the graph: a vertex, perhaps one of its side outputs, and how the next edge
 chooses subtasks. Nothing runs here, and no closure is called; what the runtime knows are the kinds

@@ -1,4 +1,4 @@
-"""The base of all streams: a point in the graph, and how vertices are added behind it.
+"""The base of all streams: a point in the graph, to which vertices are added.
 
 The classes of streams return each other: any stream makes a keyed one, and a keyed one is a stream.
 So they register here by name, and only type checkers see the whole circle.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Stream(VertexSettings, Generic[T]):
-    """A vertex, perhaps one of its side outputs, and how the next edge chooses subtasks."""
+    """A vertex, perhaps one of its side outputs, and the next edge's partitioning."""
 
     # Which vertices the next edge reaches; streams with a key always send by key.
     _default_partitioning: Partitioning | None = None
@@ -161,7 +161,7 @@ def refuse_key_type(key_by: VertexDraft) -> None:
 
 
 def joined_streams(streams: list[Stream[Any]], vertex: VertexDraft) -> DataStream[Any]:
-    """Return the stream behind a vertex that has these streams as its inputs, in this order."""
+    """Return the stream after a vertex with these streams as inputs, in order."""
     first = streams[0]
     for stream in streams[1:]:
         first._check_same_draft(str(vertex.details["function_kind"]), stream)

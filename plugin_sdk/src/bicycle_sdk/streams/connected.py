@@ -53,7 +53,7 @@ class ConnectedStreams(Generic[T, V]):
         self._has_broadcast = second._partitioning is Partitioning.BROADCAST
 
     def map(self, function: CoMapFunction[T, V, R]) -> DataStream[R]:
-        """Replace each record by what ``map1`` or ``map2`` returns."""
+        """Replace each record by the result of ``map1`` or ``map2``."""
         self._require("map", function, CoMapFunction)
         self._check_types("map", function, ("map1", "map2"))
         gives = [function_types(function, name).gives for name in ("map1", "map2")]
@@ -77,7 +77,7 @@ class ConnectedStreams(Generic[T, V]):
         first: Callable[[T], K] | KeySelector[T, K],
         second: Callable[[V], K] | KeySelector[V, K],
     ) -> KeyedConnectedStreams[K, T, V]:
-        """Give the records of both streams keys; those of one key meet in one subtask.
+        """Assign keys to the records of both streams; a key's records meet in one subtask.
 
         Raises:
             StreamDefinitionError: the keys are of different types and never equal.

@@ -65,7 +65,7 @@ class Connecting(Transforms[T]):
         *, how: str = "inner", timeout: timedelta = _LOOKUP_LIMIT, capacity: int = 100,
         cache: LookupCache | None = None, retry: Retry | None = None,
     ) -> DataStream[Any]:  # fmt: skip
-        """Complete each row by what another system answers; the order of rows is kept.
+        """Complete each row with data from another system; the order of rows is kept.
 
         Args:
             key: Finds in a row what is asked for.
@@ -97,7 +97,7 @@ class Connecting(Transforms[T]):
         return self._then(vertex)
 
     def merge_by_time(self, *others: DataStream[T], late_to: str | None = None) -> DataStream[T]:
-        """One stream in the order of event time; equal times in the order of the streams given.
+        """Merge streams in the order of event time; equal times in the order of streams.
 
         A record waits until the watermark has passed it. All run in one subtask, since an order
         over all records has no other place; what follows keeps the order as long as it stays there.
@@ -147,7 +147,7 @@ class Connecting(Transforms[T]):
         function: Any, *, how: str = "inner",
         deleted_when: Callable[[Any], bool] | None = None,
     ) -> DataStream[Any]:  # fmt: skip
-        """Join each row at once with the row of a small stream, which every subtask holds whole.
+        """Join each row at once with the row of a small stream, copied to all subtasks.
 
         This stream needs no shuffle. Of rows of the small one with the same key the last counts;
         within an epoch they come before the rows of this stream.

@@ -1,4 +1,4 @@
-"""The stream of records and what ends it."""
+"""The stream of records, and its ends."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SplitStream(Generic[T]):
         self._type = record_type
 
     def select(self, tag: str) -> DataStream[T]:
-        """The records that the selector sent to ``tag``."""
+        """Return the stream of records that the selector sent to ``tag``."""
         return self._stream._side_output(tag, self._type)
 
 
@@ -74,7 +74,7 @@ class DataStream(Connecting[T]):
         self, selector: Expression, second: Expression, /, *more: Expression
     ) -> KeyedStream[tuple[Any, ...], T]: ...
     def key_by(self, selector: Any, *more: Any) -> KeyedStream[Any, T]:
-        """Give each record a key; records of one key meet in one subtask, in order.
+        """Assign each record a key; records of one key meet in one subtask, in order.
 
         Args:
             selector: A function of a record, or an expression.
@@ -102,7 +102,7 @@ class DataStream(Connecting[T]):
         return keyed
 
     def count(self) -> DataStream[int]:
-        """The number of records so far, after each record, over the whole stream."""
+        """Count the records of the whole stream, with a result after each record."""
         counted = self.key_by(aggregations.everything)._then(
             reduce_vertex(
                 "count",
@@ -117,7 +117,7 @@ class DataStream(Connecting[T]):
     # --- several streams ---------------------------------------------------------------------
 
     def union(self, *others: DataStream[T]) -> DataStream[T]:
-        """The records of this stream and the others; each keeps its order, they mix freely."""
+        """Merge this stream with others; each keeps its order, without order between them."""
         vertex = VertexDraft(kind=OperatorKind.UNION, name="union")
         for stream in others:
             self._check_same_draft("union", stream)
@@ -130,7 +130,7 @@ class DataStream(Connecting[T]):
         return DataStream(self._draft, vertex)
 
     def connect(self, other: DataStream[V]) -> ConnectedStreams[T, V]:
-        """Let this stream and another, of other records, share one function and its state.
+        """Connect this stream with another of other records, for one function and state.
 
         Raises:
             StreamDefinitionError: only one of the two has a key.
@@ -151,7 +151,7 @@ class DataStream(Connecting[T]):
     @overload
     def side_output(self, tag: str, record_type: type[V]) -> DataStream[V]: ...
     def side_output(self, tag: str, record_type: Any = None) -> DataStream[Any]:
-        """The records that the process function sends with ``ctx.side_output(tag, …)``.
+        """Return the records that the process function sends with ``ctx.side_output(…)``.
 
         Args:
             tag: The tag.
@@ -160,7 +160,7 @@ class DataStream(Connecting[T]):
         return self._side_output(tag, record_type)
 
     def split(self, selector: Callable[[T], str | Iterable[str]]) -> SplitStream[T]:
-        """Send each record to the outputs that the selector names: none, one, or several.
+        """Send each record to the outputs that the selector names: any number of them.
 
         What goes to an output that nobody selects is left out; the run's summary counts it.
         """
@@ -173,7 +173,7 @@ class DataStream(Connecting[T]):
         return SplitStream(stream, record_type)
 
     def iterate(self) -> IterativeStream[T]:
-        """Begin a loop: what ``feedback`` takes comes in again here, one epoch later."""
+        """Start a loop: records of ``feedback`` return here, one epoch later."""
         vertex = VertexDraft(
             kind=OperatorKind.UNION, name="iterate", output_type=self._record_type()
         )
@@ -182,7 +182,7 @@ class DataStream(Connecting[T]):
         return IterativeStream(self._draft, vertex)
 
     def in_event_time_order(self) -> Self:
-        """Let the keyed function before this call see records and timers in event-time order.
+        """Call the preceding keyed function with records and timers in event-time order.
 
         Records wait in the state of their key until the watermark has reached them. Then each key
         has its records and event-time timers one after the other by time, a timer at T behind the
@@ -214,29 +214,29 @@ class DataStream(Connecting[T]):
     # --- how the next edge chooses a subtask -------------------------------------------------
 
     def forward(self) -> DataStream[T]:
-        """Subtask i sends to subtask i; both sides must have the same parallelism."""
+        """Send from subtask i to subtask i; both sides must have the same parallelism."""
         return self._with_partitioning(Partitioning.FORWARD)
 
     def rebalance(self) -> DataStream[T]:
-        """Each subtask sends to all in turn, over the life of the job."""
+        """Send from each subtask to all in turn, over the life of the job."""
         return self._with_partitioning(Partitioning.REBALANCE)
 
     def shuffle(self) -> DataStream[T]:
-        """Each record goes to a subtask picked by chance."""
+        """Send each record to a random subtask."""
         return self._with_partitioning(Partitioning.SHUFFLE)
 
     def broadcast(self) -> DataStream[T]:
-        """Each record goes to every subtask."""
+        """Send each record to every subtask."""
         return self._with_partitioning(Partitioning.BROADCAST)
 
     def global_(self) -> DataStream[T]:
-        """All records go to one subtask."""
+        """Send all records to one subtask."""
         return self._with_partitioning(Partitioning.GLOBAL)
 
     def partition_custom(
         self, partitioner: Callable[[P, int], int], key: Callable[[T], P] | KeySelector[T, P]
     ) -> DataStream[T]:
-        """Each record goes to the subtask that a function chooses for its key.
+        """Send each record to the subtask that a function chooses for its key.
 
         The stream gets no key by this: state and timers per key need ``key_by``. All operators
         right behind the call must have the same parallelism.
@@ -295,7 +295,7 @@ class DataStream(Connecting[T]):
         return SinkStream(vertex)
 
     def to_uri(self, uri: str) -> SinkStream:
-        """Send the records to the stream that one text names, such as a parameter of the plugin.
+        """Send the records to the stream of a URI, such as a parameter of the plugin.
 
         Args:
             uri: ``redis://host:6379/orders?format=json``, ``file://./events.ss/orders``,
@@ -325,7 +325,7 @@ class DataStream(Connecting[T]):
         return self.sink_to(sink)
 
     def kafka_sink(self, brokers: str, topic: str) -> SinkStream:
-        """Send each record to a Kafka topic, at least once; ``KafkaSinkBuilder`` can do more."""
+        """Send each record to Kafka, at least once; ``KafkaSinkBuilder`` has more options."""
         return self.sink_to(kafka.KafkaSinkBuilder[Any](brokers, topic))
 
     def collect(self, name: str) -> SinkStream:
@@ -333,7 +333,7 @@ class DataStream(Connecting[T]):
         return self.sink_to(connectors.collect_sink(name))
 
     def preview(self, n: int = 10) -> list[T]:
-        """Run the job so far in this process and return the first ``n`` records of this stream.
+        """Run the job so far in this process, and return ``n`` records of this stream.
 
         Raises:
             PreviewError: nothing that is installed can run it.

@@ -45,7 +45,7 @@ class KeyedStream(KeyedJoins[K, T]):
     def reduce(
         self, function: Callable[[T, T], T | Awaitable[T]] | ReduceFunction[T]
     ) -> DataStream[T]:
-        """Join the records of a key; the result so far follows each record, the first as it is."""
+        """Combine the records of a key, with the result so far after each record."""
         return self._then(reduce_vertex("reduce", function, output_type=self._vertex.output_type))
 
     def sum(self, selector: Callable[[T], V]) -> DataStream[tuple[K, V]]:
@@ -61,7 +61,7 @@ class KeyedStream(KeyedJoins[K, T]):
         return self._aggregate("max", aggregations.Maximum(selector), selector)
 
     def min_by(self, selector: Callable[[T], Any]) -> DataStream[T]:
-        """The record with the least selected value so far, the earliest of equals."""
+        """Keep the record with the least selected value so far, the earliest of equals."""
         return self._then(
             reduce_vertex(
                 "min_by", aggregations.KeepLowest(selector), output_type=self._vertex.output_type
@@ -69,7 +69,7 @@ class KeyedStream(KeyedJoins[K, T]):
         )
 
     def max_by(self, selector: Callable[[T], Any]) -> DataStream[T]:
-        """The record with the greatest selected value so far, the earliest of equals."""
+        """Keep the record with the greatest selected value so far, the earliest of equals."""
         return self._then(
             reduce_vertex(
                 "max_by", aggregations.KeepHighest(selector), output_type=self._vertex.output_type
@@ -111,7 +111,7 @@ class KeyedStream(KeyedJoins[K, T]):
     # --- windows -----------------------------------------------------------------------------
 
     def tumbling_window(self, size: Duration, *, offset: Duration = 0) -> WindowedStream[K, T]:
-        """Windows of event time that lie side by side: ``[offset + n * size, … + size)``.
+        """Assign adjacent windows of event time: ``[offset + n * size, … + size)``.
 
         Args:
             size: Milliseconds or a timedelta, at least 1 ms.
@@ -122,7 +122,7 @@ class KeyedStream(KeyedJoins[K, T]):
     def sliding_window(
         self, size: Duration, slide: Duration, *, offset: Duration = 0
     ) -> WindowedStream[K, T]:
-        """Windows of event time of one size that begin every ``slide``.
+        """Assign windows of event time of one size that begin every ``slide``.
 
         With a slide longer than the size there are gaps, and records in them count nowhere.
         """
@@ -135,7 +135,7 @@ class KeyedStream(KeyedJoins[K, T]):
         min_records: int = 1,
         max_duration: Duration | None = None,
     ) -> WindowedStream[K, T]:
-        """Windows of event time that end when a key has been quiet for a gap.
+        """Assign windows of event time that end after a gap without records of the key.
 
         A record exactly one gap after the last one still belongs to the session.
 
@@ -150,11 +150,11 @@ class KeyedStream(KeyedJoins[K, T]):
         )
 
     def global_window(self) -> WindowedStream[K, T]:
-        """One window for all records of a key; it fires when ``trigger(…)`` says so."""
+        """Assign one window to all records of a key; it fires as ``trigger(…)`` decides."""
         return self._window(windows.GlobalWindows())
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
-        """Windows of ``size`` records of a key in the order of arrival, one every ``slide``.
+        """Assign windows of ``size`` records of a key by arrival, one every ``slide``.
 
         A last window that never fills gives no result.
         """
@@ -171,7 +171,7 @@ class KeyedStream(KeyedJoins[K, T]):
         return WindowedStream(self._draft, self._vertex, plan, key_type=self._key_type())
 
     def into_stream(self) -> DataStream[T]:
-        """The same records without keys."""
+        """Return the same records without keys."""
         return DataStream(self._draft, self._vertex)
 
     def _aggregate(

@@ -42,7 +42,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     @overload
     def connect(self, other: DataStream[V]) -> KeyedConnectedStreams[K, T, V]: ...
     def connect(self, other: DataStream[V]) -> KeyedConnectedStreams[K, T, V]:
-        """Let this stream and another, keyed alike, share one function, its state and timers.
+        """Connect this stream with another with equal keys, for one function.
 
         ``other.broadcast()`` needs no key: all subtasks get its records.
 
@@ -123,7 +123,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         late_to: str | None = None,
         **buffer: Unpack[JoinBuffer],
     ) -> DataStream[Any]:
-        """Join rows of one key whose times lie near: ``left + lower <= right <= left + upper``.
+        """Join rows of a key with close times: ``left + lower <= right <= left + upper``.
 
         A pair has the later of its two times. A row without a match comes out once the watermark
         proves that none can come, with the last time at which one could have.
@@ -206,7 +206,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         how: str = "inner", late_to: str | None = None,
         max_buffered: int | None = None,
     ) -> DataStream[Any]:  # fmt: skip
-        """Join all rows of one key that fall into the same window, once the watermark closes it.
+        """Join all rows of a key in the same window, once the watermark closes it.
 
         Args:
             other: The right side.
@@ -327,7 +327,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         self, other: KeyedStream[K, Any], function: Any, *,
         how: str = "inner", deleted_when: Callable[[Any], bool] | None = None,
     ) -> DataStream[Any]:  # fmt: skip
-        """Join each row at once with the row of its key that arrived last on the other side.
+        """Join each row at once with the last arrived row of its key on the other side.
 
         It needs no event time, and so depends on what arrived first; ``as_of_join`` does not.
 

@@ -1,4 +1,4 @@
-"""Transformations of records one by one: map, filter, functions, async calls, event times."""
+"""Transformations of single records: map, filter, functions, async calls, times."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Transforms(Stream[T]):
         self, function: None = None, **columns: Expression | float | str | None
     ) -> DataStream[dict[str, Any]]: ...
     def map(self, function: Any = None, **columns: Any) -> DataStream[Any]:
-        """Replace each record by what the function returns, or by a dict of named columns.
+        """Replace each record by the function's result, or by a dict of named columns.
 
         Args:
             function: A callable, or an expression.
@@ -133,7 +133,7 @@ class Transforms(Stream[T]):
         timeout: timedelta,
         capacity: int = 100,
     ) -> DataStream[R]:
-        """Call the function with several calls in flight; results keep the order of the input.
+        """Call the function with several calls in flight; results keep the input's order.
 
         Args:
             function: The function.
@@ -183,7 +183,7 @@ class Transforms(Stream[T]):
         capacity: int = 100,
         retry: Retry | None = None,
     ) -> DataStream[R]:
-        """Call another system as ``async_io_ordered`` does, but pass results on as they come."""
+        """Call another system like ``async_io_ordered``, but emit results as they arrive."""
         config = concurrency(ordered=False, timeout=timeout, capacity=capacity)
         return self._then(async_io_vertex(function, config=config, retry=retry))
 
@@ -218,7 +218,7 @@ class Transforms(Stream[T]):
     # --- pace --------------------------------------------------------------------------------
 
     def rate_limit(self, per_second: float, *, burst: int = 100) -> DataStream[T]:
-        """Let at most ``per_second`` records a second through; the others wait, and none is lost.
+        """Limit the rate to ``per_second`` records a second; others wait, without loss.
 
         What stands behind it in the same chain, such as a call to another system, gets records at
         this pace; behind an exchange they come together. While records wait the task waits, and
@@ -260,7 +260,7 @@ class Transforms(Stream[T]):
     def assign_timestamps(
         self, strategy: WatermarkStrategy[T] | Callable[[T], int | float | datetime]
     ) -> DataStream[T]:
-        """Say when records happened, and how far event time has come.
+        """Assign event times and watermarks.
 
         Args:
             strategy: A ``WatermarkStrategy``, or a function from a record to its time (ms since

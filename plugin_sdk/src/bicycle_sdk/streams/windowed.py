@@ -1,4 +1,4 @@
-"""Streams that are cut into windows: settings first, then what is computed over each window."""
+"""Streams in windows: settings first, then computations over each window."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class WindowedStream(Generic[K, T]):
     # --- settings ----------------------------------------------------------------------------
 
     def allowed_lateness(self, lateness: Duration) -> WindowedStream[K, T]:
-        """Keep windows for so long after they fired; late records then give updated results.
+        """Keep windows for a time after they fired; late records cause updated results.
 
         Args:
             lateness: Milliseconds or a timedelta; 0 by default.
@@ -86,15 +86,15 @@ class WindowedStream(Generic[K, T]):
         return self._with(late_tag=tag)
 
     def trigger(self, trigger: Trigger) -> WindowedStream[K, T]:
-        """Let a trigger decide when windows fire."""
+        """Set the trigger that decides when windows fire."""
         return self._with(trigger=trigger)
 
     def evictor(self, evictor: Evictor) -> WindowedStream[K, T]:
-        """Let an evictor decide which records of a firing window count."""
+        """Set the evictor that removes records of a firing window."""
         return self._with(evictor=evictor)
 
     def pre_combine(self, enabled: bool) -> WindowedStream[K, T]:
-        """Say whether records are folded before they travel to the subtask of their key.
+        """Set whether records are folded before they are sent to the subtask of their key.
 
         They are by default where that gives the same results; it spreads the work on a frequent key
         over all subtasks. It is not worth it when hardly any two records share key and window.
@@ -104,29 +104,29 @@ class WindowedStream(Generic[K, T]):
     # --- what is computed --------------------------------------------------------------------
 
     def count(self) -> DataStream[WindowResult[K, int]]:
-        """The number of records."""
+        """Count the records."""
         return self._aggregate("count", Count(), value_type=int)
 
     def sum(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
-        """The sum of the selected values; of floats the exact sum, rounded once."""
+        """Compute the sum of the selected values; of floats the exact sum, rounded once."""
         return self._aggregate_selected("sum", Sum(selector), selector)
 
     def avg(self, selector: Callable[[T], float]) -> DataStream[WindowResult[K, float]]:
-        """The sum of the selected values over their number."""
+        """Compute the average of the selected values."""
         return self._aggregate("avg", Average(selector), function=selector, value_type=float)
 
     def min(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
-        """The least selected value."""
+        """Compute the least selected value."""
         return self._aggregate_selected("min", Minimum(selector), selector)
 
     def max(self, selector: Callable[[T], V]) -> DataStream[WindowResult[K, V]]:
-        """The greatest selected value."""
+        """Compute the greatest selected value."""
         return self._aggregate_selected("max", Maximum(selector), selector)
 
     def distinct(
         self, selector: Callable[[T], Any], *, approximate: bool = False, precision: int = 12
     ) -> DataStream[WindowResult[K, int]]:
-        """How many different values the selector finds.
+        """Count the distinct values of the selector.
 
         Args:
             selector: Finds a hashable value; a str, bytes, int or float when approximate.
@@ -191,7 +191,7 @@ class WindowedStream(Generic[K, T]):
         self, *functions: AggregateFunction[T, Any, Any]
     ) -> DataStream[WindowResult[K, tuple[Any, ...]]]: ...
     def aggregate(self, *functions: AggregateFunction[T, Any, Any]) -> DataStream[Any]:
-        """Aggregate by one function or by several at once; several give a tuple of results.
+        """Aggregate with one function, or with several for a tuple of results.
 
         The ready ones stand in ``bicycle_sdk.windows``: ``Count()``, ``Sum(selector)``,
         ``Average(selector)``, ``Minimum``, ``Maximum``, ``Distinct``.
@@ -220,7 +220,7 @@ class WindowedStream(Generic[K, T]):
         function: WindowFunction[K, T, R]
         | Callable[[list[T], WindowContext[K]], Iterable[R] | Awaitable[Iterable[R]]],
     ) -> DataStream[R]:
-        """Compute over all records of a window at once; they come in the order of event time."""
+        """Compute a result from all records of a window, in the order of event time."""
         is_object = isinstance(function, WindowFunction)
         is_callable = callable(function) and not isinstance(function, FunctionObject | type)
         if not is_object and not is_callable:

@@ -1,4 +1,4 @@
-"""Windows as plain values: how records are put into windows, when these fire, what they give.
+"""Windows as plain values: their assignment, firing and results.
 
 Streams take them (``stream.key_by(…).tumbling_window(…)``), the runtime carries them out. Nothing
 here runs a job or reads a clock.

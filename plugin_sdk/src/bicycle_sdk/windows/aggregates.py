@@ -1,4 +1,4 @@
-"""The aggregates that come with windows: count, sum, average, extremes, distinct values, reduce.
+"""The aggregates of windows: count, sum, average, extremes, distinct, reduce.
 
 All of them merge, and none depends on the order of the records: sums of floats are exact until the
 result is rounded once, so ``0.1 + 0.2 + 0.3`` is the same in every order, at every parallelism.
@@ -45,7 +45,7 @@ _FAR_PARTS_MAX = 64  # So many times the largest float may a sum be on its way, 
 
 
 class SelectedAggregate(AggregateFunction[T, Acc, Out]):
-    """An aggregate of what a selector finds in each record; it takes many values at once.
+    """An aggregate of a selector's values, with batch updates.
 
     Args:
         selector: Finds the value.
@@ -78,7 +78,7 @@ class SelectedAggregate(AggregateFunction[T, Acc, Out]):
 
 
 class Count(AggregateFunction[T, int, int]):
-    """The number of records; of those alone of which a selector returns a value, if there is one.
+    """The number of records, or of records for which a selector returns a value.
 
     Args:
         selector: Finds a value, or None in a record that does not count, as ``COUNT(x)`` of SQL.
@@ -158,7 +158,7 @@ class Average(SelectedAggregate[T, tuple[Any, tuple[float, ...], int], Any]):
 
 
 class _Extreme(SelectedAggregate[T, tuple[V, ...], V], Generic[T, V]):
-    """The least or greatest selected value, as a tuple of one; a NaN wins over everything."""
+    """The least or greatest selected value, as a tuple of one; NaN takes precedence."""
 
     def create_accumulator(self) -> tuple[V, ...]:
         return ()
@@ -203,7 +203,7 @@ class Maximum(_Extreme[T, V]):
 
 
 class Distinct(SelectedAggregate[T, "set[Any]", int]):
-    """The number of different values of a selector; values are different when ``!=`` says so."""
+    """The number of distinct values of a selector, compared with ``!=``."""
 
     plain_types = _SCALARS
 
@@ -222,7 +222,7 @@ class Distinct(SelectedAggregate[T, "set[Any]", int]):
 
 
 class ApproximateDistinct(Distinct[T]):
-    """About how many different values the selector finds, in bounded memory.
+    """The approximate number of distinct values of a selector, in bounded memory.
 
     The runtime carries it out with a theta sketch; on its own, as in a test, it counts exactly.
 
@@ -239,7 +239,7 @@ class ApproximateDistinct(Distinct[T]):
 
 
 class Reduction(AggregateFunction[T, "tuple[T, ...]", T]):
-    """Joins records two by two; the accumulator is a tuple of one record, or of none.
+    """The pairwise combination of records; the accumulator is a tuple of up to one.
 
     Args:
         function: A callable or ``ReduceFunction``.
@@ -263,7 +263,7 @@ class Reduction(AggregateFunction[T, "tuple[T, ...]", T]):
 
 
 def sums_of_ints(totals: Iterable[int]) -> list[_Total]:
-    """Return the accumulators of sums over ints, from what the ints add up to."""
+    """Return the accumulators of sums of ints from their totals."""
     return list(zip(totals, repeat(()), strict=False))
 
 
@@ -294,7 +294,7 @@ def _add(total: _Total, values: Sequence[Any]) -> _Total:
 
 
 def _refuse_none(kinds: set[type]) -> None:
-    """Refuse what stands for "no value": alone in a window it would pass for one."""
+    """Refuse None: alone in a window it would be taken for an empty result."""
     if type(None) in kinds:
         raise TypeError("the selector returned None; filter such records out, or select a number")
 
@@ -331,7 +331,7 @@ def _plain_sum(values: Sequence[Any]) -> Any:
 
 
 def _exact(values: list[float]) -> tuple[float, ...]:
-    """Return few floats whose exact sum is that of the values, the same for every order of them.
+    """Return few floats with the exact sum of the values, equal for every order.
 
     Each is the rest that the ones before leave, rounded once; two or three suffice as a rule.
     Where a value is infinite or none, the result is what ``+`` gives.
@@ -354,7 +354,7 @@ def _exact(values: list[float]) -> tuple[float, ...]:
 
 
 def _exact_far(values: list[float]) -> tuple[float, ...]:
-    """Return the same for values that ``fsum`` refuses; a few times the largest float at most."""
+    """Return few floats with the exact sum of values that ``fsum`` refuses."""
     if not all(map(isfinite, values)):
         return (sum(values),)
     left, parts = _fraction(values), []
@@ -375,7 +375,7 @@ def _fraction(values: Iterable[Any]) -> Any:
 
 
 def _rounded_far(total: Any) -> float:
-    """Return the float next to a fraction, infinite where there is none."""
+    """Return the float closest to a fraction, or infinity."""
     try:
         return float(total)
     except OverflowError:

@@ -37,7 +37,7 @@ _COUNT_MAX = 1_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlignedWindows:
-    """Windows ``[start, start + size)`` where ``start = offset + n * slide`` for whole n.
+    """Windows ``[start, start + size)`` with ``start = offset + n * slide`` for all n.
 
     With ``slide == size`` they tumble; with a larger slide there are gaps, and a record in a gap
     belongs to no window.
@@ -111,7 +111,7 @@ class GlobalWindows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountWindows:
-    """Every ``slide`` records of a key, the last ``size`` of them, in the order of arrival."""
+    """The last ``size`` records of a key in the order of arrival, every ``slide``."""
 
     size: int
     slide: int
@@ -121,7 +121,7 @@ WindowAssigner = AlignedWindows | SessionWindows | GlobalWindows | CountWindows
 
 
 def tumbling_windows(size: Duration, *, offset: Duration = 0) -> AlignedWindows:
-    """Return windows that lie side by side.
+    """Return adjacent windows.
 
     Args:
         size: Their length, at least 1 ms.
@@ -157,7 +157,7 @@ def session_windows(
 
 
 def count_windows(size: int, slide: int | None = None) -> CountWindows:
-    """Return windows of ``size`` records, one every ``slide`` records (by default every size)."""
+    """Return windows of ``size`` records, one every ``slide`` records (default: size)."""
     size = whole_count("size", size)
     return CountWindows(size=size, slide=size if slide is None else whole_count("slide", slide))
 

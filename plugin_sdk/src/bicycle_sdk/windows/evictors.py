@@ -12,7 +12,7 @@ __all__ = ["CountEvictor", "Evictor", "TimeEvictor", "TimedValue"]
 
 
 class TimedValue(NamedTuple):
-    """A record of a window with its event time in ms (of arrival where there is none)."""
+    """A record of a window with its event time in ms, or its arrival time."""
 
     timestamp: int
     value: Any
@@ -51,7 +51,7 @@ class CountEvictor(Evictor):
 
 
 class TimeEvictor(Evictor):
-    """Keeps the records whose time lies less than ``span`` before that of the newest."""
+    """An evictor that keeps records less than ``span`` older than the newest."""
 
     def __init__(self, span: Duration) -> None:
         self.span_ms = duration_ms("span", span)

@@ -1,4 +1,4 @@
-"""Window functions: aggregates record by record, or all records of a window at once."""
+"""Window functions: over single records, or over all records of a window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ K = TypeVar("K")
 
 
 class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
-    """Folds records into an accumulator, which may have another type than they and the result.
+    """A fold of records into an accumulator, with separate input and result types.
 
     With ``merge`` it is taken to be associative: accumulators of parts give the result of the
     whole, in any grouping. Records are then folded before they travel to the subtask of their key,
@@ -47,7 +47,7 @@ class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
         """Return the result. Called on a worker whenever a window fires; it must change nothing."""
 
     def merge(self, a: Acc, b: Acc) -> Acc | Awaitable[Acc]:  # noqa: ARG002 - overriders use it
-        """Return the accumulator of the records of both; it may change ``a``, and ``b`` not.
+        """Return the accumulator of both parts; ``a`` may be changed, ``b`` may not.
 
         Called on a worker, any number of times. Leave it out when parts cannot be joined.
 
@@ -63,7 +63,7 @@ def is_mergeable(function: AggregateFunction[Any, Any, Any]) -> bool:
 
 
 class WindowContext(StateAccess, Context, Generic[K]):
-    """The context of a ``WindowFunction``: key, window, watermark, and state of two kinds.
+    """The context of a ``WindowFunction``: key, window, watermark, two kinds of state.
 
     ``get_state`` and its companions keep one value per name, key and window: they are durable, stay
     over repeated firings of the window, and are gone when the window is. ``get_value_state`` and
@@ -97,7 +97,10 @@ class WindowContext(StateAccess, Context, Generic[K]):
         return self._watermark
 
     def state_entries(self, descriptor: StateDescriptor) -> Any:
-        """Return where the entries of a state of the key lie. Called by the context itself."""
+        """Return the entries of a state of the key.
+
+        Called by the context itself.
+        """
         return self.local_entries.entries_of(descriptor)
 
     def state_key(self) -> Hashable:
@@ -106,15 +109,15 @@ class WindowContext(StateAccess, Context, Generic[K]):
         return key
 
     def state_time(self, domain: TimeDomain) -> int:
-        """Return the time in ms by which states of the key expire: the window's last by default."""
+        """Return the time in ms for the key states' expiry, by default the window's end."""
         return self.processing_time if domain == "processing" else self._window.end - 1
 
     def get_state(self, name: str, default: Any = None) -> Any:
-        """Return the saved value of this window, or ``default`` when there is none."""
+        """Return the saved value of this window, or ``default``."""
         return self._values.get(name, default)
 
     def save_state(self, name: str, value: Any) -> None:
-        """Save a value of this window under a name; it replaces the one before."""
+        """Save a value of this window under a name, and replace the previous value."""
         self._values[name] = value
 
     def delete_state(self, name: str) -> None:
@@ -122,7 +125,7 @@ class WindowContext(StateAccess, Context, Generic[K]):
         self._values.pop(name, None)
 
     def side_output(self, tag: str, value: Any) -> None:
-        """Send a value to those who read ``stream.side_output(tag)``."""
+        """Send a value to the readers of ``stream.side_output(tag)``."""
         self._sides.append((tag, value))
 
     def enter(
@@ -133,7 +136,7 @@ class WindowContext(StateAccess, Context, Generic[K]):
         self._values = {} if values is None else values
 
     def take_side_outputs(self) -> list[tuple[str, Any]]:
-        """Return what was sent since the last call, in order, and forget it."""
+        """Return the side outputs since the last call, in order, and clear them."""
         taken, self._sides = self._sides, []
         return taken
 
@@ -151,7 +154,7 @@ class WindowFunction(FunctionObject, ABC, Generic[K, In, Out]):
     def process(
         self, elements: list[In], ctx: WindowContext[K]
     ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
-        """Return the records that follow from a window; ``[]`` for none.
+        """Return the output records of a window, perhaps ``[]``.
 
         Called on a worker whenever the window fires, with its records in the order of event time,
         equal times in the order of arrival. It must not change ``elements`` or keep anything in
@@ -160,7 +163,10 @@ class WindowFunction(FunctionObject, ABC, Generic[K, In, Out]):
         """
 
     def open(self, ctx: WindowContext[K]) -> Awaitable[None] | None:
-        """Open connections and load models; called on a worker, once per subtask, first of all."""
+        """Open connections and load models; called on a worker first, once per subtask."""
 
     def close(self) -> Awaitable[None] | None:
-        """Release what ``open`` took. Called once per subtask at its end; not after a kill."""
+        """Release the resources of ``open``.
+
+        Called once per subtask at its end, but not after a kill.
+        """

@@ -1,4 +1,4 @@
-"""Values that leave a window: the interval itself, a result with its key, and a late record."""
+"""Values that leave a window: the interval, a result with key, a late record."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Window:
         return self.start < other.end and other.start < self.end
 
     def touches(self, other: Window) -> bool:
-        """Tell whether the two overlap or one begins where the other ends: sessions then merge."""
+        """Return whether two windows overlap or touch, so that sessions merge."""
         return self.start <= other.end and other.start <= self.end
 
     def cover(self, other: Window) -> Window:
@@ -57,7 +57,7 @@ class Window:
 
 
 class WindowResult(NamedTuple, Generic[K, V]):
-    """The result of an aggregated window: its key, its bounds in ms (``[start, end)``), its value.
+    """The result of an aggregated window: key, bounds in ms (``[start, end)``), value.
 
     Its event time is ``end - 1``, so that a window behind it takes it for the same span.
     """

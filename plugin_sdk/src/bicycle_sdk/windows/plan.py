@@ -1,4 +1,4 @@
-"""Everything that is set about a window, as one value: it travels to the workers as a payload."""
+"""The settings of a window as one value, which is sent to workers as a payload."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WindowPlan:
 
     @property
     def keeps_records(self) -> bool:
-        """Tell whether the records of a window are kept until it fires, not only accumulators."""
+        """Return whether the records of a window are stored until it fires."""
         return (
             self.process is not None
             or self.evictor is not None
@@ -63,7 +63,7 @@ class WindowPlan:
 
     @property
     def outlives_firing(self) -> bool:
-        """Tell whether what a window holds may be needed after a result was made of it."""
+        """Return whether the content of a window may be needed after it fired."""
         match self.assigner:
             case CountWindows():
                 return self._overlaps_by_count()
@@ -73,7 +73,7 @@ class WindowPlan:
 
     @property
     def combines_early(self) -> bool:
-        """Tell whether records are folded before they travel to the subtask of their key."""
+        """Return whether records are folded before they are sent to the subtask of a key."""
         return self.is_pre_combined and not self.keeps_records and not self.is_triggered
 
     def checked(self) -> WindowPlan:
@@ -122,7 +122,7 @@ class WindowPlan:
         return self
 
     def details(self) -> dict[str, Any]:
-        """Return what graphs and plans show, as plain data."""
+        """Return the settings in graphs and plans, as plain data."""
         found: dict[str, Any] = {"window_type": _type_of(self.assigner)}
         if self.lateness_ms:
             found["allowed_lateness_ms"] = self.lateness_ms

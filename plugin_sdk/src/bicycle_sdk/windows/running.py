@@ -1,4 +1,4 @@
-"""Aggregate functions without a window: the result so far, after each record of a key."""
+"""Aggregate functions without a window: the result so far after each record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["RunningAggregate"]
 
 
 class RunningAggregate(KeyedProcessFunction[Any, Any, tuple[Any, Any]]):
-    """Keeps an accumulator per key, and gives the key and the result for each record.
+    """A function that keeps an accumulator per key, and emits key and result.
 
     Args:
         function: An object of an ``AggregateFunction``.

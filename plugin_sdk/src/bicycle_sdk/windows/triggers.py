@@ -31,7 +31,7 @@ __all__ = [
 
 
 class TriggerResult(Enum):
-    """The fate of a window: nothing, a result, a result and its records go, or they just go."""
+    """The action for a window: nothing, fire, fire and purge, or purge."""
 
     CONTINUE = "continue"
     FIRE = "fire"
@@ -40,7 +40,7 @@ class TriggerResult(Enum):
 
     @property
     def fires(self) -> bool:
-        """Tell whether the window gives a result."""
+        """Return whether the window emits a result."""
         return self in (TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE)
 
     @property
@@ -50,7 +50,7 @@ class TriggerResult(Enum):
 
 
 class TriggerContext(Protocol):
-    """The context of a trigger: what it may ask and set, per key and window.
+    """The context of a trigger: time, timers and state per key and window.
 
     A timer is one per time and kind; setting it twice is setting it once. Event-time timers fire
     when input before their time is complete, so that one at ``window.end`` fires with the window;
@@ -69,10 +69,10 @@ class TriggerContext(Protocol):
         """Return the recorded time of the epoch in ms."""
 
     def register_event_time_timer(self, time_ms: int) -> None:
-        """Ask ``on_event_time`` at a time."""
+        """Register a timer for ``on_event_time``."""
 
     def register_processing_time_timer(self, time_ms: int) -> None:
-        """Ask ``on_processing_time`` at a time."""
+        """Register a timer for ``on_processing_time``."""
 
     def delete_event_time_timer(self, time_ms: int) -> None:
         """Take back a timer, if it exists."""
@@ -81,7 +81,7 @@ class TriggerContext(Protocol):
         """Take back a timer, if it exists."""
 
     def get_state(self, name: str, default: Any = None) -> Any:
-        """Return the saved value, or ``default`` when there is none."""
+        """Return the saved value, or ``default``."""
 
     def save_state(self, name: str, value: Any) -> None:
         """Save a value: plain data."""
@@ -129,7 +129,7 @@ class Trigger(ABC):
         raise MergeMissingError(owner=type(self).__qualname__, what="on_merge(states, window, ctx)")
 
     def on_expiry(self, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Answer to the end of a window: its allowed lateness is over and its records will go.
+        """Decide about a window whose allowed lateness is over, before its removal.
 
         Called once per window of event time, in order of time.
         """
@@ -227,7 +227,7 @@ class EventTimeTrigger(Trigger):
 
 
 class _Pace:
-    """How often an ``EventTimeTrigger`` fires before or after the end of a window."""
+    """The interval of early or late firings of an ``EventTimeTrigger``."""
 
     def __init__(self, name: str, *, every: Duration | None, count: int | None) -> None:
         if (every is None) == (count is None):
@@ -362,7 +362,7 @@ class ContinuousEventTimeTrigger(Trigger):
 
 
 class PurgingTrigger(Trigger):
-    """Fires when another trigger does, and lets the records go each time."""
+    """A trigger that fires with another trigger, and purges the records each time."""
 
     def __init__(self, inner: Trigger) -> None:
         self.inner = inner
@@ -393,7 +393,7 @@ class PurgingTrigger(Trigger):
 
 
 class NeverTrigger(Trigger):
-    """Never fires: the trigger of global windows until another one is set."""
+    """A trigger that never fires: the default of global windows."""
 
     def on_element(
         self, value: Any, timestamp: int, window: Window, ctx: TriggerContext
@@ -403,7 +403,7 @@ class NeverTrigger(Trigger):
     def on_merge(
         self, states: Sequence[Mapping[str, Any]], window: Window, ctx: TriggerContext
     ) -> None:
-        """Nothing is kept."""
+        """Do nothing: this trigger keeps no state."""
 
     def describe(self) -> str:
         return "never"

@@ -1,4 +1,4 @@
-"""The vertices of a window: the window itself, and the step before the shuffle that combines."""
+"""The vertices of a window: the window, and the combining step before the shuffle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The word count: lines in, ``{"word": …, "count": …}`` out, one record per word that was seen.
+"""The word count: lines in, one record ``{"word": …, "count": …}`` out per word.
 
 The counts of a word are 1, 2, 3 and so on, without gaps. They are state: they survive crashes and
 follow the word to another task when the parallelism changes. The job reads files or a socket; it
@@ -35,7 +35,7 @@ class WordCount(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class WordCountParams:
-    """Where the lines come from and where the counts go.
+    """The parameters of the word count: input and output.
 
     Attributes:
         input: Text file, glob or directory to read; needed with source=file.

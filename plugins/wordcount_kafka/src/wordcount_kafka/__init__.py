@@ -1,4 +1,4 @@
-"""The word count over Kafka: three pipelines in one job, of which the ends can be left out.
+"""The word count over Kafka: three pipelines in one job, with optional ends.
 
 Lines that a socket takes go to one topic; from there words are counted into a second topic, exactly
 once; and from there ``word:count`` goes out through a socket. A record of the second topic is
@@ -68,7 +68,7 @@ def _number(variable: str, otherwise: int) -> Callable[[], int]:
 
 @dataclass(frozen=True, kw_only=True)
 class WordCountKafkaParams:
-    """Where the lines come from, where the counts go, and the topics between.
+    """The parameters of the word count over Kafka: input, output and topics.
 
     Attributes:
         source: Take lines through a socket into the raw topic, or read that topic only.

@@ -1,1 +1,1 @@
-"""Sources and sinks of records: connectors, strangers to each other, all over ``contract``."""
+"""Sources and sinks of records: independent connectors over ``contract``."""

@@ -1,4 +1,4 @@
-"""Bicycle's own connectors, registered through the hooks that a stranger uses, none imported."""
+"""Bicycle's own connectors, registered through extension hooks, without imports."""
 
 from __future__ import annotations
 

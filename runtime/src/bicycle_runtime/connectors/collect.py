@@ -1,4 +1,4 @@
-"""The collect sink: published records as Python objects in the driver, for tests and previews.
+"""The collect sink: published records as Python objects in the driver, for tests.
 
 Values come back equal to what the last operator gave: dataclasses, tuples and sets stay what they
 are. What was collected lives as long as the process, so exactly-once means: within one process.
@@ -34,13 +34,13 @@ _LENGTH_BYTES = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectOptions:
-    """Where collected records go."""
+    """The options of the collect sink."""
 
     name: str = option("collected", doc="Name under which the records are found.")
 
 
 class CollectedRecords(list[Any]):
-    """A list that knows which epoch each sink added last, so that publishing again adds nothing."""
+    """A list that records each sink's last epoch, so that publishing is idempotent."""
 
     def __init__(self, values: Sequence[Any] = ()) -> None:
         super().__init__(values)
@@ -109,4 +109,4 @@ class CollectSink(StagedPublication, Sink):
         return self._records.published_epochs.get(self.spec.vertex_id, -1) >= epoch
 
     def stop(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the sink has no resources."""

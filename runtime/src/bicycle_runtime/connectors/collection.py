@@ -62,7 +62,7 @@ class CollectionReader:
             )
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the reader has no resources."""
 
 
 def _copy(items: list[Any]) -> list[Any]:
@@ -101,7 +101,7 @@ class CollectionSource(Source):
         self._next = offsets.get(SHARD, 0)
 
     def poll(self) -> SourceStatus:
-        """Everything not sealed lies ready."""
+        """Return the items that are not sealed as available input."""
         left = max(len(self._items) - self._next, 0)
         return SourceStatus(
             has_input=left > 0,
@@ -124,7 +124,7 @@ class CollectionSource(Source):
         return CollectionReader(self._items)
 
     def stop(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the source has no resources."""
 
     def describe(self, shard: str, offset: int) -> str:
         """Name the index."""

@@ -40,7 +40,7 @@ _TABLE_LETTERS = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleOptions:
-    """How records are printed."""
+    """The options for printing records."""
 
     format: Literal["lines", "table"] = option(
         "lines", doc="lines: [SINK] <record>; table: a table for each epoch."
@@ -81,7 +81,7 @@ class _RowWriter(StagedWriter):
 
 
 class ConsoleSink(StagedPublication, Sink):
-    """Prints records at publish; an epoch may be printed again after a crash (at-least-once)."""
+    """A sink that prints records at publish; a crash may repeat an epoch."""
 
     guarantee = Guarantee.AT_LEAST_ONCE
     options_class = ConsoleOptions
@@ -115,7 +115,7 @@ class ConsoleSink(StagedPublication, Sink):
         self._printed_epoch = epoch
 
     def stop(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the sink has no resources."""
 
     def _print_lines(self, state: Mapping[str, Any]) -> None:
         for file in self.staged_files(state):

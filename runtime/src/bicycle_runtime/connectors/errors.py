@@ -1,4 +1,4 @@
-"""Errors of connectors: unknown words and options, unreadable input, unwritable output.
+"""Errors of connectors: unknown names or options, bad input, failed output.
 
 Codes 17xx, and 269x of streams, 280x of PostgreSQL, 30xx of lakes, 31xx of HTTP; those of Kafka are
 in its own room. They name the vertex or the file, so that a user can act without reading a log.

@@ -1,4 +1,4 @@
-"""The generator source: seven words in a circle, one every ``rate_ms``, for demos and measurements.
+"""The generator source: seven words in a cycle, one every ``rate_ms``.
 
 The offset is the sequence number. The time of the first word is in the state, so that a restarted
 job goes on in the same rhythm instead of starting a new one.
@@ -36,7 +36,7 @@ NEXT_POLL_MS_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorOptions:
-    """How fast, and how many."""
+    """The options of the generator: rate and count."""
 
     rate_ms: int = option(
         100, low=0, high=86_400_000, doc="Time between two words; 0 is as fast as they are read."
@@ -60,7 +60,7 @@ class GeneratorReader:
             yield SourceBatch(values=values, offsets=range(start, stop), next_offset=stop)
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the reader has no resources."""
 
 
 class GeneratorSource(SnapshotsState, Source):
@@ -90,7 +90,7 @@ class GeneratorSource(SnapshotsState, Source):
         self._began = self._clock.monotonic()
 
     def poll(self) -> SourceStatus:
-        """See how many words are due by now."""
+        """Return the number of words that are due now."""
         rate_ms, count = self._options.rate_ms, self._options.count
         due = self._rhythm_ms() // rate_ms + 1 if rate_ms else self._next + (1 << 62)
         self._available = max(due if count is None else min(due, count), self._next)
@@ -124,7 +124,7 @@ class GeneratorSource(SnapshotsState, Source):
         return GeneratorReader()
 
     def stop(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the source has no resources."""
 
     def _rhythm_ms(self) -> int:
         """Return the time since the first word, whatever becomes of the wall clock."""

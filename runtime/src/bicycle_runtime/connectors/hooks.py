@@ -1,4 +1,4 @@
-"""The hooks by which an extension offers what the runtime lacks: words to classes, not imported.
+"""The hooks of extensions: maps from names to classes, which are not imported.
 
 An extension is a module (entry-point group ``bicycle.extensions``) that implements some of the
 hooks, for connectors or for the runtime itself::
@@ -31,7 +31,10 @@ _hook_spec = pluggy.HookspecMarker(HOOK_PROJECT)
 
 
 class ConnectorHooks:
-    """What an extension may implement. Called once, when the registry is first used."""
+    """The hooks that an extension may implement.
+
+    Called once, when the registry is first used.
+    """
 
     @_hook_spec
     def bicycle_sources(self) -> dict[str, str]:
@@ -45,11 +48,14 @@ class ConnectorHooks:
 
 
 class RuntimeHooks:
-    """What an extension may implement to become part of the runtime. Called as the others are."""
+    """The hooks with which an extension becomes part of the runtime.
+
+    Called like the others.
+    """
 
     @_hook_spec
     def bicycle_state_backends(self) -> dict[str, str]:
-        """Return state backend -> ``"module:factory"`` of a ``state.memory.space.StateSpace``.
+        """Return state backend -> ``"module:factory"`` of a ``StateSpace``.
 
         The factory is called as ``factory(settings, job_url=…)``, on workers.
         """
@@ -57,7 +63,7 @@ class RuntimeHooks:
 
     @_hook_spec
     def bicycle_metric_reporters(self) -> dict[str, str]:
-        """Return name -> ``"module:Class"`` of a ``jobs.running.listeners.MetricReporter``."""
+        """Return name -> ``"module:Class"`` of a ``MetricReporter``."""
         raise AssertionError("a hook specification is never called")
 
     @_hook_spec

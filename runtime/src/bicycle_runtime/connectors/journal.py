@@ -1,4 +1,4 @@
-"""The journal of a source: every received line is on disk before anybody may read it.
+"""The journal of a source: each received line is stored before it is read.
 
 It is for input that is gone once it is read, and one endless sequence of bytes, cut into segment
 files that are named by the position of their first byte. On a local disk a segment grows by flushed
@@ -77,7 +77,9 @@ class JournalSegments:
 
 
 class Journal:
-    """Appends to a journal and drops what was published. Used by one thread at a time per method.
+    """An appendable journal, which drops published input; one thread per method.
+
+    Used by one thread at a time per method.
 
     Args:
         segments: Where it lies.
@@ -101,7 +103,7 @@ class Journal:
         self.end = self._find_end(position)
 
     def append(self, data: bytes) -> None:
-        """Write whole lines; on return they survive what they should, and ``end`` is behind them.
+        """Write whole lines durably, and move ``end`` after them.
 
         Raises:
             StorageError: they cannot be written, as when the disk is full.
@@ -141,7 +143,7 @@ class Journal:
         return [each for each in starts[first:] if each < end]
 
     def last_line(self, start: int, end: int) -> bytes:
-        """Return the last line of ``[start, end)``, without its end; empty when there is none."""
+        """Return the last line of ``[start, end)`` without its end, or an empty text."""
         size = _TAIL_BYTES
         while end > start:
             begin = max(start, end - size)

@@ -1,4 +1,4 @@
-"""Sources whose input is gone once it is read: they journal it, and epochs read the journal.
+"""Sources of transient input: they journal it, and epochs read the journal.
 
 A subclass receives on a thread of its own, and reads lines back. Its shard is ``journal``, offsets
 are bytes of it. What is journalled is read exactly once; it is removed some epochs after its output
@@ -42,21 +42,21 @@ class Receiving(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """Whether nothing more comes."""
+        """Return whether the input has ended."""
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the other side is there."""
+        """Return whether the other side is connected."""
 
     def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise the error that ended the thread, if there is one."""
 
     def stop(self) -> None:
         """Close everything, the journal too; returns when the thread has ended."""
 
 
 class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
-    """Journals what is received.
+    """A source that journals its input.
 
     Args:
         spec: The connector.
@@ -94,7 +94,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
 
     @abstractmethod
     def reader_of(self, segments: JournalSegments) -> SourceReader:
-        """Return what reads slices whose ``details`` name ``segments``."""
+        """Return a reader of slices whose ``details`` name ``segments``."""
 
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
@@ -112,7 +112,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
         self._receiver = self.receive(self._journal, self._next, state)
 
     def poll(self) -> SourceStatus:
-        """See what is journalled and unread; an error of the receiving thread is raised here."""
+        """Return the unread journal; raise an error of the receiving thread."""
         receiver = self._receiver
         if receiver is not None:
             receiver.check()
@@ -136,7 +136,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
         return [Slice(shard=SHARD, start=self._next, end=end, details=details)]
 
     def sealed(self, ends: Mapping[str, int]) -> None:
-        """Move on; who was held back may send again."""
+        """Advance the position; blocked senders may continue."""
         self._next = ends.get(SHARD, self._next)
         if self._receiver is not None:
             self._receiver.read_position = self._next
@@ -146,7 +146,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
         return self.reader_of(self._segments)
 
     def rereader(self, services: DriverServices) -> SourceReader:
-        """Return a reader of what is left of the journal; nothing is received."""
+        """Return a reader of the remaining journal, without receiving."""
         return self.reader_of(_segments(services))
 
     def stop(self) -> None:
@@ -156,7 +156,7 @@ class JournalSource(RereadsEarlierSlices, FollowsPublication, Source):
             self._receiver = None
 
     def published(self, offsets: Mapping[str, int]) -> None:
-        """Delete segments published some epochs ago: a job may fall back to an older epoch."""
+        """Delete segments published some epochs ago, since a job may fall back."""
         if len(self._published) == self._published.maxlen:
             self._journal.drop_before(self._published[0])
         self._published.append(offsets.get(SHARD, 0))

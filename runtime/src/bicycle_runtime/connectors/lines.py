@@ -1,4 +1,4 @@
-r"""Lines of text: records of them, and what every source and sink of lines shares.
+r"""Lines of text: records from lines, and the base of sources and sinks of lines.
 
 Out: strings as they are, everything else as JSON. What has no such form is said with an exception
 that the sink's ``on_error`` settles. In: a block of lines is decoded in one step; only when that
@@ -35,7 +35,7 @@ _encoder = msgspec.json.Encoder(enc_hook=encode_model)
 
 
 class UnencodableError(Exception):
-    """A record has no form in the sink's format; the text says why and what to do."""
+    """A record without a representation in the sink's format, with reason and fix."""
 
     def __init__(self, format_name: str, value: object, reason: object) -> None:
         super().__init__(
@@ -103,7 +103,7 @@ def _is_encodable(value: Any) -> bool:
 
 @dataclass(slots=True)
 class LineBlock:
-    """Whole lines, the first at ``offset``; the last one of a file may lack its newline.
+    """A block of whole lines, the first at ``offset``; the last may lack its newline.
 
     When ``long_line_byte_count`` is set, ``data`` is only the beginning of one line that is too
     long.
@@ -116,7 +116,7 @@ class LineBlock:
 
 
 class LineOffsets(Sequence[int]):
-    """Where each line of a block starts, computed only when somebody asks (a record failed).
+    """The start of each line of a block, computed on access.
 
     Args:
         block: The lines.
@@ -165,7 +165,7 @@ def text_decoder(block: LineBlock) -> SourceBatch:
 def decode_lines_apart(
     block: LineBlock, decode: Callable[[bytes], Any], *, skips_blank: bool = False
 ) -> SourceBatch:
-    """Decode each line of a block by itself; what ``decode`` refuses is a bad record.
+    """Decode each line of a block separately; a line that fails is a bad record.
 
     Args:
         block: The lines.

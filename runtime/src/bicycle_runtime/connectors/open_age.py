@@ -1,4 +1,4 @@
-"""The age of output that is held back: how long it may still wait, by a clock that nobody sets."""
+"""The age of held output: its remaining time on a monotonic clock."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["OpenAge"]
 
 
 class OpenAge:
-    """Lets output become visible in time, even when the wall clock is set while it is held.
+    """A timer that makes output visible in time, even if the wall clock is set.
 
     Args:
         roll_ms: How long the first record of it may wait.
@@ -20,7 +20,7 @@ class OpenAge:
         self._due_s = 0.0
 
     def watch(self, what: object, clock: Clock, *, age_ms: int = 0) -> None:
-        """Begin with output that is so old already, in place of what was watched.
+        """Start with output of a given age, instead of the previous output.
 
         Args:
             what: Tells it from what is held later.
@@ -31,7 +31,7 @@ class OpenAge:
         self._due_s = clock.monotonic() + (self._roll_ms - age_ms) / 1_000
 
     def left_ms(self, what: object, clock: Clock) -> int:
-        """Return how long output may be held, 0 or less when it is too old; a new one begins."""
+        """Return how long output may be held, 0 or less if too old; new output restarts."""
         if self._what != what:
             self.watch(what, clock)
         return round((self._due_s - clock.monotonic()) * 1_000)

@@ -1,4 +1,4 @@
-"""Patience with another system that is away: an act is tried again until the system is there."""
+"""Patience with an unavailable system: an action is retried until it returns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How a sink waits while it publishes.
+    """The waiting policy of a sink during publication.
 
     Args:
         vertex: Of the sink, for logs and errors.
@@ -40,7 +40,7 @@ class Patience:
     is_stopping: threading.Event = field(default_factory=threading.Event, init=False)
 
     def carry_out(self, act: Callable[[], None], *, epoch: int, target: str, clock: Clock) -> None:
-        """Act until it succeeds; an error for which nobody needs to wait is passed on.
+        """Run an action until it succeeds; raise errors that waiting cannot fix.
 
         Raises:
             PublishInterruptedError: the job had to end meanwhile.
@@ -75,5 +75,5 @@ class PatientPublication(InterruptiblePublication):
     _patience: Patience
 
     def interrupt(self) -> None:
-        """Let a publication that waits give up."""
+        """Make a waiting publication stop."""
         self._patience.is_stopping.set()

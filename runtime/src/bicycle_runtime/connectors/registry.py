@@ -1,4 +1,4 @@
-"""The registry of extensions: words to classes, gathered once, imported only when used.
+"""The registry of extensions: names and classes, imported on first use.
 
 An extension that cannot be loaded, or that claims a word twice, is a *refusal* in the list: it
 never stops the others. Our own connectors come through the same hooks (``builtin``); a stranger can
@@ -65,7 +65,7 @@ class Offer:
 
 
 class ConnectorRegistry:
-    """Known connector words with the place of their class, and what else extensions bring.
+    """Known connector names with the location of their classes, and other offers.
 
     Args:
         sources: Word -> ``"module:Class"``.
@@ -170,7 +170,7 @@ class ConnectorRegistry:
 
 
 def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
-    """Return the registry of our own connectors and those of some extensions.
+    """Return the registry of built-in connectors and some extensions.
 
     1. Our own hooks come first, so that nobody takes their words.
     2. Each extension is loaded and asked by itself: whatever it raises becomes a refusal.
@@ -206,12 +206,12 @@ def _is_taken(offer: Offer, others: Iterable[Offer]) -> bool:
 
 @cache
 def default_registry() -> ConnectorRegistry:
-    """Return the registry of this installation; entry points are read once per process."""
+    """Return the registry of this installation; entry points are read once."""
     return load_registry(installed_extensions())
 
 
 def create_source(spec: ConnectorSpec) -> Source:
-    """Return the source that a spec asks for, from the connectors of this installation."""
+    """Return the source of a spec, from the connectors of this installation."""
     return default_registry().create_source(spec)
 
 
@@ -221,7 +221,10 @@ def create_sink(spec: ConnectorSpec) -> Sink:
 
 
 def _ask(extension: Extension) -> tuple[list[dict[str, str]], list[Offer]]:
-    """Load one extension; a hook that nobody specifies is refused. Formats have a registry."""
+    """Load one extension, and return its connectors and offers; refuse unknown hooks.
+
+    Formats have a registry.
+    """
     manager = hooks_of(extension, ConnectorHooks, RuntimeHooks, FormatHooks)
     manager.check_pending()
     hook = manager.hook

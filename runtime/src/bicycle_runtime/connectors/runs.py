@@ -1,4 +1,4 @@
-"""Runs: whose the epochs are that a table says are written.
+"""Runs: the owners of epochs that a table records as written.
 
 A table remembers the last epoch of each *run*, a random name that begins with a job and stands in
 the manifest. A job that goes on elsewhere, or writes epochs once more, begins a run of its own: two
@@ -17,12 +17,12 @@ __all__ = ["place_of", "run_of"]
 
 
 def place_of(services: DriverServices) -> str:
-    """Return where the state of a sink lies: a job that goes on elsewhere has another place."""
+    """Return the location of a sink's state, which changes when a job moves."""
     return f"{services.storage.url}/{services.prefix}"
 
 
 def run_of(state: Mapping[str, Any], place: str, *, is_again: bool = False) -> str:
-    """Return the run of a sink that begins: that of its state, or the name of a new one.
+    """Return the run of a starting sink: of its state, or a new name.
 
     Args:
         state: What the last sealed epoch says of the sink.

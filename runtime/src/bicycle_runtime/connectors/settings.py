@@ -1,4 +1,4 @@
-"""A connector's options from its properties in the graph, with errors that name the vertex.
+"""A connector's options from its graph properties, with errors for the vertex.
 
 Beside properties the graph gives a connector payloads: here, the declared type of its records.
 """
@@ -127,7 +127,7 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
 
 
 def secret_of(value: object) -> Secret | None:
-    """Return the secret for which JSON of the form ``{"secret": {"env": …}}`` stands, or None."""
+    """Return the secret in JSON of the form ``{"secret": {"env": …}}``, or None."""
     inner = value["secret"] if isinstance(value, Mapping) and set(value) == {"secret"} else None
     if isinstance(inner, Mapping) and len(inner) == 1:
         [(kind, place)] = inner.items()

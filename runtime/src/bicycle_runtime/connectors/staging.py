@@ -1,4 +1,4 @@
-"""Staged output: how writers leave bytes below their prefix, and how a sink reads them back.
+"""Staged output: files that writers leave below their prefix, for a sink to read.
 
 A staged file has a byte count and a CRC-32 from the moment it is written; its reader checks
 both. This module knows no format and publishes nothing.
@@ -28,11 +28,11 @@ _NOTHING: tuple[Sequence[Any], bytes] = ([], b"")
 
 
 class _AbortedError(Exception):
-    """Thrown into the storage's write context, so that the unfinished object never appears."""
+    """An error for the storage's write context, so that the object never appears."""
 
 
 class StagedStream:
-    """One staged file while it is written: what passes is counted and summed up.
+    """A staged file in progress, with its byte count and checksum.
 
     Args:
         task: Where to stage.
@@ -54,7 +54,7 @@ class StagedStream:
         self._crc32 = zlib.crc32(data, self._crc32)
 
     def finish(self, record_count: int, details: Mapping[str, Any]) -> StagedFile:
-        """Make the file durable, and return what it is."""
+        """Make the file durable, and return its description."""
         self._leave(None)
         return StagedFile(
             path=self._path,
@@ -66,7 +66,7 @@ class StagedStream:
         )
 
     def fail(self, error: OSError) -> NoReturn:
-        """Drop the file, and raise what the storage makes of an error: a ``StorageError``."""
+        """Drop the file, and raise the storage's error: a ``StorageError``."""
         self._leave(error)
         raise error
 
@@ -82,7 +82,7 @@ class StagedStream:
 
 
 class StagedWriter:
-    """A ``PreparingWriter`` that stages one file of encoded records per subtask and epoch.
+    """A ``PreparingWriter`` that stages one file of records per subtask and epoch.
 
     A record that cannot be encoded is found before anything of its batch is written, so that the
     sink's ``on_error`` can settle it.
@@ -113,12 +113,12 @@ class StagedWriter:
         return values
 
     def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return a record that can be encoded; raise what says why it cannot."""
+        """Return a record that can be encoded; raise the reason if it cannot."""
         self._encode([value])
         return value
 
     def write(self, values: Sequence[Any]) -> None:
-        """Append some records, encoded by now or not; the file is created before the first."""
+        """Append records, encoded or not; the file is created before the first one."""
         (encoded, data), self._prepared = self._prepared, _NOTHING
         if not values:
             return
@@ -146,16 +146,16 @@ class StagedWriter:
             stream.abort()
 
     def heading(self) -> bytes:
-        """Return what the file begins with, before the records that are written first."""
+        """Return the first bytes of the file, before its records."""
         return b""
 
     def details(self) -> Mapping[str, Any]:
-        """Return what the driver half must know about this file beside its size; plain JSON."""
+        """Return the file's details for the driver besides its size, as plain JSON."""
         return {}
 
 
 def staged_blocks(storage: Storage, file: StagedFile) -> Iterator[bytes]:
-    """Yield a staged file's bytes; the last block only after size and checksum proved right.
+    """Yield a staged file's bytes; the last block only after the checksum is verified.
 
     Raises:
         ObjectMissingError: the file is gone.

@@ -1,4 +1,4 @@
-"""Rows whose fields have names to records of a declared type, with event times from a field.
+"""Rows with named fields to records of a declared type, with event times.
 
 Rows are converted in one step; only when that fails one by one, so that every bad row is named and
 every good one kept.
@@ -37,7 +37,7 @@ def records_of(
     rows: list[dict[str, Any]], record_type: Any, offsets: Sequence[int], next_offset: int,
     *, timestamp_field: str = "",
 ) -> SourceBatch:  # fmt: skip
-    """Return rows as records; those that cannot be are failures, with their text.
+    """Return rows as records; failures carry the row's text.
 
     Args:
         rows: Some.
@@ -92,7 +92,7 @@ def _converted_apart(
 
 
 def in_field_order(record_type: Any, rows: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return rows as the values of a named tuple's fields; what a row lacks has its default."""
+    """Return rows as field values of a named tuple, with defaults for missing ones."""
     names, defaults = record_type._fields, record_type._field_defaults
     return [[row.get(name, defaults.get(name)) for name in names] for row in rows]
 
@@ -103,7 +103,7 @@ def in_field_order(record_type: Any, rows: list[dict[str, Any]]) -> list[list[An
 
 
 def with_event_times(batch: SourceBatch, data: bytes, field: str) -> SourceBatch:
-    """Return a batch with the event time of each record; those without one become failures.
+    """Return a batch with each record's event time; records without one are failures.
 
     Args:
         batch: Records that are mappings, or objects with attributes.
@@ -166,5 +166,5 @@ def _is_within_bounds(times: Sequence[int]) -> bool:
 
 
 def _text(row: dict[str, Any]) -> bytes:
-    """Return a row for people who look at dead letters."""
+    """Return a row as readable text for dead letters."""
     return msgspec.json.encode(row, enc_hook=str)[:_RAW_BYTES_MAX]

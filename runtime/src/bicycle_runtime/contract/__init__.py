@@ -1,4 +1,4 @@
-"""The contract of connectors: all that a source and a sink implement, and what they are given.
+"""The contract of connectors: the interfaces of sources and sinks.
 
 Read ``vertex`` (what every connector is told), then ``source`` and ``sink``. Both have two halves.
 The driver's half (``Source``, ``Sink``) decides between epochs, and owns no progress: the engine

@@ -1,4 +1,4 @@
-"""The contract of a sink: what it says on the driver, and what its writers do on workers.
+"""The contract of a sink: its part on the driver, and its writers on workers.
 
 A sink changes nothing that is visible before ``publish``, and publishing an epoch twice is
 harmless. Five methods are required; each mixin below stands for one thing that only some sinks do,
@@ -122,15 +122,21 @@ class Sink(Connector, ABC):
 
     @abstractmethod
     def publish(self, epoch: int, state: Mapping[str, Any]) -> None:
-        """Make a sealed epoch visible as ``state`` says. Called again after a crash: harmless."""
+        """Make a sealed epoch visible according to ``state``; safe to repeat.
+
+        Called again after a crash: harmless.
+        """
 
     @abstractmethod
     def stop(self) -> None:
-        """Close what was opened. Called once, also after errors."""
+        """Release the resources of the sink.
+
+        Called once, also after errors.
+        """
 
 
 class StagedPublication(ABC):  # noqa: B024 - it can all be kept as it is.
-    """A sink whose writers stage files: nobody sees them until ``publish`` reads them.
+    """A sink whose writers stage files, invisible until ``publish`` reads them.
 
     It has the ``prepare`` of a sink that publishes all files of an epoch at once; name it before
     ``Sink`` among the bases. Attempts that lose leave files, too, which are removed as garbage: a
@@ -138,15 +144,15 @@ class StagedPublication(ABC):  # noqa: B024 - it can all be kept as it is.
     """
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Name the staged files, in an order that does not depend on which task ended first."""
+        """Return the staged files, in an order independent of the end of tasks."""
         return {"files": [file.to_json() for file in in_subtask_order(staged)]}
 
     def staged_files(self, state: Mapping[str, Any]) -> list[StagedFile]:
-        """Return the files of the epoch whose state this is, in order; none for an empty state."""
+        """Return the files of the epoch of a state, in order, perhaps empty."""
         return [StagedFile.from_json(entry) for entry in state.get("files", ())]
 
     def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
-        """Return the staged paths that publishing this state, or a later epoch, still needs."""
+        """Return the staged paths that publication of this state or later epochs needs."""
         return {file.path for file in self.staged_files(state)}
 
 
@@ -164,15 +170,15 @@ class Waiting:
 
 
 class HoldsBackOutput(ABC):
-    """A sink that makes some sealed output visible with a later epoch, as large parts of files."""
+    """A sink that publishes some output with a later epoch, as large file parts."""
 
     @abstractmethod
     def deadline_ms(self) -> int | None:
-        """Return when (clock ms) an epoch is due without input, as a part must roll; or None."""
+        """Return when (clock ms) an epoch is due without input, as a part rolls, or None."""
 
     @abstractmethod
     def waiting(self) -> Waiting | None:
-        """Return what is sealed and not yet visible, of the last epoch; None for nothing.
+        """Return the sealed but invisible output of the last epoch, or None.
 
         Called after each ``prepare``.
         """
@@ -183,7 +189,7 @@ class ChecksBeforeStart(ABC):
 
     @abstractmethod
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Raise what ``start`` would, as far as it can be known; change nothing.
+        """Raise the errors of ``start``, as far as known in advance; change nothing.
 
         Called at each start for every sink before the first one is started, so that what one of
         them lacks leaves nothing behind that another one made. ``start`` gets the same arguments.
@@ -193,33 +199,33 @@ class ChecksBeforeStart(ABC):
 
 
 class MakesTargets(ABC):
-    """A sink whose ``start`` makes what it writes to, where that is missing: a topic, a folder."""
+    """A sink whose ``start`` creates a missing target: a topic, a folder."""
 
     @abstractmethod
     def makes(self) -> Collection[str]:
-        """Return names of what ``start`` makes, for ``StartsBeforeSinks.is_fed_by`` of sources.
+        """Return the names of targets that ``start`` creates, for ``is_fed_by``.
 
         A name begins with what it is of, as in ``kafka:orders``. Called before ``start``.
         """
 
 
 class InterruptiblePublication(ABC):
-    """A sink whose ``publish`` may wait for another system, and can be told to give up."""
+    """A sink whose ``publish`` may wait for another system, and can be interrupted."""
 
     @abstractmethod
     def interrupt(self) -> None:
-        """Let a ``publish`` that waits raise ``PublishInterruptedError`` soon.
+        """Make a waiting ``publish`` raise ``PublishInterruptedError`` soon.
 
         Called from another thread when the job must end; the next start publishes the epoch.
         """
 
 
 class DropsRecords(ABC):
-    """A sink that may publish records which nobody takes, and counts them."""
+    """A sink that may publish records without a receiver, and counts them."""
 
     @abstractmethod
     def dropped_count(self) -> int:
-        """Return how many records of this run reached nobody: no client, or it was stuck."""
+        """Return the number of records in this run without a receiver."""
 
 
 Sink._mixins = (
@@ -234,10 +240,10 @@ Sink._mixins = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterTask:
-    """Where a writer stages its output.
+    """The location of a writer's staged output.
 
-    ``prefix`` is unique to (sink, epoch, subtask, attempt): whatever is written below it is
-    garbage until a manifest names it.
+    ``prefix`` is unique to (sink, epoch, subtask, attempt): files below it are garbage until a
+    manifest names them.
     """
 
     storage: Storage
@@ -250,7 +256,7 @@ class WriterFactory(Protocol):
     """The picklable part of a sink that travels to workers."""
 
     def open(self, task: WriterTask) -> SinkWriter:
-        """Return a writer for one subtask and epoch; it creates no file before the first record."""
+        """Return a writer for a subtask and epoch; it creates no file before a record."""
 
 
 class SinkWriter(Protocol):
@@ -260,7 +266,7 @@ class SinkWriter(Protocol):
         """Take some records, in order. Called any number of times."""
 
     def finish(self) -> list[StagedFile]:
-        """Make everything durable and return what was staged (empty when there were no records)."""
+        """Make the output durable, and return the staged files, empty without records."""
 
     def abort(self) -> None:
         """Drop everything. Called instead of ``finish`` when the task fails."""
@@ -271,12 +277,15 @@ class PromptWriter(SinkWriter, Protocol):
     """A writer whose records are visible before the epoch is sealed: at least once."""
 
     def flush(self) -> None:
-        """Make what was written visible, and wait until it is. Called while a task reads on."""
+        """Make written output visible; called while a task continues to read.
+
+        Called while a task reads on.
+        """
 
 
 @runtime_checkable
 class PreparingWriter(SinkWriter, Protocol):
-    """A writer that first turns records into what it writes, which may fail for single ones.
+    """A writer that first prepares records, which may fail for single ones.
 
     User code runs there (a key function, a schema), and formats and limits are checked. What fails
     is settled by the vertex's ``on_error``; ``write`` then takes what was prepared. Event times are
@@ -284,13 +293,13 @@ class PreparingWriter(SinkWriter, Protocol):
     """
 
     def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
-        """Return what to write, one for each record; raise anything when one of them fails.
+        """Return the prepared records; raise any error if one of them fails.
 
         Called once per batch, before ``write``.
         """
 
     def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return what to write for one record; raise a plain exception that says why it fails.
+        """Return a prepared record; raise a plain exception with the reason if it fails.
 
         Called for each record of a batch for which ``prepare`` raised, and again for a retry.
         """

@@ -1,4 +1,4 @@
-"""The contract of a source: what it says on the driver, and what its reader does on workers.
+"""The contract of a source: its part on the driver, and its reader on workers.
 
 A source owns no progress: the engine keeps its offsets and its state in the manifest and hands them
 back at a start. Offsets belong to a *shard* (a file, a partition); a *slice* is a bounded piece of
@@ -57,7 +57,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """The most that one epoch may take from one source, and among how many subtasks it is split.
+    """The limits of one epoch for one source, and the number of subtasks.
 
     Where it ``is_approximate`` a few more records do no harm: their number makes epochs take the
     time that they should, or is high. A source need not count then what it can estimate. Where it
@@ -73,7 +73,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOn:
-    """How far a task may read behind its slices: at most so long, so many records, so many bytes.
+    """The limits of reading beyond slices: duration, records and bytes.
 
     The record with which a number is reached is the last one.
     """
@@ -85,7 +85,9 @@ class ReadOn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """What lies ready and unread. A number is None where the source cannot know it cheaply.
+    """The available but unread input; None for numbers that are expensive to find.
+
+    A number is None where the source cannot know it cheaply.
 
     ``age_ms``: for how long the first of it has been ready, as far as this run has seen it.
     """
@@ -97,7 +99,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceStatus:
-    """What ``poll`` found: is there input, will there ever be more, and when to look again.
+    """The result of ``poll``: available input, end of input, time of the next poll.
 
     What follows is for watermarks. ``waiting_shards`` are those with unread input: they hold event
     time back until they are read (None: the source has one shard, or cannot tell).
@@ -149,7 +151,7 @@ class Source(Connector, ABC):
 
     @abstractmethod
     def plan(self, budget: Budget) -> list[Slice]:
-        """Take at most ``budget`` from what the last poll found.
+        """Plan at most ``budget`` of the input that the last poll found.
 
         Slice i goes to subtask ``i % parallelism``. Several slices of one shard are contiguous and
         in order. Planning again before anything is sealed gives the same slices. An empty list is
@@ -186,11 +188,11 @@ class SnapshotsState(ABC):
 
 
 class StartsBeforeSinks(ABC):
-    """A source that may be started before the sinks of its job, as it can tell what it reads."""
+    """A source that may start before the sinks of its job, if independent of them."""
 
     @abstractmethod
     def is_fed_by(self, made: Collection[str]) -> bool:
-        """Tell whether the source may need what sinks of its own job make when they start.
+        """Return whether the source may need targets that sinks of its job create.
 
         One that needs none of it is started before them, so that a source that cannot begin
         leaves nothing behind in other systems. Called before ``start``; asks nobody.
@@ -201,7 +203,7 @@ class StartsBeforeSinks(ABC):
 
 
 class RereadsEarlierSlices(ABC):
-    """A source whose reader needs something of the driver to read slices of earlier epochs."""
+    """A source whose reader needs driver data to read slices of earlier epochs."""
 
     @abstractmethod
     def rereader(self, services: DriverServices) -> SourceReader:
@@ -214,15 +216,15 @@ class RereadsEarlierSlices(ABC):
 
 
 class FollowsPublication(ABC):
-    """A source that drops what it kept, or tells others, when output has become visible."""
+    """A source that discards data, or notifies others, once output is visible."""
 
     @abstractmethod
     def published(self, offsets: Mapping[str, int]) -> None:
-        """Take note that all before these offsets is published: drop journals, tell others."""
+        """Note that all input before these offsets is published."""
 
 
 class ReadsOn(ABC):
-    """A source whose readers are ``FollowingReader``s: they can go on behind their slices."""
+    """A source whose ``FollowingReader``s can read beyond their slices."""
 
     @abstractmethod
     def reached_slice(self, part: Slice, end: int) -> Slice:
@@ -239,7 +241,7 @@ Source._mixins = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BadRecord:
-    """Input that could not be decoded: where it stood, its bytes, and why.
+    """Undecodable input: its position, its bytes, and the reason.
 
     ``key`` and ``headers`` are the raw ones of a message, where the source has such things.
     """
@@ -275,7 +277,7 @@ class SourceBatch:
 
 
 class SourceReader(Protocol):
-    """Reads slices on workers; one instance serves many epochs and may keep clients open.
+    """A reader of slices on workers, used for many epochs, with open clients.
 
     It is a picklable value that opens its files or clients when first used.
     """
@@ -290,7 +292,10 @@ class SourceReader(Protocol):
         """
 
     def close(self) -> None:
-        """Release what was opened. Called when the worker drops the reader."""
+        """Release the resources of the reader.
+
+        Called when the worker drops the reader.
+        """
 
 
 @runtime_checkable
@@ -300,7 +305,7 @@ class FollowingReader(SourceReader, Protocol):
     def read_on(
         self, parts: Sequence[Slice], limits: ReadOn
     ) -> Iterator[Iterable[tuple[str, SourceBatch]]]:
-        """Yield what comes in the shards of some slices from their ends on: shards and batches.
+        """Yield shards and batches that arrive after the ends of some slices.
 
         Together comes what is there at one time; it is not held back until there is more. Ends
         early where a shard cannot be read, which the next epoch then finds out.
@@ -308,7 +313,7 @@ class FollowingReader(SourceReader, Protocol):
 
 
 def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list[Slice]:
-    """Divide ``count`` records from ``start`` on into contiguous slices, one per subtask."""
+    """Divide ``count`` records from ``start`` into contiguous slices per subtask."""
     bounds = [start + count * index // parallelism for index in range(parallelism + 1)]
     return [
         Slice(shard=shard, start=first, end=end) for first, end in pairwise(bounds) if first < end
@@ -316,7 +321,7 @@ def even_slices(shard: str, *, start: int, count: int, parallelism: int) -> list
 
 
 def total_lag(lags: Collection[Lag]) -> Lag:
-    """Return what lies unread together; None where nobody knows a number, the greatest age."""
+    """Return the total of unread input, None if unknown, and the greatest age."""
     records = [lag.record_count for lag in lags if lag.record_count is not None]
     sizes = [lag.byte_count for lag in lags if lag.byte_count is not None]
     return Lag(

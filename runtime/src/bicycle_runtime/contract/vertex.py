@@ -1,4 +1,4 @@
-"""The driver's view of one source or sink vertex: its guarantee, its specification, its services.
+"""The driver's view of a source or sink: guarantee, specification, services.
 
 The base class of sources and sinks is here as well. It refuses a class that has a method of a mixin
 without the mixin: the engine asks only those that say so, and would never call that method.
@@ -23,7 +23,7 @@ __all__ = ["Connector", "ConnectorSpec", "DriverServices", "Guarantee", "LetterF
 
 
 class Guarantee(Enum):
-    """What a connector promises after any crash; ordered from weakest to strongest."""
+    """The guarantee of a connector after any crash, from weakest to strongest."""
 
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -32,7 +32,7 @@ class Guarantee(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorSpec:
-    """What the graph says about a connector: vertex, properties (JSON), live payloads by role.
+    """The graph's data for a connector: vertex, properties (JSON), payloads by role.
 
     ``record_type`` is the declared record type of a source, or the input type of a sink, when
     known. ``on_error`` is what the vertex does with a record that fails; the runtime does it, but
@@ -49,7 +49,7 @@ class ConnectorSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A record of a sealed epoch that a server refused; ``key`` is what the server knows it by."""
+    """A record of a sealed epoch that a server refused; ``key`` is the server's key."""
 
     key: str
     exception: str
@@ -59,7 +59,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterFolder:
-    """Where dead letters of a job lie, and what each of them says of the job's code."""
+    """The location of a job's dead letters, and their data about the job's code."""
 
     storage: Storage
     plugin: str = ""
@@ -91,7 +91,7 @@ class LetterFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverServices:
-    """What the driver lends a connector.
+    """The services of the driver for a connector.
 
     ``storage`` is the job's checkpoint storage; ``prefix`` is the connector's own folder in it
     (journals, open parts). ``collected`` gets the records of collect sinks by name. ``console``
@@ -114,7 +114,7 @@ class DriverServices:
 
 
 class Connector:
-    """One vertex on the driver: what sources and sinks have in common.
+    """One vertex on the driver: the base of sources and sinks.
 
     ``state_version`` is the format version of all that the connector stores: its offsets, its state
     in the manifest, its staged files, and its files below ``DriverServices.prefix``. Raise it when

@@ -68,7 +68,7 @@ _SMALL = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerSecurity:
-    """A listener with TLS that lets users in by SASL/SCRAM (SHA-512), and nobody else.
+    """A listener with TLS and SASL/SCRAM (SHA-512) for registered users only.
 
     Args:
         keystore: The key of the listener.
@@ -91,7 +91,7 @@ class BrokerSecurity:
         return chosen, self.users[chosen]
 
     def scram_arguments(self) -> list[str]:
-        """Return what makes the users when the data is formatted."""
+        """Return the arguments that create the users when the data is formatted."""
         return [
             word
             for name, password in self.users.items()
@@ -169,7 +169,7 @@ class BrokerOptions:
 
 
 def server_properties(options: BrokerOptions, *, port: int, controller_port: int) -> str:
-    """Return the text of ``server.properties``; what ``options.extra`` says comes last."""
+    """Return the text of ``server.properties``, with ``options.extra`` at the end."""
     protocol = "PLAINTEXT" if options.security is None else "SASL_SSL"
     settings = {
         "process.roles": "broker,controller",
@@ -201,7 +201,7 @@ _TIMEOUT_S = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Keystore:
-    """A key with its certificate (PKCS 12), and the certificate that clients must trust (PEM)."""
+    """A key with its certificate (PKCS 12), and the clients' CA certificate (PEM)."""
 
     path: Path
     ca_path: Path
@@ -209,7 +209,7 @@ class Keystore:
 
 
 def make_keystore(folder: Path) -> Keystore:
-    """Make a key for ``localhost`` and ``127.0.0.1``, or return the one that lies in the folder.
+    """Create a key for ``localhost`` and ``127.0.0.1``, or return an existing one.
 
     Raises:
         BROKER_JAVA_MISSING: there is no Java.

@@ -1,4 +1,4 @@
-"""The processes of a cluster: masters and workers of Spark, and all that these started.
+"""The processes of a cluster: masters and workers of Spark, and their children.
 
 Every one carries the cluster's folder in a variable of its environment, executors and Python
 workers too, because they inherit it. So they are found however the cluster ended. Which of them
@@ -33,14 +33,14 @@ _KILL_PASSES_MAX = 20
 
 
 class ClusterProcesses:
-    """The processes of the cluster of one folder, no matter who started them."""
+    """The processes of the cluster of one folder, including foreign starts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._children: list[subprocess.Popen[bytes]] = []
 
     def running(self, host: str | None = None) -> list[int]:
-        """Return the processes that carry this cluster's folder; none where there is no /proc.
+        """Return the processes with this cluster's folder, or an empty list without /proc.
 
         Args:
             host: Only those of this host.
@@ -86,7 +86,7 @@ class ClusterProcesses:
         return SparkProcess(host=host, pid=child.pid, started=start_ticks(child.pid))
 
     def kill_left(self, host: str | None = None) -> None:
-        """Kill what carries the mark, again and again: one may start another meanwhile."""
+        """Kill processes with the mark repeatedly, since they may start others meanwhile."""
         for _ in range(_KILL_PASSES_MAX):
             left = self.running(host)
             if not left:
@@ -96,11 +96,11 @@ class ClusterProcesses:
                 wait_for_end(pid, 0, timeout_s=KILL_TIMEOUT_S)
 
     def reap(self) -> None:
-        """Take the exit codes of children that ended, no matter who ended them."""
+        """Collect the exit codes of ended children."""
         self._children = [child for child in self._children if child.poll() is None]
 
     def wait(self) -> None:
-        """Wait for the end of those that this object started."""
+        """Wait for the end of the processes that this object started."""
         for child in self._children:
             child.wait(KILL_TIMEOUT_S)
         self._children.clear()

@@ -1,4 +1,4 @@
-"""The record of a cluster: ``cluster.json`` in its folder names master and workers."""
+"""The record of a cluster: ``cluster.json`` in its folder."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class SparkProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether that process still exists."""
+        """Return whether the process still exists."""
         return is_alive(self.pid, self.started)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterRecord:
-    """What ``cluster.json`` says."""
+    """The content of ``cluster.json``."""
 
     master: SparkProcess
     port: int
@@ -57,7 +57,7 @@ class ClusterRecord:
 
 
 def read_record(folder: Path) -> ClusterRecord | None:
-    """Return what was written last; None before the first start."""
+    """Return the last record, or None before the first start."""
     try:
         data = json.loads((folder / _FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:

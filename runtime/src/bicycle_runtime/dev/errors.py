@@ -1,4 +1,4 @@
-"""Errors of the room for development: a broker or a cluster of this machine that cannot be had."""
+"""Errors of the development room: unavailable brokers and clusters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Java's programs for this room: ``java`` in a version that runs Kafka, and ``keytool``."""
+"""Java's programs for this room: ``java`` in a suitable version, and ``keytool``."""
 
 from __future__ import annotations
 

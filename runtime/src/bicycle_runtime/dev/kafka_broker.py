@@ -1,4 +1,4 @@
-"""A real Kafka broker of this machine: one node, started, stopped, killed and paused at will.
+"""A local Kafka broker of one node, which can be started, stopped and paused.
 
 What is known about a broker stands in its folder, so any process can find, stop or restart it:
 ``broker.json`` names process and port, ``data/`` holds topics and metadata, ``broker.log`` is what
@@ -129,7 +129,7 @@ def serves_metadata(settings: Mapping[str, str], *, timeout_s: float) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerRecord:
-    """What ``broker.json`` says: the process (id and start time) and how it is reached."""
+    """The content of ``broker.json``: the process (id and start time), the address."""
 
     pid: int
     started: int
@@ -139,12 +139,12 @@ class BrokerRecord:
 
     @property
     def is_running(self) -> bool:
-        """Whether that process still exists, paused or not."""
+        """Return whether the process still exists, paused or not."""
         return is_alive(self.pid, self.started)
 
 
 class KafkaBroker:
-    """The broker of one folder, no matter who started it.
+    """The broker of one folder, started by any process.
 
     Args:
         options: Folder, port, memory and more.
@@ -177,12 +177,12 @@ class KafkaBroker:
 
     @property
     def folder(self) -> Path:
-        """Where everything of this broker lies."""
+        """The folder of this broker."""
         return self._folder
 
     @property
     def log_path(self) -> Path:
-        """What Kafka logs."""
+        """The log of Kafka."""
         return self._folder / "broker.log"
 
     @property
@@ -200,11 +200,11 @@ class KafkaBroker:
 
     @property
     def pid(self) -> int:
-        """The id of the running process; BROKER_MISSING when there is none."""
+        """The id of the running process; raises BROKER_MISSING without one."""
         return self._running().pid
 
     def record(self) -> BrokerRecord | None:
-        """Return what was written at the last start; None before the first."""
+        """Return the record of the last start, or None before the first."""
         try:
             data = json.loads((self._folder / "broker.json").read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -286,23 +286,23 @@ class KafkaBroker:
         return False
 
     def kill(self) -> None:
-        """End the broker by SIGKILL, as a crash would; BROKER_MISSING when none runs."""
+        """Kill the broker by SIGKILL, like a crash; raise BROKER_MISSING if it is down."""
         record = self._running()
         send_signal(record.pid, signal.SIGKILL)
         self._wait_for_end(record, _KILL_TIMEOUT_S)
 
     def pause(self) -> None:
-        """Halt the broker by SIGSTOP, and wait until it has stopped; connections stay open."""
+        """Stop the broker by SIGSTOP, and wait until it stopped; connections remain open."""
         pid = self._running().pid
         send_signal(pid, signal.SIGSTOP)
         wait_until(lambda: is_frozen(pid), timeout_s=_KILL_TIMEOUT_S)
 
     def resume(self) -> None:
-        """Let a paused broker go on."""
+        """Resume a paused broker."""
         send_signal(self._running().pid, signal.SIGCONT)
 
     def has_failed(self) -> bool:
-        """Tell whether the process that this object started ended, other than by being asked to."""
+        """Return whether the process of this object ended without a request."""
         if self._process is None or self._process.poll() is None:
             return False
         return self._process.returncode not in _ASKED_TO_END
@@ -332,7 +332,7 @@ class KafkaBroker:
         return True
 
     def _require_same(self, record: BrokerRecord) -> None:
-        """Refuse to take a broker that runs for the one that was asked for, if it is another."""
+        """Refuse a running broker whose options differ from the requested ones."""
         asked = self.options.port
         if asked not in (0, record.port):
             raise BROKER_CONFLICT(
@@ -453,7 +453,7 @@ class KafkaBroker:
             raise self._start_error(f"it runs, but gave no answer within {timeout_s:g} s")
 
     def _reap(self) -> None:
-        """Take the exit code of a child that ended, no matter who ended it."""
+        """Collect the exit code of an ended child."""
         if self._process is not None:
             self._process.poll()
 
@@ -471,7 +471,7 @@ class KafkaBroker:
         return has_ended
 
     def _start_error(self, reason: str) -> BicycleError:
-        """Return the error with the end of Kafka's log, and of what Java printed if it did."""
+        """Return the error with the end of Kafka's log, and of Java's output, if any."""
         log, lines = self.log_path, last_lines(self.log_path)
         printed = last_lines(self._folder / "broker.out")
         if printed:

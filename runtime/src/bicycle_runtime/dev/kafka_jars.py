@@ -1,4 +1,4 @@
-"""The jars of Kafka's broker: which ones, and how they come into a folder of the cache.
+"""The jars of Kafka's broker: a list, and their download to a cache folder.
 
 The list (coordinates, sizes, checksums) is a file of this package, so that each machine runs the
 very broker that the tests ran. Jars come from wherever the machine's Maven gets its own, or, where
@@ -48,12 +48,12 @@ _TROUBLE = ("error", "unresolved", "exception", "not found", "failed", "unknown 
 
 
 class FetchFailure(Exception):
-    """Why one way did not succeed; the caller may try the next one."""
+    """The reason why a download failed; the caller may try another way."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One file of the broker, as its repository names it, and what is expected to come."""
+    """A file of the broker: its coordinates, and its expected size."""
 
     group: str
     artifact: str
@@ -69,7 +69,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name in the cache, which is the one that Maven and Ivy give it, too."""
+        """The name in the cache, as in Maven and Ivy."""
         return f"{self.artifact}-{self.version}.{self.extension}"
 
 
@@ -142,7 +142,7 @@ def _by_ivy(ivy: Path, jars: Sequence[Jar], folder: Path) -> None:
 
 
 def _ivy_module(jars: Sequence[Jar]) -> str:
-    """Return a module that depends on each jar (``master``), and on nothing that a jar needs."""
+    """Return an Ivy module that depends on each jar, without transitive dependencies."""
     dependencies = "".join(
         f'<dependency org="{escape(jar.group)}" name="{escape(jar.artifact)}" '
         f'rev="{escape(jar.version)}" conf="default->master" transitive="false">'
@@ -179,7 +179,7 @@ def _run(command: list[str], folder: Path) -> None:
 
 
 def _trouble(output: str) -> str:
-    """Return the lines that say what went wrong, the first ones; else the last ones."""
+    """Return the first lines about a failure, or else the last lines."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     telling = [line for line in lines if any(word in line.lower() for word in _TROUBLE)]
     return " | ".join(telling[:_CAUSE_LINE_COUNT] or lines[-_CAUSE_LINE_COUNT:] or ["no output"])
@@ -223,7 +223,7 @@ class _JarStore:
         )
 
     def take_from(self, folder: Path) -> None:
-        """Check the jars of a folder, then move them here; each appears whole or not at all."""
+        """Check the jars of a folder, then move them here atomically."""
         for jar in self.jars:
             digest = hashlib.sha256((folder / jar.file_name).read_bytes()).hexdigest()
             if digest != jar.sha256:

@@ -32,12 +32,12 @@ class TopicInfo:
 
 
 def open_admin(settings: Mapping[str, str]) -> AdminClient:
-    """Return a client for the functions below; it reports failures by errors, not on stderr."""
+    """Return a client for the functions below, which reports failures as errors."""
     return AdminClient({**settings, "log_level": 0})
 
 
 def list_topics(admin: AdminClient, *, timeout_s: float = _TIMEOUT_S) -> list[TopicInfo]:
-    """Return the topics by name, without those that Kafka keeps for itself (``__…``).
+    """Return the topics by name, without Kafka's internal ones (``__…``).
 
     Args:
         admin: From ``open_admin``, or any other.

@@ -1,4 +1,4 @@
-"""Free ports for a broker that will be down at times, and must find its port free again.
+"""Free ports for a broker that may be down, and must find its port free again.
 
 The ports that the system gives to outgoing connections are avoided: while a broker is down, a
 client that keeps trying could be given the very port as its own end, and hold it.
@@ -33,7 +33,7 @@ def is_free(host: str, port: int) -> bool:
 
 
 def choose_port(host: str, source: random.Random, *, besides: int = 0) -> int:
-    """Return a free port, other than ``besides``, that no outgoing connection is given.
+    """Return a free port, other than ``besides``, outside of the range of clients.
 
     Raises:
         OSError: none was found.

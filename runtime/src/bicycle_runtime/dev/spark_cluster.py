@@ -1,4 +1,4 @@
-"""A real Spark cluster of this machine: a master, and worker hosts on loopback addresses.
+"""A local Spark cluster: a master, and worker hosts on loopback addresses.
 
 Spark takes each address for a host: tasks, shuffle files and local state are placed and lost as on
 many machines. What is known of a cluster stands in its folder, so any process can find, change or
@@ -82,7 +82,7 @@ class JobState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """Workers by host, those that died among them, and running jobs."""
+    """Workers by host, including dead ones, and running jobs."""
 
     hosts: tuple[HostState, ...]
     jobs: tuple[JobState, ...]
@@ -93,7 +93,7 @@ class ClusterState:
 
 
 def read_state(host: str, port: int) -> ClusterState:
-    """Ask a master by its page.
+    """Return the state of a master, read from its page.
 
     Raises:
         OSError: it does not answer.
@@ -129,7 +129,7 @@ def _hosts(workers: list[dict[str, object]]) -> tuple[HostState, ...]:
 
 
 class SparkCluster:
-    """The cluster of one folder, no matter who started it.
+    """The cluster of one folder, started by any process.
 
     As a context manager it starts, and at the end every process of it is killed.
 
@@ -163,16 +163,16 @@ class SparkCluster:
 
     @property
     def folder(self) -> Path:
-        """Where everything of this cluster lies."""
+        """The folder of this cluster."""
         return self._folder
 
     @property
     def url(self) -> str:
-        """The master's URL; ClusterMissingError when none runs here."""
+        """The master's URL; raises ClusterMissingError if no cluster runs here."""
         return self._running().url
 
     def record(self) -> ClusterRecord | None:
-        """Return what was written last; None before the first start."""
+        """Return the last record, or None before the first start."""
         return read_record(self._folder)
 
     def is_running(self) -> bool:
@@ -189,7 +189,7 @@ class SparkCluster:
         return [worker.host for worker in workers if worker.is_running]
 
     def state(self) -> ClusterState:
-        """Return what the master says of its workers and jobs.
+        """Return the master's state of workers and jobs.
 
         Raises:
             ClusterMissingError: no cluster runs here.
@@ -202,7 +202,7 @@ class SparkCluster:
             raise self._error(f"its master gives no answer: {error}", "master") from error
 
     def processes(self, host: str | None = None) -> list[int]:
-        """Return the processes of this cluster, or those of one host."""
+        """Return the processes of this cluster, or of one host."""
         return self._processes.running(host)
 
     def start(self) -> bool:
@@ -227,7 +227,7 @@ class SparkCluster:
             raise self._error("another command is starting it and does not end") from None
 
     def stop(self) -> bool:
-        """End all processes cleanly, and kill those that do not end in time.
+        """End all processes cleanly, and kill processes that do not end in time.
 
         Returns:
             True when they ended by themselves.
@@ -253,7 +253,7 @@ class SparkCluster:
         return all(ended) and not left
 
     def kill(self) -> None:
-        """Kill every process of this cluster, executors and Python workers too, by SIGKILL."""
+        """Kill all processes of this cluster, with executors and Python workers."""
         record = self.record()
         for process in (*record.workers, record.master) if record else ():
             if process.is_running:
@@ -293,7 +293,7 @@ class SparkCluster:
         self._processes.reap()
 
     def stop_host(self, host: str) -> None:
-        """Let a worker end by SIGTERM; it takes its executors with it.
+        """Stop a worker by SIGTERM, with its executors.
 
         The master may give it new ones while it ends: they are killed, as nothing runs on a machine
         that is off.
@@ -341,7 +341,7 @@ class SparkCluster:
             self._wait_for_workers(dead, timeout_s)
 
     def _require_same(self, record: ClusterRecord) -> None:
-        """Refuse to take a cluster that runs for the one that was asked for, if it is another."""
+        """Refuse a running cluster whose options differ from the requested ones."""
         asked = self.options
         pairs = {
             "cores_per_host": (record.cores_per_host, asked.cores_per_host),
@@ -438,7 +438,7 @@ class SparkCluster:
         return record
 
     def _error(self, reason: str, name: str = "master") -> BicycleError:
-        """Return the error with the end of what a process logged, or printed."""
+        """Return the error with the end of a process's log or output."""
         log = self._folder / name / "log"
         lines = last_lines(log) or last_lines(self._folder / name / "out")
         return CLUSTER_NOT_STARTED(
@@ -448,7 +448,7 @@ class SparkCluster:
 
 
 def _require_address(host: str) -> None:
-    """Refuse an address that this machine has not got: Linux has all of 127.*, others have one."""
+    """Refuse an address that this machine lacks: Linux has all of 127.*."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         try:
             probe.bind((host, 0))

@@ -1,4 +1,4 @@
-"""Waiting for another process: for a condition to come true, and for a lock to be free.
+"""Waiting for another process: for a condition, and for a lock.
 
 Both have a bound. A lock is the kernel's, not the file's existence, so a crash leaves none behind.
 """
@@ -23,7 +23,7 @@ _POLL_S = 0.1
 def wait_until(
     condition: Callable[[], bool], *, timeout_s: float, clock: Clock | None = None
 ) -> bool:
-    """Ask again and again until a condition holds; return whether it did in time.
+    """Poll until a condition is true; return whether it was true in time.
 
     Args:
         condition: Is asked at least once.
@@ -72,7 +72,7 @@ _STACK_FRAME = "\tat "
 
 
 def last_lines(path: Path) -> list[str]:
-    """Return the last lines that say something; none where there is no such file."""
+    """Return the last informative lines of a file, or an empty list without a file."""
     with contextlib.suppress(OSError):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         telling = [line for line in lines if line.strip() and not line.startswith(_STACK_FRAME)]

@@ -1,4 +1,4 @@
-"""SQL expressions over the fields of records: checked before anything starts, computed on columns.
+"""SQL expressions over the fields of records: checked early, computed on columns.
 
 ``compiling`` reads a text, refuses what is no function of one record, and settles types; ``kernel``
 computes on Arrow columns. The libraries behind both are an extra, and only jobs with expressions

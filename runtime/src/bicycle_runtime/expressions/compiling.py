@@ -1,4 +1,4 @@
-"""SQL expressions, read and checked: what is no function of one record is refused.
+"""SQL expressions, parsed and checked: only functions of one record are accepted.
 
 sqlglot reads the text. Only nodes of ``_ALLOWED`` pass, so that no expression depends on a clock,
 on chance, or on other records. The kernel says what type an expression has. Whole numbers are
@@ -51,7 +51,7 @@ _PLANS_MAX = 2_000
 def compile_expressions(
     expressions: Mapping[str, str], fields: Mapping[str, FieldWord]
 ) -> CompiledExpressions:
-    """Check expressions over the fields of records, and return what computes them.
+    """Check expressions over fields of records, and return their compiled form.
 
     Args:
         expressions: SQL texts by the name of what they give.
@@ -100,7 +100,7 @@ def _parse(text: str) -> exp.Expr:
 
 
 def _problem(error: ParseError) -> str:
-    """Return what the reader says of a text, and behind which word."""
+    """Return the parser's problem with a text, and the preceding word."""
     found = error.errors[0]
     said = str(found["description"])
     behind = f"{found['start_context']}{found['highlight']}".strip()
@@ -112,7 +112,7 @@ def _problem(error: ParseError) -> str:
 
 
 class _Rewriting:
-    """One expression on its way to the kernel; ``reads`` are the columns of all of them."""
+    """An expression in translation for the kernel; ``reads`` are all columns."""
 
     def __init__(self, fields: Mapping[str, FieldWord], reads: dict[FieldRead, None]) -> None:
         self._fields = fields
@@ -147,7 +147,7 @@ class _Rewriting:
                 child.replace(exp.Var(this=f"({self.sql(child)})"))
 
     def type_of(self, text: str) -> FieldWord:
-        """Return the type of what the kernel gives for a text.
+        """Return the type of the kernel's result for a text.
 
         Raises:
             ValueError: the kernel refuses it, or was asked too often.
@@ -168,7 +168,7 @@ class _Rewriting:
         return self._read(FieldRead(field=node.name, type=self._fields[node.name]))
 
     def _path(self, node: exp.Expr) -> str:
-        """Return the column of what lies at a path of JSON."""
+        """Return the column of the value at a JSON path."""
         keys: list[str | int] = []
         inner: Any = node
         while isinstance(inner, (exp.JSONExtract, exp.JSONExtractScalar)):

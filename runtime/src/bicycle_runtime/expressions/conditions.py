@@ -36,7 +36,7 @@ class Conditions:
                 raise ValueError(f"the constraint {name!r} ({text}): {problem}") from error
 
     def check(self, rows: pyarrow.RecordBatch) -> None:
-        """Raise where a condition is not true for all rows; columns that they lack are null.
+        """Raise an error if a condition is not true for all rows; absent columns are null.
 
         Raises:
             ValueError: so it is; the message names the condition.

@@ -1,4 +1,4 @@
-"""The kernel of expressions: DataFusion, asked about one batch of columns at a time.
+"""The kernel of expressions: DataFusion, called for a batch of columns.
 
 It holds no state and sees nothing but the batch. A record without a value makes a whole batch fail,
 so a batch that fails is halved until the record is found.
@@ -44,7 +44,7 @@ _BESIDE = ("DataFusion error: ", "Arrow error: ", "Error during planning: ", "Ex
 
 
 class Kernel:
-    """Computes expressions for records; made where they are computed, since it does not travel.
+    """A kernel that computes expressions; created where it is used, not pickled.
 
     Args:
         compiled: The expressions.
@@ -57,7 +57,7 @@ class Kernel:
         self._query = f"SELECT {', '.join(columns)} FROM {_TABLE}"
 
     def column(self, read: FieldRead, values: Any) -> Any:
-        """Return what the expressions read as a column of Arrow.
+        """Return the Arrow column that the expressions read.
 
         Args:
             read: Which of it.
@@ -115,7 +115,7 @@ class Kernel:
         ]
 
     def _blame(self, records: Sequence[Mapping[str, Any]], error: Exception) -> str:
-        """Return why a record has no values; of several expressions, behind the name of the first.
+        """Return why a record has no values, after the name of the expression if several.
 
         Args:
             records: The record.
@@ -155,12 +155,12 @@ def planned_type(text: str, reads: Sequence[FieldRead]) -> FieldWord:
 
 @cache
 def _session() -> Any:
-    """Return the session of this process: one thread, one partition, so that order is kept."""
+    """Return the session of this process: one thread and partition, to keep order."""
     return datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(1))
 
 
 def _batch(columns: Sequence[Any], count: int) -> Any:
-    """Return columns as a batch; one more tells how many records there are."""
+    """Return columns as a batch; an extra column carries the number of records."""
     names = ["n", *(f"c{index}" for index in range(len(columns)))]
     return pyarrow.RecordBatch.from_arrays([pyarrow.nulls(count, pyarrow.int8()), *columns], names)
 
@@ -173,7 +173,7 @@ def _column(read: FieldRead, found: Sequence[Any]) -> Any:
 
 
 def _value(read: FieldRead, value: Any) -> Any:
-    """Return what an expression reads of the value of a field."""
+    """Return the value that an expression reads from a field."""
     for key in read.path:
         if isinstance(value, dict) and isinstance(key, str):
             value = value.get(key)
@@ -217,7 +217,7 @@ def _word(kind: Any) -> FieldWord:
 
 
 def _shorten(error: Exception) -> str:
-    """Return what a library says, without the names of its parts."""
+    """Return a library's message without its internal names."""
     text = str(error).partition("\n")[0]
     for words in _BESIDE:
         text = text.replace(words, "")

@@ -1,4 +1,4 @@
-"""The types of fields in expressions, and a compiled expression as plain data that travels."""
+"""The types of fields in expressions, and compiled expressions as plain data."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FieldWord = Literal["string", "int", "float", "bool", "timestamp", "json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldRead:
-    """A column that expressions read: a field of the records, or what lies in it at a path.
+    """A column that expressions read: a field of the records, or a path in it.
 
-    ``is_text`` says of a path whether its value is wanted as text, else as JSON.
+    ``is_text`` means that the value at a path is read as text, else as JSON.
     """
 
     field: str
@@ -31,7 +31,7 @@ class FieldRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompiledExpressions:
-    """Expressions in the words of the kernel, over the columns ``c0``, ``c1``, … of ``reads``."""
+    """Expressions in the kernel's syntax, over the columns ``c0``, ``c1``, …."""
 
     reads: tuple[FieldRead, ...]
     names: tuple[str, ...]
@@ -48,4 +48,4 @@ class ExpressionInvalidError(Exception):
 
 
 class ExpressionFailedError(ValueError):
-    """An expression that has no value for a record: 1/0, a number that is too large, a bad cast."""
+    """An expression without a value for a record: 1/0, overflow, a bad cast."""

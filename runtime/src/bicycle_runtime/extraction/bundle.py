@@ -1,4 +1,4 @@
-"""A job bundle: all that a driver needs to run a plugin's job without loading its builder.
+"""A job bundle: the data that a driver needs to run a plugin's job.
 
 It holds the graph, the functions as bytes, and where they came from. The digest names the content:
 two extractions of one plugin with one set of parameters have the same digest, which is stored with
@@ -83,7 +83,7 @@ class JobBundle:
 
 
 def bundle_digest(graph: JobGraph, payloads: dict[str, bytes]) -> str:
-    """Return the SHA-256, in hex, over the graph's canonical JSON and the payloads by id."""
+    """Return the SHA-256 in hex over the graph's canonical JSON and the payloads."""
     text = json.dumps(json.loads(graph.to_json()), sort_keys=True, separators=(",", ":"))
     digest = hashlib.sha256()
     for part in (

@@ -1,4 +1,4 @@
-"""The program of the child process: load one plugin, build its graph, send it back, exit.
+"""The program of the child process: load a plugin, send its graph, exit.
 
 Run as ``python -m bicycle_runtime.extraction.child RESULT_FD DUMP_FD WORK_DIR`` with the request as
 JSON on standard input. Everything is imported before user code runs, and nothing here relies on
@@ -99,7 +99,7 @@ def _enter(request: dict[str, Any], work_folder: Path) -> None:
 
 
 def _limit_memory(size_bytes: int) -> Callable[[], None]:
-    """Set the soft limits of this process; returns what takes them back.
+    """Set the soft limits of this process; return a function that restores them.
 
     Private memory is what counts. Address space is limited more widely, because libraries reserve
     much more of it than they use, and not at all would let shared memory pass.

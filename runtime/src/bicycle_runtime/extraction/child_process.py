@@ -1,4 +1,4 @@
-"""One child process: run it, keep the end of its output, read its answer, kill what is left.
+"""One child process: runs it, keeps its last output, reads its result, kills it.
 
 The child is the leader of a session of its own, so that whatever it forks dies with it. Nothing
 here waits for the end of a pipe, since a grandchild may hold it open forever: the answer, the end
@@ -39,7 +39,7 @@ _RUN_MARK = "BICYCLE_EXTRACTION_RUN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChildOutcome:
-    """How a child ended.
+    """The end of a child process.
 
     ``exit_code`` is None when it was killed by us (after its answer, or for being late), negative
     for a signal. ``dump`` is what faulthandler wrote when it crashed or was late.
@@ -116,7 +116,7 @@ class _Tail:
 
 
 class _Channels:
-    """The four pipes from the child: two for its noise, one for its answer, one for a last dump."""
+    """The four pipes from the child: two for output, one for a result, one for a dump."""
 
     def __init__(self, limits: ExtractionLimits) -> None:
         self.stdout, self.stderr, self.dump = (_Tail(limits.output_bytes) for _ in range(3))
@@ -145,7 +145,7 @@ class _Channels:
             os.close(self.writers.pop())
 
     def read(self, reader: int) -> int:
-        """Take one chunk; returns its size, -1 when the pipe is empty for now, 0 at its end."""
+        """Read one chunk; return its size, -1 if the pipe is empty, 0 at its end."""
         try:
             chunk = os.read(reader, _CHUNK_BYTES)
         except BlockingIOError:
@@ -154,7 +154,7 @@ class _Channels:
         return len(chunk)
 
     def drain(self) -> None:
-        """Take what is in the pipes now, within bounds: somebody may still be writing."""
+        """Read the pipes' present content, within bounds, since writers may be active."""
         for reader, sink in self.readers.items():
             left = _DRAIN_BYTES_MAX
             while left > 0 and not (isinstance(sink, FrameReader) and sink.is_done):
@@ -209,7 +209,7 @@ def _start(
 
 
 def _environment(python: str | None) -> dict[str, str]:
-    """Return the child's environment: its parent's, as a builder or a library may need it.
+    """Return the child's environment: a copy of the parent's.
 
     An interpreter of our own also finds Bicycle where we found it, be it a source folder.
     """
@@ -249,7 +249,7 @@ class _Watch:
             os.close(self._handle)
 
     def wait(self) -> bool:
-        """Return whether the deadline came first; the child has then been asked where it is."""
+        """Return whether the deadline came first, after which the child writes a dump."""
         if self._pump(self._deadline):
             return False
         with contextlib.suppress(ProcessLookupError):

@@ -29,7 +29,7 @@ _TARGET = re.compile(r"(?P<module>[\w.]+)\s*:\s*(?P<attribute>[\w.]+)\s*(?:\[[^\
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginRef:
-    """Where an installed plugin is: all that is needed to load it, elsewhere.
+    """The location of an installed plugin: all data needed to load it elsewhere.
 
     ``location`` is the directory (or archive) that holds the distribution; ``sdk_requirement`` is
     the version specifier on the SDK, None when the distribution does not ask for the SDK.
@@ -58,7 +58,7 @@ class PluginRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """An installed plugin that cannot be used; ``sources`` are the distributions that bring it."""
+    """An installed plugin that cannot be used, with the distributions that bring it."""
 
     name: str
     reason: str
@@ -67,7 +67,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """All installed plugins, sorted by name: those that can be tried, and those that cannot."""
+    """The installed plugins, sorted by name: usable ones, and refused ones."""
 
     found: tuple[PluginRef, ...]
     refused: tuple[Refusal, ...]
@@ -100,7 +100,7 @@ class Discovery:
 
 
 def discover(path: list[str] | None = None) -> Discovery:
-    """Find all plugins by the metadata of the installed distributions; imports none of them.
+    """Find all plugins in the metadata of installed distributions, without imports.
 
     Args:
         path: Directories to search, as ``sys.path``, which is the default. A distribution that lies
@@ -138,7 +138,7 @@ def _candidates(path: list[str]) -> Iterator[PluginRef | Refusal]:
 
 
 def _entry_lines(dist: Any) -> list[str]:
-    """Return the lines of our group; none for a distribution whose files cannot be read."""
+    """Return the entry-point lines of our group, empty if files are unreadable."""
     try:
         text = dist.read_text("entry_points.txt") or ""
     except (OSError, UnicodeDecodeError):
@@ -183,7 +183,7 @@ class _Source:
 
     @property
     def key(self) -> str:
-        """What makes two of them the same: the name, or the place when there is no name."""
+        """The identity of a source: its name, or its location without a name."""
         if self.problem is not None:
             return self.location
         return re.sub(r"[-_.]+", "-", self.name).lower()

@@ -1,4 +1,4 @@
-"""The extraction of one plugin's job: a child process, its answer as a bundle, or an error.
+"""The extraction of a plugin's job: a child process, then a bundle or an error.
 
 The plugin is never imported here. The answer is read as data: the graph is parsed and validated
 again, the payloads stay bytes. This module starts nothing but the child.
@@ -122,7 +122,7 @@ class _Run:
         return cls(ref=ref, limits=limits or ExtractionLimits(), python=python)
 
     def ask(self, wish: dict[str, Any]) -> tuple[dict[str, Any], list[bytes]]:
-        """Return header and blobs of a good answer; raise what a bad one says."""
+        """Return header and blobs of a good response; raise the error of a bad one."""
         request = json.dumps({**wish, **self._place(), **self._child_limits()})
         try:
             outcome = run_child(request.encode(), python=self.python, limits=self.limits)
@@ -139,7 +139,7 @@ class _Run:
         return header, blobs
 
     def graph(self, header: dict[str, Any]) -> JobGraph:
-        """Return the graph, read and checked again: a child may run another version of the SDK."""
+        """Return the graph, parsed and checked again: the child's SDK may differ."""
         graph = JobGraph.from_json(header["graph"]).with_places(header.get("places", {}))
         graph.validate()
         return graph
@@ -148,7 +148,7 @@ class _Run:
         return CHILD_NOT_STARTED(**facts, python=self.python or sys.executable, detail=detail)
 
     def _place(self) -> dict[str, Any]:
-        """Return what to load and where to import from; another interpreter knows its own path."""
+        """Return the object to load, and the import path unless the interpreter differs."""
         ref = self.ref
         target = {
             "name": ref.name,
@@ -172,14 +172,14 @@ class _Run:
         return {**self._who(), **tails}
 
     def _child_error(self, data: dict[str, Any], outcome: ChildOutcome) -> BicycleError:
-        """Return the error that the child sent; ours get the tails, the SDK's pass as they are."""
+        """Return the error that the child sent, with its output if it is one of ours."""
         error = error_from_json(data)
         if isinstance(error, ExtractionError):
             return error.with_facts(**self._facts(outcome))
         return error
 
     def _lost_error(self, outcome: ChildOutcome) -> ExtractionError:
-        """Return the error for a child that gave no whole answer."""
+        """Return the error for a child without a complete response."""
         facts = self._facts(outcome)
         result = outcome.result
         if result.oversize is not None:
@@ -232,9 +232,9 @@ _CHILDREN_MAX = 2  # at a time
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """Whether a plugin can be loaded; ``error`` says why not and is None when it can.
+    """The result of a plugin check; ``error`` is the reason if it cannot be loaded.
 
-    ``parameters`` are as ``check_plugin`` gives them.
+    ``parameters`` are as ``check_plugin`` returns them.
     """
 
     ref: PluginRef

@@ -1,4 +1,4 @@
-"""A test that a worker can import a module, by the import path as it was before user code ran.
+"""A test whether a worker can import a module, by the original import path.
 
 A plugin that changes ``sys.path`` while its graph is built can import things which no worker will
 find; a function from there must not be shipped by reference. This module imports nothing itself.

@@ -1,4 +1,4 @@
-"""The child's half of extraction: load a plugin, build its graph, write its payloads.
+"""The child's half of extraction: load a plugin, build its graph, write payloads.
 
 This is the one boundary at which user code is called while a graph is extracted. Whatever it
 raises, ``SystemExit`` included, ends as an error that carries the user's ``file:line`` and a
@@ -53,7 +53,7 @@ _RECURSION_LIMIT = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What to load, as the parent's ``PluginRef`` says it."""
+    """The object to load, from the parent's ``PluginRef``."""
 
     name: str
     module: str
@@ -75,7 +75,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What goes home: a header of plain data, and the payloads' bytes by id."""
+    """The child's response: a header of plain data, and the payloads' bytes by id."""
 
     header: dict[str, Any]
     blobs: dict[str, bytes] = field(default_factory=dict)
@@ -349,7 +349,7 @@ def _text(error: BaseException) -> str:
 
 
 def _function_dists(payloads: Iterable[Any], target: Target) -> list[str]:
-    """Return the distributions that bring, by entry point, function classes of other plugins."""
+    """Return the distributions that provide function classes of other plugins."""
     own = target.module.partition(".")[0]
     classes = {type(each) for each in payloads if isinstance(each, FunctionObject)}
     foreign = {

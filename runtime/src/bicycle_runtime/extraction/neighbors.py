@@ -1,4 +1,4 @@
-"""The neighbors of a job file: modules of its folder that it imports, as ``python job.py`` would.
+"""The neighbors of a job file: modules of its folder that it imports.
 
 The imports are read off the text, and nothing is run. A module brings the neighbors that it imports
 itself, and a package brings all its files. An import of another kind (``importlib``) is not seen.
@@ -22,7 +22,7 @@ _IGNORED_SUFFIXES = (".pyc", ".pyo", ".so", ".pyd")
 
 
 def find_neighbors(path: Path, content: str) -> Mapping[str, bytes]:
-    """Return the files that a job file needs of its folder, by their path below the folder.
+    """Return the files of a job file's folder that it needs, by relative path.
 
     Args:
         path: The job file.
@@ -49,7 +49,7 @@ def find_neighbors(path: Path, content: str) -> Mapping[str, bytes]:
 
 
 def _imports_of(source: str | bytes) -> set[str]:
-    """Return the top-level names that a source imports; none of a source with an error."""
+    """Return the top-level names that a source imports, empty for a syntax error."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError):  # The import itself reports it, with the line.

@@ -1,4 +1,4 @@
-"""A plugin's environment as one archive: its files and those of the libraries that it needs.
+"""A plugin's environment as an archive: its files, and its libraries' files.
 
 The archive holds what pip installed, by the record of each distribution, and the sources of those
 that are installed editable. It is named by the digest of its content, so equal environments are one
@@ -57,7 +57,7 @@ _CACHES = frozenset({"__pycache__"})
 
 @dataclass(frozen=True, slots=True)
 class Closure:
-    """Distributions by canonical name, and what is asked of each: pairs of asker and requirement.
+    """Distributions by canonical name, with pairs of requirer and requirement.
 
     Names that are asked for and not installed are in ``asked`` only.
     """
@@ -67,7 +67,7 @@ class Closure:
 
 
 def find_installed(path: Iterable[str]) -> dict[str, Any]:
-    """Return the distributions of an import path by canonical name; the first of a name counts."""
+    """Return an import path's distributions by canonical name; the first one counts."""
     found: dict[str, Any] = {}
     for dist in importlib_metadata.distributions(path=list(path)):
         name = _name_of(dist)
@@ -126,7 +126,7 @@ def require_no_conflict(plugin: Closure, runtime_path: Iterable[str], *, name: s
 
 
 def read_requirement(text: str) -> Requirement:
-    """Return what a line of metadata, or of a lock file, asks for.
+    """Return the requirement in a line of metadata or of a lock file.
 
     Raises:
         InvalidRequirement: it is none, or longer than any that somebody means: to read those takes
@@ -194,7 +194,7 @@ def pack_environment(
     others: Sequence[str] = (),
     is_isolated: bool = False,
 ) -> PackedEnvironment:
-    """Pack what a plugin needs beside the runtime.
+    """Pack the files that a plugin needs besides the runtime.
 
     Args:
         ref: The plugin.
@@ -240,7 +240,7 @@ def _files_of(dist: Any, name: str) -> Mapping[str, Path]:
 
 
 def _recorded_files(dist: Any) -> Iterator[tuple[str, Path]]:
-    """Yield the files that were installed, but for scripts and what only means something there."""
+    """Yield the installed files, without scripts and local files."""
     for entry in dist.files or ():
         place = entry.as_posix()
         if place.startswith(("..", "/")) or place.endswith((".pth", ".pyc")):
@@ -256,7 +256,7 @@ def _is_metadata(place: str) -> bool:
 
 
 def _editable_files(dist: Any, recorded: Mapping[str, Path]) -> Iterator[tuple[str, Path]]:
-    """Yield the sources of an editable installation: its packages below the folder it names."""
+    """Yield the sources of an editable installation, below the folder it names."""
     info = next((file.parent for place, file in recorded.items() if _is_metadata(place)), None)
     if info is None:
         return
@@ -272,7 +272,7 @@ def _editable_files(dist: Any, recorded: Mapping[str, Path]) -> Iterator[tuple[s
 
 
 def _entry_packages(dist: Any) -> list[str]:
-    """Return the packages that entry points lead to, for builders that list none."""
+    """Return the packages of entry points, for build tools that list no packages."""
     return sorted({entry.value.partition(":")[0].partition(".")[0] for entry in dist.entry_points})
 
 

@@ -1,4 +1,4 @@
-"""Names of a plugin's parameters, read off its text: a shell that completes them must not wait.
+"""Names of a plugin's parameters, read from source text for fast completion.
 
 Nothing is imported or run. Fields that are not written down in the plugin, such as those of a class
 that another library makes, are not found; ``bicycle plugins check`` names them all.
@@ -19,13 +19,13 @@ _DEPTH_MAX = 8  # Modules and base classes that one name leads through.
 
 
 def names_in_module(module: str, function: str) -> list[str]:
-    """Return the parameters of a job in an installed module; none where they cannot be read."""
+    """Return the parameters of a job in an installed module, perhaps empty."""
     path = _module_file(module)
     return [] if path is None else names_in_file(path, function)
 
 
 def names_in_file(path: Path, function: str) -> list[str]:
-    """Return the parameters of a job in a file of Python; none where they cannot be read.
+    """Return the parameters of a job in a Python file, perhaps empty.
 
     Without the name of a function they are those of the first one that is marked as a job.
     """
@@ -59,7 +59,7 @@ class _Source:
         return next(found, None)
 
     def fields(self, name: str, depth: int) -> Iterator[str]:
-        """Yield the fields of a class of this name, those of its bases first."""
+        """Yield the fields of a class of this name, fields of bases first."""
         if not depth:
             return
         for node in self.body:
@@ -74,7 +74,7 @@ class _Source:
                         yield from source.fields(alias.name, depth - 1) if source else ()
 
     def _imported_module(self, node: ast.ImportFrom) -> _Source | None:
-        """Return the module that names are imported from, if it is near enough to be found."""
+        """Return the module of an import, if it can be found nearby, or None."""
         if not node.level:
             path = _module_file(node.module or "")
         else:
@@ -95,7 +95,7 @@ def _own_fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def _name_of(node: ast.expr) -> str:
-    """Return the last word of an annotation or a base: ``Params`` of ``"parts.Params"``."""
+    """Return the last word of an annotation: ``Params`` of ``"parts.Params"``."""
     text = node.value if isinstance(node, ast.Constant) else ast.unparse(node)
     return str(text).rpartition(".")[2]
 

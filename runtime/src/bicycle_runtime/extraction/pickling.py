@@ -1,4 +1,4 @@
-"""Functions and values as bytes for workers: by reference where possible, and always the same.
+"""Functions and values as bytes for workers: canonical, by reference if possible.
 
 cloudpickle decides what goes by value. What its bytes depend on beside the object is taken out
 here:
@@ -48,7 +48,7 @@ Shipping = Literal["by reference", "by value"]
 
 
 class RefusedError(Exception):
-    """This object must not travel, although it could be pickled. The argument says why."""
+    """An object that must not be sent, although it could be pickled. The argument says why."""
 
 
 class _TooManyObjectsError(Exception):
@@ -93,7 +93,7 @@ class PayloadWriter:
         return written
 
     def write(self, value: Any) -> WrittenPayload:
-        """Return the bytes of one value; classes by value keep the names they were given first."""
+        """Return the bytes of a value; classes by value keep their first names."""
         try:
             return self._write(_CanonicalPickler, value)
         except _TooManyObjectsError:
@@ -108,7 +108,7 @@ class PayloadWriter:
 
 
 class _ClassNames:
-    """The ids by which a worker knows classes that went by value, given in order of meeting."""
+    """The ids of classes by value for workers, in the order of their first use."""
 
     _bundles = itertools.count(1)
 
@@ -124,13 +124,13 @@ class _ClassNames:
         return len(self._classes)
 
     def name(self, cls: Any) -> None:
-        """Give the class its id, unless it has one from us."""
+        """Assign the class an id, unless it has one of ours."""
         if not any(known is cls for known in self._classes):
             self._classes.append(cls)
             self._set(len(self._classes) - 1)
 
     def rename(self, prefix: str) -> None:
-        """Give all classes ids with another prefix."""
+        """Change the prefix of all class ids."""
         self._prefix = prefix
         for index in range(self.count):
             self._set(index)
@@ -141,7 +141,7 @@ class _ClassNames:
 
 
 class _Rules:
-    """What both picklers refuse and note."""
+    """The refusals and notes of both picklers."""
 
     def __init__(self, writer: PayloadWriter) -> None:
         self.writer = writer
@@ -232,7 +232,7 @@ class _FastPickler(cloudpickle.Pickler):  # type: ignore[misc]  # cloudpickle ha
 
 
 class _CanonicalPickler(_PythonPickler):  # type: ignore[misc]  # Not in the type stubs.
-    """The pickler in Python, which lets strings and sets be written in one way only."""
+    """The pickler in Python, with one canonical form of strings and sets."""
 
     dispatch: ClassVar[dict[type, Any]] = dict(_PythonPickler.dispatch)
 
@@ -313,7 +313,7 @@ class _CanonicalPickler(_PythonPickler):  # type: ignore[misc]  # Not in the typ
 
 
 def _new_function_arguments(func: Any, globals_ref: dict[int, dict[str, Any]]) -> Any:
-    """Do as cloudpickle does, except for ``__file__`` and ``__path__``: places on this machine.
+    """Return cloudpickle's arguments without ``__file__`` and ``__path__``.
 
     A function that names ``__file__`` still gets it, as it gets every global that it names.
     """

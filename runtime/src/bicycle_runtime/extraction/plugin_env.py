@@ -1,4 +1,4 @@
-"""The environment that a plugin is installed in, when that is not the command's own.
+"""The environment of a plugin, if it differs from the command's environment.
 
 Its interpreter is asked once, for its import path and versions; nothing is imported there, and it
 needs neither the runtime nor Spark: ``python -m venv`` and ``pip install`` of the plugin make one.
@@ -48,7 +48,7 @@ def own_environment() -> PluginEnvironment:
 
 
 def read_environment(folder: Path) -> PluginEnvironment:
-    """Ask the interpreter of a virtual environment.
+    """Read the import path and versions of a virtual environment's interpreter.
 
     Raises:
         ENVIRONMENT_MISSING: there is none, or it does not answer.

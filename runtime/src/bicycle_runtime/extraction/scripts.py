@@ -1,4 +1,4 @@
-"""A job in one file, Python or a pipeline, which needs no wheel: packed by its content.
+"""A job in one file, Python or a pipeline, packed by its content.
 
 The file becomes an environment with one module, as a plugin of its own environment does: driver,
 child and workers load it from there, so that nothing changes when the file is edited meanwhile. The
@@ -48,7 +48,7 @@ _VERSION_LENGTH = 12
 
 
 def is_script(text: str) -> bool:
-    """Tell whether what is to run is a file: ``jobs/clicks.py``, ``clicks.py:by_user``, a pipeline.
+    """Return whether a text names a file: ``clicks.py``, ``clicks.py:by_user``.
 
     Example:
         >>> [is_script(text) for text in ("clicks.py:by_user", "clicks.toml", "clicks")]
@@ -58,7 +58,7 @@ def is_script(text: str) -> bool:
 
 
 def script_name(text: str) -> str:
-    """Return what a job is called that is given as a file, or the text itself where it is none.
+    """Return the name of a job that is a file, or the text itself for others.
 
     A pipeline may say its name itself.
 
@@ -142,7 +142,7 @@ def _pack(
     path: Path, content: str, source: str, cache_dir: Path, *, job: tuple[str, str],
     neighbors: Mapping[str, bytes] = MappingProxyType({}),
 ) -> tuple[PluginRef, PackedEnvironment]:  # fmt: skip
-    """Write the module that stands for a file, and return it as a plugin of its own environment.
+    """Write a file's module, and return it as a plugin with its own environment.
 
     Args:
         path: The file.

@@ -47,7 +47,7 @@ def error_lines(error: BaseException) -> list[str]:
 
 
 def error_locations(error: BaseException) -> list[Location]:
-    """Return where the error came up, outermost call first; a syntax error's place comes last."""
+    """Return the locations of an error, outermost first, a syntax error's last."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not _is_stub(f)]
     locations = [(frame.filename, frame.lineno or 0, frame.name) for frame in frames]
     if isinstance(error, SyntaxError) and error.filename:
@@ -62,7 +62,7 @@ def dump_locations(text: str) -> list[Location]:
 
 
 def location_lines(locations: Iterable[Location]) -> list[str]:
-    """Return places as lines of a traceback, without those that are ours."""
+    """Return locations as traceback lines, without our own."""
     return [
         f'  File "{show_paths(file)}", line {line}, in {name}'
         for file, line, name in locations
@@ -71,7 +71,7 @@ def location_lines(locations: Iterable[Location]) -> list[str]:
 
 
 def user_location(locations: Iterable[Location], *, package: str, folder: str) -> str | None:
-    """Return ``file:line`` of the innermost place in the plugin, else in the nearest code.
+    """Return ``file:line`` of the innermost location in the plugin, or nearby.
 
     Args:
         locations: Outermost call first.

@@ -1,4 +1,4 @@
-"""Imports that leave a plugin's own environment are refused, as if the library was not there.
+"""A guard that refuses imports from outside of a plugin's own environment.
 
 A plugin of its own environment (``--plugin-env``) shares its processes with the runtime, whose
 libraries are on the import path, too. One that the plugin does not declare would be found there, in
@@ -26,7 +26,7 @@ class UndeclaredLibraryError(ModuleNotFoundError):
 
 
 def guard_imports(folder: Path) -> None:
-    """Refuse imports of undeclared libraries by the code of an environment, where it is isolated.
+    """Refuse imports of undeclared libraries by code of an isolated environment.
 
     Args:
         folder: Where the environment is unpacked; it is on the import path.
@@ -37,7 +37,7 @@ def guard_imports(folder: Path) -> None:
 
 
 class _Guard:
-    """A finder that finds nothing: it raises for what code of the environment may not import."""
+    """A finder that raises for imports that the environment's code may not make."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

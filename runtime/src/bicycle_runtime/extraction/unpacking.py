@@ -1,4 +1,4 @@
-"""A packed environment on a host: unpacked once, and first on the import path of a process.
+"""A packed environment on a host: unpacked once, first on the import path.
 
 All processes of a host share one cache of folders, named by digest. A process holds a shared lock
 on the folder that it uses, which the kernel lets go when it ends; when a new environment comes, old
@@ -28,7 +28,7 @@ _held: dict[str, int] = {}
 
 
 def enter_environment(archive: Path, digest: str) -> Path:
-    """Put an environment first on the import path of this process, for the rest of its life.
+    """Put an environment first on the import path of this process, permanently.
 
     Args:
         archive: The packed environment; not read when this host has it unpacked.
@@ -48,7 +48,7 @@ def enter_environment(archive: Path, digest: str) -> Path:
 
 
 def unpack(archive: Path, digest: str) -> Path:
-    """Return the folder with the content of an archive; this process holds it until it ends.
+    """Return the folder of an unpacked archive, locked until this process ends.
 
     Raises:
         ENVIRONMENT_FOLDER_UNUSABLE: the cache is not to be trusted or cannot be written.
@@ -69,12 +69,12 @@ def unpack(archive: Path, digest: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of this user's environments among the temporary files of the host."""
+    """Return this user's folder of environments in the host's temporary directory."""
     return Path(tempfile.gettempdir()) / f"bicycle-environments-{os.getuid()}"
 
 
 def _require_own(cache: Path) -> None:
-    """Make the cache; refuse one that somebody else has made or can write: code is run from it."""
+    """Create the cache; refuse one that other users can write, since code runs there."""
     cache.mkdir(mode=0o700, exist_ok=True)
     status = cache.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022 or cache.is_symlink():
@@ -106,7 +106,7 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _remove_unused(cache: Path) -> None:
-    """Remove the oldest folders beyond those that are kept, except for the ones that are in use."""
+    """Remove the oldest folders beyond the limit, except for used ones."""
     folders = [path for path in cache.iterdir() if path.is_dir() and not path.name.startswith(".")]
     folders.sort(key=lambda path: path.stat().st_mtime, reverse=True)
     for folder in folders[KEPT_COUNT - 1 :]:

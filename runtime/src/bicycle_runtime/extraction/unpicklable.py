@@ -1,4 +1,4 @@
-"""The search for what cannot be pickled: from a function to the one thing in it that refuses.
+"""The search for the part of a function that cannot be pickled.
 
 The walk goes down into whatever part cannot be pickled alone (captured variables, globals,
 defaults, attributes, items) until no part of the part refuses: that one is the culprit. It runs
@@ -24,10 +24,10 @@ _ITEM_COUNT_MAX = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unpicklable:
-    """What cannot travel.
+    """An object that cannot be pickled.
 
-    ``name`` is how the code reaches it (``"lock"``, ``"client.session"``), ``held`` says in what
-    way the function has it, ``location`` is the ``file:line`` of the function or class that holds
+    ``name`` is the code's path to it (``"lock"``, ``"client.session"``), ``held`` describes how the
+    function refers to it, ``location`` is the ``file:line`` of the function or class that contains
     it, None for plain data.
     """
 
@@ -40,7 +40,7 @@ class Unpicklable:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A piece of an object: how it is written after the name of the whole, and how it is held."""
+    """A part of an object: its suffix after the whole's name, and its reference."""
 
     suffix: str
     held: str
@@ -48,7 +48,7 @@ class _Part:
 
 
 def find_unpicklable(name: str, value: Any, *, refusal: Callable[[Any], str | None]) -> Unpicklable:
-    """Return what makes ``value`` impossible to pickle.
+    """Return the part of ``value`` that cannot be pickled.
 
     Args:
         name: What the whole is called, used when the whole is to blame.
@@ -98,7 +98,7 @@ def _join(path: str, part: _Part) -> str:
 
 
 def _is_function(value: Any) -> bool:
-    """Whether what it holds was captured by the code of a user, and not by being an attribute."""
+    """Return whether references were captured by user code, unlike attributes."""
     return isinstance(value, types.FunctionType)
 
 
@@ -186,7 +186,7 @@ def _type_name(value: Any) -> str:
 
 
 def _location(value: Any) -> str | None:
-    """Return ``file:line`` of a function, or of an object's class, if written in Python."""
+    """Return ``file:line`` of a function or an object's class, if it is in Python."""
     return _code_location(value) or _class_location(
         value if isinstance(value, type) else type(value)
     )

@@ -1,4 +1,4 @@
-"""The one message that a child sends back: a greeting, then a checksummed frame with its length.
+"""The single message of a child: a greeting, then a checksummed frame.
 
 The greeting says that the child has started; what follows must be exactly one frame, so that a
 plugin which writes to the pipe is noticed instead of believed. A frame's body is a JSON header and
@@ -45,7 +45,7 @@ def encode_frame(header: dict[str, Any], blobs: Sequence[bytes] = ()) -> bytes:
 
 
 def decode_body(body: bytes) -> tuple[dict[str, Any], list[bytes]]:
-    """Return header and blobs of a frame's body; ValueError when it does not hold what it says."""
+    """Return header and blobs of a frame's body; raise ValueError if inconsistent."""
     try:
         (text_size,) = _HEADER_SIZE.unpack_from(body)
         start = _HEADER_SIZE.size + text_size
@@ -65,7 +65,7 @@ def _cut(body: bytes, start: int, sizes: Iterable[int]) -> Iterable[bytes]:
 
 
 class FrameReader:
-    """Takes the pipe's bytes as they come and says when the frame is whole, or cannot become so.
+    """A reader of the pipe's bytes, which detects complete and invalid frames.
 
     Args:
         size_max: Largest body accepted, in bytes.
@@ -81,7 +81,7 @@ class FrameReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether more bytes cannot change the outcome."""
+        """Return whether more bytes cannot change the outcome."""
         return any(end is not None for end in (self.body, self.problem, self.oversize))
 
     def feed(self, chunk: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Jobs that are a file: read, checked and built by the calls of the SDK, as somebody's function is.
+"""Jobs in a file, which is read, checked and built by calls of the SDK.
 
 A file says what a plugin says in Python: sources, operators, sinks. It has one model and two
 notations, TOML and YAML. ``documents`` reads a notation and knows where each key stands, ``model``

@@ -32,7 +32,7 @@ def aggregate_of(word: str, field: str | None) -> AggregateFunction[Any, Any, An
 
 
 def wanted_aggregates(spec: Any) -> list[tuple[str, str, str | None]]:
-    """Return field of the result, word and field of each aggregate of a window or running one."""
+    """Return result field, aggregate word and field of each aggregate."""
     if spec.aggregates is not None:
         return [(each.name, each.agg, each.field) for each in spec.aggregates]
     return [(_NAMES.get(spec.agg, spec.agg), spec.agg, spec.agg_field)]
@@ -44,7 +44,7 @@ def result_names(spec: Any) -> list[str]:
 
 
 class AggregateTuple(AggregateFunction[Any, Any, tuple[Any, ...]]):
-    """Several aggregates as one: its results are tuples, in their order.
+    """An aggregate of several aggregates, with tuples of results in their order.
 
     Args:
         functions: The aggregates.

@@ -109,7 +109,7 @@ def build_pipeline(
 
 
 class _Building:
-    """The streams behind the nodes that were made; those of side outputs are found by both."""
+    """The streams after the nodes that were built; their side outputs by node and tag."""
 
     def __init__(
         self, env: StreamEnvironment, pipeline: CheckedPipeline, find: Callable[[str], Any]
@@ -135,7 +135,7 @@ class _Building:
         self._checks.raise_problems()
 
     def _build(self, node: Node) -> None:
-        """Add one node; a function that is missing is told later, with all that are."""
+        """Add one node; a missing function is reported later, with all missing ones."""
         count = len(self._env.vertices)
         if any(each.node not in self._streams for each in node.inputs):
             return
@@ -164,7 +164,7 @@ class _Building:
     # --- inputs and settings -----------------------------------------------------------------
 
     def _input(self, node: Node, index: int = 0) -> Any:
-        """Return the stream that a node takes, on its way as the edge says."""
+        """Return the input stream of a node, with the partitioning of its edge."""
         given = node.inputs[index]
         stream = self._streams[given.node] if given.output is None else self._side_output(given)
         match given.partition:
@@ -189,14 +189,14 @@ class _Building:
         return found
 
     def _key(self, node: Node) -> Any:
-        """Return the input with keys: one for all records where it has none."""
+        """Return the keyed input: a single key for all records of an unkeyed stream."""
         stream = self._input(node)
         if isinstance(stream, KeyedStream):
             return stream
         return stream.key_by(everything).uid(f"{node.id}-key")
 
     def _set(self, stream: Any, node: Node, *, suffix: str = "") -> Any:
-        """Give a vertex its id, and what the node says of it; return the stream behind it."""
+        """Set a vertex's id and the node's settings; return the stream after it."""
         settings: VertexSettings = stream
         settings.uid(node.id + suffix)
         settings.name(f"{node.name or node.id}{suffix}")
@@ -315,7 +315,7 @@ class _Building:
         return self._set(first.union(*others), node)
 
     def _split(self, node: Node) -> Any:
-        """Choose what goes anywhere, and from that what goes to each output: so columns stay.
+        """Filter records with any output, then the records of each output, in columns.
 
         All of them have the name of the split, by which letters, metrics and errors tell it.
         """
@@ -346,7 +346,7 @@ class _Building:
         return self._ask(node, partial(call, max_size=_QUESTION_RECORDS_MAX))
 
     def _ask(self, node: Node, call: Callable[..., Any]) -> Any:
-        """Return what a call to somebody else gives; retries are those of the call."""
+        """Return the stream of a call to another system; retries belong to the call."""
         rule, again = node.on_error, None
         if isinstance(rule, ErrorRule) and rule.retries:
             backoff = timedelta(milliseconds=duration_ms(rule.backoff))

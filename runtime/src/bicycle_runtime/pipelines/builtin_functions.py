@@ -1,4 +1,4 @@
-"""The functions that pipelines name by a word: on texts, and on the text of a field.
+"""The functions that pipelines select by a word: on texts, and on texts of fields.
 
 They are imported by workers, and hold nothing but what the file says.
 """
@@ -38,7 +38,7 @@ def text_of(record: Any) -> str:
 
 
 def field_of(record: Any, name: str) -> Any:
-    """Return a field of a record, None where it has none."""
+    """Return a field of a record, or None."""
     return record.get(name) if isinstance(record, dict) else None
 
 
@@ -89,7 +89,7 @@ def split_lines(record: Any) -> list[str]:
 
 
 def split_csv(record: Any) -> list[str]:
-    """Return what stands between commas, without white space around it."""
+    """Return the parts between commas, without surrounding white space."""
     return [part.strip() for part in text_of(record).split(",")]
 
 
@@ -108,7 +108,7 @@ FLAT_MAPS: Mapping[str, Callable[[Any], list[str]]] = {
 
 
 class FilterWord(NamedTuple):
-    """What a predicate asks of a text, and whether it compares with a value."""
+    """The condition of a predicate on a text, and whether it needs a value."""
 
     holds: Callable[[str, str], bool]
     needs_value: bool = True
@@ -126,7 +126,7 @@ FILTERS: Mapping[str, FilterWord] = {
 
 
 class Keep(HasExpression):
-    """A predicate of the text of a record, or of one of its fields; a missing field has none."""
+    """A predicate on a record's text or field; it is false for a missing field."""
 
     __slots__ = ("field", "predicate", "value")
 

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a table of a pipeline, with where it stands and what was meant.
+"""The problems of a pipeline's table, with their location and likely intention.
 
 Checks follow the declared types (``msgspec.inspect``), and go on behind a problem, so that all of
 them are told at once. A table without problems becomes its struct.
@@ -55,7 +55,7 @@ _TIME_MAX_MS = 100 * 366 * 86_400_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One thing that is wrong, and where it stands."""
+    """A problem, and its location."""
 
     path: KeyPath
     text: str
@@ -81,9 +81,9 @@ class Checks:
         self._add(path, text, place)
 
     def missing(self, path: KeyPath, text: str) -> None:
-        """Take note of a key that is not there: it is told where its table begins.
+        """Note a missing key, at the start of its table.
 
-        One that is there and wrong was told.
+        A key that is present but wrong was noted before.
         """
         if not self.is_wrong(path):
             self._add(path, text, self.document.key_position(path[:-1]))
@@ -146,7 +146,7 @@ class Checks:
         return None
 
     def unknown(self, key: str, known: Iterable[str], path: KeyPath) -> None:
-        """Take note of a key that nobody knows."""
+        """Note an unknown key."""
         text = f"unknown key {label_of((*path, key))}; {_one_of(key, sorted(known))}"
         self.note((*path, key), text, at_key=True)
 
@@ -276,7 +276,7 @@ def label_of(path: KeyPath) -> str:
 
 
 def likely(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that was probably meant; None where a comparison takes too long.
+    """Return the known word that was probably meant, or None.
 
     Example:
         >>> likely("tumblng", ["tumbling", "sliding"])
@@ -305,7 +305,7 @@ _WRONG = object()
 
 
 def _without(data: Any, info: Any, path: KeyPath, touched: Container[KeyPath]) -> Any:
-    """Return data without keys that are wrong or empty; ``_WRONG`` where nothing is left.
+    """Return data without wrong or empty keys, or ``_WRONG`` if no data remain.
 
     Args:
         data: What stands at the path.
@@ -394,7 +394,7 @@ def _shorten(value: Any) -> str:
 
 
 def check_secret(checks: Checks, text: str, path: KeyPath) -> None:
-    """Take note of a secret that stands in the file itself; the message does not repeat it."""
+    """Note a secret in the file itself; the message does not repeat it."""
     try:
         Secret.parse(text)
     except ValueError:

@@ -19,7 +19,7 @@ __all__ = ["ComputedFields", "Where", "without_fields"]
 
 
 class _Computed(HasExpression):
-    """What both have: the expressions, and the kernel once it is needed."""
+    """The base of both classes: the expressions, and the kernel once it is needed."""
 
     def __init__(self, compiled: CompiledExpressions) -> None:
         self._compiled = compiled
@@ -90,7 +90,7 @@ class Where(_Computed):
         return found
 
     def answer_all(self, values: Sequence[Any]) -> list[Any]:
-        """Return for each record whether it is kept, or why that cannot be told."""
+        """Return for each record whether it is kept, or the error of its condition."""
         return [
             answer if isinstance(answer, Exception) else answer[0] is True
             for answer in self._answers(values)
@@ -138,13 +138,13 @@ class ComputedFields(_Computed):
 
 
 def _as_read(vector: Vector) -> Any:
-    """Return the values as an array where there is one, as texts of Arrow, or as a list."""
+    """Return the values as an array, as Arrow texts, or as a list."""
     numbers = vector.numbers
     return vector.as_they_lie if numbers is None else numbers
 
 
 def _vector(column: Any, count: int) -> Vector:
-    """Return a column of Arrow as a vector: numbers without nulls, and texts, as they lie."""
+    """Return an Arrow column as a vector, without a copy of numbers and texts."""
     # Slow to import, and an extra, as above.
     import pyarrow
 
@@ -161,7 +161,7 @@ def _vector(column: Any, count: int) -> Vector:
 
 
 def without_fields(dropped: Sequence[str], names: Sequence[str]) -> Dropped:
-    """Return what leaves fields out of records.
+    """Return a function that removes fields from records.
 
     Args:
         dropped: The fields.

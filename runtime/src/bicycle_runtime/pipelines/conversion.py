@@ -43,7 +43,7 @@ def write_document(data: Mapping[str, Any], notation: Notation) -> str:
 
 
 def pipeline_data(pipeline: CheckedPipeline, form: Form) -> dict[str, Any]:
-    """Return the keys of a pipeline in a form; those that have their default are left out.
+    """Return the keys of a pipeline in a form, without default values.
 
     Raises:
         PIPELINE_NOT_SHORT: it has more than the short form can say.
@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 
 def _around(node: Node) -> dict[str, Any]:
-    """Return what a node says besides its keys."""
+    """Return the settings of a node besides its keys."""
     given = {"name": node.name, "parallelism": node.parallelism, "on_error": node.on_error}
     return {key: _plain(value) for key, value in given.items() if value is not None}
 
@@ -146,7 +146,7 @@ def _as_short(pipeline: CheckedPipeline) -> dict[str, Any]:
 
 
 def _require_line(pipeline: CheckedPipeline) -> None:
-    """Refuse what has branches, or edges that say more than who follows whom."""
+    """Refuse branches, and edges with more than a plain connection."""
     before: Node | None = None
     for node in pipeline.nodes:
         inputs = [] if before is None else [before.id]
@@ -166,7 +166,7 @@ def _end(pipeline: CheckedPipeline, node: Node, name: str) -> dict[str, Any]:
 
 
 def _require_short(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
-    """Return a node of which the short form can say no more than its keys."""
+    """Return a node with no more than the short form can express."""
     if node.id != name or node.parallelism is not None or node.name is not None:
         raise _not_short(pipeline, f"{node.id!r} has an id, a name or a parallelism of its own")
     return node
@@ -197,7 +197,7 @@ def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, An
 
 
 def _changed_ops(spec: Any) -> list[str]:
-    """Return the keys of what is computed that differ from their defaults."""
+    """Return the computation keys that differ from their defaults."""
     names = [
         each.name
         for each in msgspec.structs.fields(Ops)

@@ -1,4 +1,4 @@
-"""The text of a pipeline as plain data, with the line and column of each key and value.
+"""The text of a pipeline as plain data, with line and column of keys and values.
 
 Both notations become the same data. YAML is taken as its core schema says, without the surprises of
 older versions: ``no`` and ``on`` are texts, ``12:30`` and dates are texts, a key stands once.
@@ -54,7 +54,7 @@ class Position(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A pipeline as it was written: ``keys`` and ``values`` tell where a path begins."""
+    """A pipeline as written: ``keys`` and ``values`` map paths to positions."""
 
     file: str
     notation: Notation
@@ -63,11 +63,11 @@ class Document:
     values: Mapping[KeyPath, Position] = field(default_factory=dict)
 
     def key_position(self, path: KeyPath) -> Position:
-        """Return where a key stands, or the nearest one around it."""
+        """Return the position of a key, or of the nearest key around it."""
         return self._position(path, self.keys)
 
     def value_position(self, path: KeyPath) -> Position:
-        """Return where a value stands, or the nearest one around it."""
+        """Return the position of a value, or of the nearest value around it."""
         return self._position(path, self.values)
 
     def _position(self, path: KeyPath, first: Mapping[KeyPath, Position]) -> Position:
@@ -80,7 +80,7 @@ class Document:
 
 
 def notation_of(file: str) -> Notation | None:
-    """Return the notation of a file by its name; None for a name that is no pipeline's.
+    """Return the notation of a file by its name, or None for other files.
 
     Example:
         >>> notation_of("jobs/clicks.toml"), notation_of("clicks.yml"), notation_of("clicks.py")
@@ -90,7 +90,7 @@ def notation_of(file: str) -> Notation | None:
 
 
 def job_name(document: Document) -> str:
-    """Return what the job is called: by its file, where it says nothing itself."""
+    """Return the name of the job, by default the name of its file."""
     name = document.data.get("name")
     return name if isinstance(name, str) and name else PurePath(document.file).stem
 
@@ -205,7 +205,7 @@ def _read_yaml(text: str, file: str) -> Document:
 
 
 def _loader_class() -> Any:
-    """Return a loader whose plain scalars are those of YAML 1.2's core schema."""
+    """Return a loader with the plain scalars of YAML 1.2's core schema."""
     # Slow to import, and needed for this notation alone.
     import yaml
 
@@ -223,7 +223,7 @@ def yaml_dumper() -> Any:
     import yaml
 
     class PlainDumper(yaml.SafeDumper):  # type: ignore[misc]  # the library has no types
-        """Quotes what the loader would take for something else; shares nothing by reference."""
+        """A dumper that quotes ambiguous texts, and never uses references."""
 
         yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
 
@@ -247,7 +247,7 @@ def _with_plain_scalars(cls: Any) -> Any:
 
 
 class _YamlReading:
-    """The nodes of a document as data; what is too large or too deep is refused."""
+    """A converter of document nodes to data, which refuses large or deep documents."""
 
     def __init__(self, file: str, loader: Any) -> None:
         self._file = file
@@ -286,7 +286,7 @@ class _YamlReading:
         return merged | own
 
     def _pairs(self, node: Any, depth: int) -> Iterator[tuple[Any, Any, bool]]:
-        """Yield the keys and values of a mapping, then those that it merges by ``<<``.
+        """Yield the keys and values of a mapping, then keys and values merged by ``<<``.
 
         The first of equal keys counts: the mapping's own, then those of the first merged mapping.
         """

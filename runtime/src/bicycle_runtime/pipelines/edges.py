@@ -1,4 +1,4 @@
-"""Edges between the vertices of a pipeline: who takes records from whom, and in which order."""
+"""Edges between the vertices of a pipeline: the inputs of each vertex, in order."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INPUTS_MIN: Mapping[str, int] = {"source": 0, "join": 2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Input:
-    """What a node takes: the records of another one, or of one of its side outputs."""
+    """The input of a node: the records or a side output of another node."""
 
     node: str
     partition: str = "forward"
@@ -39,7 +39,7 @@ T = TypeVar("T", bound=Any)
 
 
 def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: Any) -> list[T]:
-    """Return the nodes with their inputs, each behind those that it takes records from.
+    """Return the nodes with their inputs, each after its inputs.
 
     Args:
         checks: Takes the problems.
@@ -77,7 +77,7 @@ def check_edges(checks: Checks, nodes: list[T], *, known: Iterable[str], edges: 
 
 
 def _with_union(checks: Checks, node: T, by_id: Mapping[str, T]) -> list[T]:
-    """Return a node, with a union before it if several edges lead to one that takes one input."""
+    """Return a node, after a union if several edges lead to its single input."""
     if node.operator not in _ONE_STREAM or len(node.inputs) <= 1:
         return [node]
     union_id = f"{node.id}-inputs"

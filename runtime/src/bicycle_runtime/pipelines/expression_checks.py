@@ -24,7 +24,7 @@ _SUMS = ("sum", "min", "max")
 
 
 def fields_behind(node: Any, inputs: list[Fields], *, key: str | None) -> Fields:
-    """Return the fields of the records that an operator gives; None where they are not known.
+    """Return the fields of an operator's output records, or None if unknown.
 
     Args:
         node: The operator. What expressions give is added by those who compile them.
@@ -123,7 +123,7 @@ class NodeExpressions(NamedTuple):
 def compiled_expressions(
     checks: Checks, nodes: Sequence[Any]
 ) -> tuple[dict[str, NodeExpressions], dict[str, tuple[str, ...]]]:
-    """Return what computes the expressions of each node that has some, by its id.
+    """Return the compiled expressions of each node, and the known fields of its input.
 
     Returned beside it: the fields of the records that come to a node, where they are known.
 
@@ -207,7 +207,7 @@ _NAMED_BY: Mapping[str, Sequence[str]] = {
 
 
 def _named_fields(node: Any) -> Iterator[tuple[KeyPath, str]]:
-    """Yield the names of fields that a node has, and where they stand."""
+    """Yield the field names in a node's keys, with their locations."""
     for key in _NAMED_BY.get(node.operator, ()):
         value = getattr(node.spec, key, None)
         place: KeyPath = (*_place_of(node, key), _IN_OPS.get((node.path, key), key))
@@ -283,7 +283,7 @@ def _compile(
 
 
 def _fields_behind(node: Any, behind: Fields, compiled: CompiledExpressions | None) -> Fields:
-    """Return the fields of records behind expressions; those that are wrong have their names."""
+    """Return the fields of records after expressions, including invalid expressions."""
     if node.operator == "filter":
         return behind
     given = dict.fromkeys(_texts(node), "json")

@@ -1,4 +1,4 @@
-"""Records that are completed by what a server answers, many requests in flight."""
+"""Records completed from a server's responses, with many requests in flight."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fields_in_url(url: str) -> list[str]:
 
 
 class CallServer(AsyncIOFunction[Any, Any]):
-    """Asks a server for each record, and adds what it answers.
+    """A function that requests data from a server for each record.
 
     An answer that is an error, no JSON or not in time is the failure of the record.
 
@@ -83,7 +83,7 @@ class CallServer(AsyncIOFunction[Any, Any]):
         return [self._complete(value, msgspec.json.decode(answer))]
 
     def timeout(self, value: Any) -> list[Any]:  # noqa: ARG002 - the contract
-        """Let on_error settle a record whose answer did not come."""
+        """Raise an error for ``on_error`` about a record without a response in time."""
         raise TimeoutError(f"no answer within {self.spec.timeout}")
 
     def _complete(self, value: Any, answer: Any) -> Any:

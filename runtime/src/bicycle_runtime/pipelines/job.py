@@ -1,4 +1,4 @@
-"""A pipeline as the marked function that extraction knows: it has the text, and reads it again."""
+"""A pipeline as a marked function for extraction, which parses its text again."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def _words(word: str) -> list[str]:
 def _tag(
     struct: Mapping[str, Any], key: str, words: list[str], more: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the schema of a struct whose table has the word that tells it, and more keys."""
+    """Return the schema of a struct with its discriminating word, and more keys."""
     found = copy.deepcopy(dict(struct))
     found["properties"] = {key: {"enum": words}, **more, **found["properties"]}
     found["required"] = [key, *found.get("required", [])]
@@ -97,7 +97,7 @@ def _vertices(around: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 
 
 def _properties(word: str, kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the schema of a connector's keys; those of Kafka may have the names of its client."""
+    """Return the schema of a connector's keys; Kafka accepts names of its client."""
     return {"type": "object"} if word == "kafka" else {"$ref": _REF.format(name=kind.__name__)}
 
 

@@ -1,4 +1,4 @@
-"""Rules between the keys of one operator, which no type says."""
+"""Rules between the keys of one operator, beyond their types."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _BOUNDS = ("window_start_ms", "window_end_ms")
 
 
 def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
-    """Take note of what does not fit together in the keys of one operator."""
+    """Note contradictions between the keys of one operator."""
     if operator in _RULES:
         is_end = operator in ("source", "sink")
         below = ("connector", "properties") if is_end else ("config",)
@@ -48,7 +48,7 @@ def check_node(checks: Checks, operator: str, spec: Any, path: KeyPath) -> None:
 
 
 def check_times(checks: Checks, nodes: Sequence[Any]) -> None:
-    """Take note of windows that need event time, where nothing before them tells it.
+    """Note windows that need event time from upstream, but get no event time.
 
     Args:
         checks: Takes the problems.
@@ -66,7 +66,7 @@ def check_times(checks: Checks, nodes: Sequence[Any]) -> None:
 
 
 def sources_before(node: Any, by_id: Mapping[str, Any]) -> list[Any]:
-    """Return the sources whose records come to a node with their own times, if they have some."""
+    """Return the sources whose records reach a node with the source's event times."""
     found, left, seen = [], [node], {node.id}
     while left:
         each = left.pop(0)
@@ -80,7 +80,7 @@ def sources_before(node: Any, by_id: Mapping[str, Any]) -> list[Any]:
 
 
 def _check_time(checks: Checks, node: Any, sources: Sequence[Any]) -> None:
-    """See that the sources before an operator of time tell it, and those that do in one field."""
+    """Check that the sources of a time operator have event times in one field."""
     fields = {source.id: getattr(source.spec, "time_field", None) for source in sources}
     for source in sources:
         if fields[source.id] is None and not source.spec.has_times:
@@ -120,7 +120,7 @@ def _flat_map(checks: Checks, spec: FlatMap, path: KeyPath) -> None:
 
 
 def _function(checks: Checks, name: str | None, path: KeyPath, *, words: Mapping[str, Any]) -> None:
-    """A word that is nearly one of ours is a slip, and no plugin."""
+    """Note a function name that is nearly a built-in word, and not a plugin."""
     near = None if name is None or ":" in name or name in words else likely(name, words)
     if near is not None:
         text = f"unsupported {label_of((*path, 'function'))}: {name}; did you mean {near!r}? "
@@ -199,7 +199,7 @@ def _reduce(checks: Checks, spec: Reduce, path: KeyPath) -> None:
 
 
 def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
-    """See that what is computed of a field names one, and that each result has its own name."""
+    """Check that aggregates of fields name a field, and have distinct names."""
     agg = spec.agg
     _key_name(checks, spec, path)
     if spec.aggregates is None:
@@ -284,7 +284,7 @@ def _asks(
     extra: str,
     library: str,
 ) -> None:
-    """See that an operator that asks somebody else has a limit, its library, and no password."""
+    """Check that an external call has a limit, its library, and no password."""
     check_address(checks, spec.url, (*path, "url"))
     if duration_ms(spec.timeout) < 1:
         label = label_of((*path, "timeout"))

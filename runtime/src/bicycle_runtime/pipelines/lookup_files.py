@@ -27,7 +27,7 @@ _PLAIN = frozenset({int, float, str, bool, type(None)})
 
 
 class _RowsByKey(dict[str, dict[str, Any]]):
-    """The rows of a file by the text of their key; of rows with one key the last one counts."""
+    """The rows of a file by their key's text; the last row of a key counts."""
 
 
 # By file, as it is now, and what is taken of it: functions of one process share what they hold.
@@ -35,7 +35,7 @@ _HELD: weakref.WeakValueDictionary[Any, _RowsByKey] = weakref.WeakValueDictionar
 
 
 class _WithFile(ABC):
-    """A function that looks records up in a file, which is read with the first records.
+    """A function that looks up records in a file, which is read at first use.
 
     Args:
         spec: The file, and which of its fields.
@@ -49,7 +49,7 @@ class _WithFile(ABC):
         return type(self), (self.spec,)
 
     def answer_all(self, values: Sequence[Any]) -> list[Any]:
-        """Return what it makes of each record, or the exception that this leads to.
+        """Return the function's result for each record, or its exception.
 
         Raises:
             LOOKUP_FILE_UNUSABLE: it cannot be read, is too large, or lacks a field.
@@ -62,7 +62,7 @@ class _WithFile(ABC):
 
     @abstractmethod
     def __call__(self, value: Any) -> Any:
-        """Return what it makes of a record."""
+        """Return the function's result for a record."""
 
     def _attempt(self, value: Any) -> Any:
         try:
@@ -74,7 +74,7 @@ class _WithFile(ABC):
         return self._load().get(_key_text(field_of(value, self.spec.key)))
 
     def _rows_on_columns(self, inputs: Sequence[Expression], columns: Columns) -> list[Any]:
-        """Return the row for each record, None where the file has none.
+        """Return the row for each record, None if the file has no row.
 
         Raises:
             LOOKUP_FILE_UNUSABLE: as above.
@@ -96,7 +96,7 @@ class _WithFile(ABC):
 
 
 class FoundInFile(_WithFile, HasExpression):
-    """Whether the file knows a record."""
+    """A condition: whether the file contains a record."""
 
     def __call__(self, value: Any) -> bool:
         return self._row_of(value) is not None
@@ -120,7 +120,7 @@ class CompletedFromFile(_WithFile):
 
 
 class CompletedOnColumns(CompletedFromFile, HasExpression):
-    """The same for records of known fields; those that the file does not know go one by one.
+    """The same for records of known fields; records without a row go singly.
 
     Args:
         spec: The file, and which of its fields; they must be named.
@@ -185,7 +185,7 @@ def _taker(spec: Enrich, key: str) -> Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def _key_text(value: Any) -> str:
-    """Return a key as the text by which file and record agree: CSV has nothing but texts."""
+    """Return a key as text, since CSV files contain only texts."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -34,7 +34,7 @@ class LookupInTable(PostgresLookup[Any]):
         self.spec = spec
 
     async def async_invoke_batch(self, values: list[Any]) -> list[list[Any]]:
-        """Return the records with what stands in their rows; one without a key has none."""
+        """Return the records with data of their rows; a record without a key is unchanged."""
         keys = [self.key_of(value) for value in values]
         rows = await self.found_in.find(key for key in keys if key is not None)
         return [

@@ -1,4 +1,4 @@
-"""The keys of a pipeline, declared once; checks, JSON Schema and reference come from here.
+"""The keys of a pipeline, declared once, for checks, JSON Schema and reference.
 
 A struct is a table of the file. Sources, sinks and operators are told apart by one word, and stand
 in modules of their own. Values stay as they are written; ``duration_ms`` reads those of time.
@@ -55,7 +55,7 @@ class Settings(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Ops(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What the short form computes."""
+    """The computations of the short form."""
 
     count_by: Annotated[str | None, describe("Field with the key.")] = None
     agg: Annotated[AggregateWord, describe("What is computed.")] = "count"
@@ -92,7 +92,7 @@ class Test(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Pipeline(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A pipeline: a source, what is computed and a sink; or vertices and edges."""
+    """A pipeline: a source, computations and a sink, or vertices and edges."""
 
     name: Annotated[str | None, describe("Name of the job; else that of the file.")] = None
     description: Annotated[str, describe("One line for people.")] = ""

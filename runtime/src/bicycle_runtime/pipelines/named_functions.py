@@ -1,4 +1,4 @@
-"""Functions of installed wheels, found by the name of a plugin or as ``module:function``."""
+"""Functions of installed wheels, by the name of a plugin or ``module:function``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROCESS = (AsyncFunction, RichAsyncFunction, ProcessFunction, KeyedProcessFunct
 
 
 class FunctionMissingError(Exception):
-    """There is no function of this name; the text says what was found instead."""
+    """A missing function; the text describes the object found instead."""
 
 
 def found_function(name: str, *, of_plugins: bool = False) -> Any:
@@ -67,7 +67,7 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
 
 
 def _require_plugin(name: str, module: str) -> None:
-    """See that a module is of a distribution that has a plugin; nothing is imported."""
+    """Check that a module's distribution has a plugin, without importing it."""
     with_plugins = {each.dist.name for each in entry_points(group=ENTRY_POINT_GROUP) if each.dist}
     owners = packages_distributions().get(module.partition(".")[0], [])
     if not with_plugins.intersection(owners):

@@ -53,7 +53,7 @@ _NO_STEPS = frozenset({"join", "union", "split", "time"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """An operator: ``spec`` is the struct of its keys, ``word`` the kind of a source or sink."""
+    """An operator: ``spec`` is the struct of its keys, ``word`` a connector's kind."""
 
     id: str
     operator: str
@@ -68,9 +68,9 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPipeline:
-    """A pipeline without a problem; a node stands behind those that it takes records from.
+    """A pipeline without problems; each node is after its inputs.
 
-    ``given`` has the fields of the records that come to a node, where they are known.
+    ``given`` has the known fields of the records that reach a node.
     """
 
     name: str
@@ -85,7 +85,7 @@ class CheckedPipeline:
 
     @property
     def remarks(self) -> list[str]:
-        """What is right in the file and may mislead, each with its line."""
+        """Valid but misleading settings of the file, each with its line."""
         found = []
         for node in self.nodes:
             if node.operator != "time" or node.spec.allowed_lateness is None:
@@ -103,7 +103,7 @@ class CheckedPipeline:
         return found
 
     def rule_of(self, node: Node) -> Any:
-        """Return what becomes of records that fail: by default a source tries nothing again."""
+        """Return the error policy of a node; by default a source has no retries."""
         rule = self.on_error if node.on_error is None else node.on_error
         if node.operator == "source" and node.on_error is None and isinstance(rule, ErrorRule):
             return msgspec.structs.replace(rule, retries=0)
@@ -141,7 +141,7 @@ def check_pipeline(document: Document) -> CheckedPipeline:
 
 
 def default_key_name(time: Time | None, count_by: str | None) -> str:
-    """Return what the short form calls the key of results: as its field.
+    """Return the key name of the short form's results: by default the field's name.
 
     In a file in Pulse's shape, which has ``allowed_lateness``, it is ``key``, as there.
     """
@@ -150,7 +150,7 @@ def default_key_name(time: Time | None, count_by: str | None) -> str:
 
 
 class _Reading:
-    """Finds the nodes; where the whole has problems, it still finds those of its parts."""
+    """A reader of nodes, which finds the valid parts of an invalid document."""
 
     def __init__(self, checks: Checks, whole: Pipeline | None) -> None:
         self._checks = checks
@@ -326,7 +326,7 @@ class _Reading:
         return self._checks.table(keys, table[word], path, of=f"{word} {operator}")
 
     def _node(self, data: dict[str, Any], node_id: str, path: KeyPath, **facts: Any) -> Node | None:
-        """Return a node with what every table of one may say besides."""
+        """Return a node with its common settings."""
         given = {key: data[key] for key in data if key in _AROUND_KEYS}
         around = self._checks.table(given, Around, path)
         if around is None or facts["spec"] is None:
@@ -376,7 +376,7 @@ class _Reading:
 
 
 class Around(msgspec.Struct, frozen=True, kw_only=True):
-    """What every vertex, step, source and sink may say."""
+    """The common settings of vertices, steps, sources and sinks."""
 
     name: Annotated[str | None, describe("Name for people.")] = None
     parallelism: Annotated[Parallelism | None, describe("Number of subtasks.")] = None
@@ -384,7 +384,7 @@ class Around(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _of_kafka(data: dict[str, Any]) -> dict[str, Any]:
-    """Return the keys of Kafka by our names; what the client alone knows is a property of it."""
+    """Return the keys of Kafka under our names; others become client properties."""
     found: dict[str, Any] = {}
     properties = dict(data.get("properties") or {})
     for key, value in data.items():

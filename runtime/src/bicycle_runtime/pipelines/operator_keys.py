@@ -1,4 +1,4 @@
-"""The keys of operators; ``OPERATORS`` tells which struct a word stands for."""
+"""The keys of operators; ``OPERATORS`` maps a word to its struct."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Map(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class FlatMap(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Replaces each record by none, one or several."""
+    """An operator that replaces each record by any number of records."""
 
     function: FunctionName = None
 
@@ -84,7 +84,7 @@ class Filter(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class KeyBy(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Gives each record a key; without more, the record itself is the key."""
+    """An operator that assigns keys to records, by default the record itself."""
 
     field: Annotated[str | None, describe("The field; null where a record has none.")] = None
     fields: Annotated[list[str] | None, describe("Several fields.")] = None
@@ -92,7 +92,7 @@ class KeyBy(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Time(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Says when records happened, and how late they may come."""
+    """The event time of records, and their maximum lateness."""
 
     max_out_of_orderness: Annotated[
         Duration, describe("A record is at most so much older than the newest one.")
@@ -124,7 +124,7 @@ class Aggregate(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class WindowSize(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Which records are computed together."""
+    """The size and type of a window."""
 
     type: Annotated[
         Literal["tumbling", "sliding", "session", "count"], describe("The kind of windows.")
@@ -197,11 +197,11 @@ class Join(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Union(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """All records of several inputs."""
+    """An operator that merges several inputs."""
 
 
 class Split(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Sends each record to the outputs that a field names; edges say which one they take."""
+    """An operator that sends each record to the outputs that a field names."""
 
     field: Annotated[Text, describe("The field.")]
     outputs: Annotated[
@@ -239,7 +239,7 @@ class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Lookup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Completes records from a table of PostgreSQL, with one question for many records."""
+    """An operator that completes records from a PostgreSQL table, in batches."""
 
     url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
     table: Annotated[Text, describe("The table, or schema.table.")]
@@ -263,9 +263,9 @@ class Lookup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Completes records by what a server answers, with many requests in flight.
+    """An operator that completes records from a server, with many requests in flight.
 
-    An answer other than 2xx, no JSON, or none in time is the failure of the record.
+    A response that is not 2xx, not JSON, or not in time is a failure of the record.
     """
 
     url: Annotated[
@@ -287,13 +287,13 @@ class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Process(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Calls a function class of an installed plugin; without more, the one of its name."""
+    """An operator that calls a plugin's function class, by default of its own name."""
 
     function: FunctionName = None
 
 
 class RateLimit(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Lets records through at a pace; others wait."""
+    """An operator that limits the rate of records; others wait."""
 
     per_second: Annotated[float, describe("Records of all subtasks together.")]
     burst: Annotated[Positive, describe("So many may pass at once after a pause.")] = 100

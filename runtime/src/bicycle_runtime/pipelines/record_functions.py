@@ -1,4 +1,4 @@
-"""The functions of a pipeline on records with fields: keys, times, values, rows of results.
+"""The functions of a pipeline on records with fields: keys, times, values, rows.
 
 They are imported by workers. A record without a field has the value None there.
 """
@@ -80,7 +80,7 @@ class _OfField(HasExpression):
         self.field = field
 
     def expression(self) -> Expression:
-        """Return what it is over columns: values of some types as they are, else the function."""
+        """Return the expression over columns, which keeps values of some types."""
         return Expression("converted", self.as_they_are, self.of, expression_of(self.field))
 
     def __call__(self, record: Any) -> Any:
@@ -91,7 +91,7 @@ class _OfField(HasExpression):
     @staticmethod
     @abstractmethod
     def of(value: Any) -> Any:
-        """Return what it makes of the value of the field."""
+        """Return the result for the value of the field."""
 
 
 class FieldValue(_OfField):
@@ -108,7 +108,7 @@ class FieldValue(_OfField):
 
 
 class NumberOf(_OfField):
-    """The number in a field, None for null: a text may be one, anything else counts as 0."""
+    """The number in a field, None for null; texts are parsed, other values count as 0."""
 
     __slots__ = ()
     as_they_are = frozenset({int, float})
@@ -128,10 +128,10 @@ class NumberOf(_OfField):
 
 
 class EqualText(_OfField):
-    """A text of a field that is the same for equal values; None if there is none.
+    """A text of a field that is equal for equal values, or None.
 
-    Values that are one key are equal: ``1``, ``1.0`` and ``true``, but not ``"1"``. Lists and
-    tables are equal if their JSON is.
+    Values of one key are equal: ``1``, ``1.0`` and ``true``, but not ``"1"``. Lists and tables are
+    equal if their JSON is equal.
     """
 
     __slots__ = ()
@@ -153,7 +153,7 @@ def _number_text(number: int | float | Decimal) -> str:
 
 
 class FieldText(_OfField):
-    """A field as text; None where there is none."""
+    """A field as text, or None."""
 
     __slots__ = ()
 
@@ -172,7 +172,7 @@ class TimeOf(_OfField):
 
 
 class FieldKey(HasExpression):
-    """The key of a record: one field, or several as a tuple; lists and tables are their JSON."""
+    """The key of a record: a field, or several as a tuple; lists and tables as JSON."""
 
     __slots__ = ("fields",)
 
@@ -327,7 +327,7 @@ class JoinedRow:
 
 
 class GoesTo(HasExpression):
-    """Whether a record goes to an output, by the value of a field.
+    """A condition: whether a record goes to an output, by the value of a field.
 
     Args:
         field: The field.
@@ -366,7 +366,7 @@ class GoesTo(HasExpression):
 
 
 class _AsType:
-    """A value of a declared type, where it has another: a number may come as text, as in CSV."""
+    """A conversion to a declared type: a number may be a text, as in CSV."""
 
     __slots__ = ("empty", "is_open", "word")
 
@@ -383,7 +383,7 @@ class _AsType:
 
 
 class TypedRecord(HasExpression):
-    """A record whose fields have the declared types, in the declared order, and no others.
+    """A record with exactly the declared fields and types, in the declared order.
 
     A number may come as text, as in CSV. What does not fit is a bad record. A field that may be
     missing is None then.
@@ -466,7 +466,7 @@ class FirstOfKey(KeyedProcessFunction[Any, Any, Any]):
 
 
 class PayloadSchema:
-    """A message of Kafka as a record: a JSON object, else its text, else its bytes in base64."""
+    """A Kafka message as a record: a JSON object, else its text, else base64."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Sinks of pipelines: their keys, what must hold between them, and the sink of the SDK they make.
+"""Sinks of pipelines: their keys, the rules between keys, and the SDK's sinks.
 
 ``SINKS`` tells which struct of keys a word stands for.
 """
@@ -66,7 +66,7 @@ class SinkKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         return self.sink()
 
     def check(self, checks: Checks, path: KeyPath) -> None:
-        """Take note of what does not fit together in them."""
+        """Note contradictions between the keys."""
 
 
 class FileSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -265,7 +265,7 @@ class PostgresSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
 
 class _LakeTable(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What tables of lakes have in common."""
+    """The common keys of lake tables."""
 
     columns: Annotated[
         dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
@@ -295,7 +295,7 @@ class _LakeTable(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True
         _check_columns(checks, self, "partition_by", path)
 
     def _table(self) -> dict[str, Any]:
-        """Return what all tables of lakes are given."""
+        """Return the common arguments of lake tables."""
         age_ms = None if self.max_age is None else duration_ms(self.max_age)
         return {
             "keys": self.keys,

@@ -60,7 +60,7 @@ class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         return self.source()
 
     def check(self, checks: Checks, path: KeyPath) -> None:
-        """Take note of what does not fit together in them."""
+        """Note contradictions between the keys."""
         fields, name = getattr(self, "fields", None), getattr(self, "time_field", None)
         if fields is not None and name is not None and name not in fields:
             label = label_of((*path, "time_field"))

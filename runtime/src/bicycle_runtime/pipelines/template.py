@@ -1,4 +1,4 @@
-"""The template of a new pipeline: what most files have, and a test that passes."""
+"""The template of a new pipeline: common keys, and a passing test."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ NOTHING_NAMED = "Taken for files that have it, and names nothing"
 
 
 def describe(text: str) -> Meta:
-    """Return what the reference and an editor say of a key."""
+    """Return the description of a key, for the reference and editors."""
     return Meta(description=text)
 
 
@@ -82,7 +82,7 @@ FunctionName = Annotated[
 
 
 class ErrorRule(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """What becomes of a record that cannot be decoded, processed or written."""
+    """The policy for a record that cannot be decoded, processed or written."""
 
     action: Annotated[
         Literal["fail", "skip", "dead_letter"],
@@ -121,7 +121,7 @@ def duration_ms(value: str | float) -> int:
 
 
 def with_secrets(properties: Mapping[str, Scalar]) -> dict[str, Scalar | Secret]:
-    """Return properties of a client of Kafka; what is secret is a reference to its place."""
+    """Return properties of a Kafka client, with secrets as references."""
     return {
         name: Secret.parse(str(value)) if is_secret_property(name) else value
         for name, value in properties.items()

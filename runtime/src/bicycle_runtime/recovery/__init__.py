@@ -1,4 +1,4 @@
-"""The record of epochs and the way back: manifests, restore, collection, rescaling.
+"""The record of epochs and recovery: manifests, restore, collection, rescaling.
 
 The names below are for programs that keep checkpoints of their own streams, without a job: the
 binary state that manifests are made of, stores for it, and a manager that saves it every so many

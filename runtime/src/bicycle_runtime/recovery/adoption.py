@@ -1,4 +1,4 @@
-"""Beginning with what another job left: an epoch is put into an empty checkpoint directory.
+"""Adoption of another job's epoch: it is put into an empty checkpoint directory.
 
 The epoch comes from a savepoint, or is the newest published one of any checkpoint directory. Its
 manifest is written last and makes it the job's last epoch; until then ``restore.unfinished`` stands
@@ -64,7 +64,7 @@ _OWN_FOLDERS = (STATE, STAGED, CONNECTORS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """The epoch that a job begins with: where it lies, and whether that is a savepoint."""
+    """The epoch that a job starts from: its storage, and whether it is a savepoint."""
 
     storage: Storage
     manifest: Manifest
@@ -94,17 +94,7 @@ def find_origin(storage: Storage) -> Origin:
 
 
 def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
-    """Make an epoch the last one of a job that has none. The job must not run.
-
-    Args:
-        origin: The epoch.
-        target: Checkpoint storage of the job.
-        job: Its name.
-
-    Raises:
-        CHECKPOINT_OCCUPIED: see ``refuse_occupied``; nothing was changed.
-        COPY_REFUSED: a file is missing or damaged; the job still has no epoch.
-    """
+    """Make an epoch the last one of a job without epochs, which must not run."""
     refuse_occupied(target)
     _claim(target)
     content, rest = _content(origin)
@@ -119,7 +109,7 @@ def adopt(origin: Origin, target: Storage, *, job: str) -> Manifest:
 
 
 def fork(source: Storage, target: Storage, *, job: str) -> Manifest:
-    """Let a shadow begin with the newest published epoch of a job, which may run on.
+    """Start a shadow from the newest published epoch of a job, which may be running.
 
     Nothing of connectors goes along: a shadow starts none.
 
@@ -138,7 +128,7 @@ def fork(source: Storage, target: Storage, *, job: str) -> Manifest:
 
 
 def is_same_work(followed: Manifest, shadow: Manifest) -> bool:
-    """Tell whether an epoch of a shadow is what became of this very epoch of the job."""
+    """Return whether a shadow's epoch is the result of this epoch of the job."""
     return all(
         getattr(followed, name) == getattr(shadow, name)
         for name in ("epoch", "event_count", "offsets", "sources", "sinks", "replay")
@@ -146,7 +136,7 @@ def is_same_work(followed: Manifest, shadow: Manifest) -> bool:
 
 
 def hand_over(shadow: Storage, target: Storage, *, require_lease: Callable[[], None]) -> int | None:
-    """Let a job that does not run go on with the state of its shadow, if that has come as far.
+    """Continue a stopped job with the state of its shadow, if that has caught up.
 
     The epoch that is sealed reads and publishes nothing: offsets, and what sinks and sources keep,
     are those of the epoch before. Until it is sealed nothing has happened.
@@ -190,7 +180,7 @@ def _needed_files(storage: Storage, manifest: Manifest) -> list[Wanted]:
 
 
 def _without_unfinished_bases(manifest: Manifest) -> Manifest:
-    """Return an epoch for another place: who makes a base there gives it a name of its own."""
+    """Return an epoch for another location, without bases in progress."""
     states = {
         uid: msgspec.structs.replace(
             state,
@@ -202,7 +192,7 @@ def _without_unfinished_bases(manifest: Manifest) -> Manifest:
 
 
 def _bring(source: Storage, target: Storage, files: Sequence[Wanted]) -> None:
-    """Link or copy files that never change; those that are there already are left alone."""
+    """Link or copy immutable files; existing ones are left unchanged."""
     missing = [file for file in files if not _has(target, file)]
     left = link_files(source, target, missing)
     settle_links(source, target, [file for file in missing if file not in left])
@@ -217,7 +207,7 @@ def _has(storage: Storage, file: Wanted) -> bool:
 
 
 def is_adopted(origin: Origin, target: Storage) -> bool:
-    """Tell whether an epoch was put into a place, and no other was sealed there since."""
+    """Return whether an epoch was adopted, and no other was sealed since."""
     history = EpochHistory(target)
     if history.epochs() != [origin.manifest.epoch] or target.url == origin.storage.url:
         return False
@@ -228,7 +218,7 @@ def is_adopted(origin: Origin, target: Storage) -> bool:
 
 
 def refuse_unfinished_restore(storage: Storage) -> None:
-    """See that a job does not start with half of what was to be put there.
+    """Refuse to start a job in a directory with an interrupted restore.
 
     Raises:
         RESTORE_UNFINISHED: somebody who put an epoch there was interrupted.
@@ -241,7 +231,7 @@ def refuse_unfinished_restore(storage: Storage) -> None:
 
 
 def refuse_occupied(target: Storage) -> None:
-    """See that a place is empty, except for what an interrupted ``adopt`` left there.
+    """Refuse a directory that is not empty, except after an interrupted ``adopt``.
 
     Raises:
         CHECKPOINT_OCCUPIED: there are epochs of a job, or files of its connectors.
@@ -253,7 +243,7 @@ def refuse_occupied(target: Storage) -> None:
 
 
 def _claim(target: Storage) -> None:
-    """Take an empty place; what an interrupted predecessor left there is removed."""
+    """Claim an empty directory; files of an interrupted predecessor are removed."""
     if target.exists(RESTORE_CLAIM):
         for folder in _OWN_FOLDERS:
             target.delete_tree(folder)

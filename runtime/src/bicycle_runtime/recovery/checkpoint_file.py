@@ -1,4 +1,4 @@
-"""A checkpoint as a file that stands on its own: all of a ``CheckpointState``, version, checksum.
+"""A checkpoint as a separate file: a ``CheckpointState``, version, checksum.
 
 The file begins with the bytes of ``CheckpointState.serialize``. Behind them, little-endian, stands
 what that layout lacks: ``stream_len u32, stream, created_at_ms u64``; ``n_metadata u32``, then per
@@ -39,7 +39,7 @@ def encode_checkpoint(state: CheckpointState) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> CheckpointState:
-    """Read what ``encode_checkpoint`` wrote.
+    """Read the result of ``encode_checkpoint``.
 
     Raises:
         CheckpointFormatError: the file is cut, changed, no checkpoint, or of another version.

@@ -1,4 +1,4 @@
-"""The binary checkpoint state: sequence, watermark, event count, operator states, source offsets.
+"""The binary checkpoint state: sequence, watermark, counts, states, offsets.
 
 Layout, little-endian: ``sequence u64, watermark u64, event_count u64``; ``n_operators u32``, then
 per operator ``name_len u32, name, state_len u32, state``; ``n_sources u32``, then per source
@@ -32,7 +32,7 @@ _CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True, order=True)
 class CheckpointId:
-    """Which checkpoint of which stream; ordered by stream, sequence and time of creation.
+    """The identity of a checkpoint; ordered by stream, sequence and creation time.
 
     ``sequence`` and ``created_at_ms`` are unsigned 64-bit numbers; the time, since 1970-01-01 UTC,
     is that of construction unless it is given.
@@ -83,7 +83,7 @@ class CheckpointState:
             require_bounded(offset, U64_MAX, field="offset of a source")
 
     def set_operator_state(self, name: str, state: bytes) -> None:
-        """Set the state of one operator; it takes the place of the one before.
+        """Set the state of one operator, and replace the previous one.
 
         Example:
             >>> state = CheckpointState(CheckpointId("orders", 1))
@@ -95,7 +95,7 @@ class CheckpointState:
         self.operator_states[name] = state
 
     def set_source_offset(self, name: str, offset: int) -> None:
-        """Set the offset of one source; it takes the place of the one before.
+        """Set the offset of one source, and replace the previous one.
 
         Raises:
             CHECKPOINT_VALUE_UNFIT: the offset is out of bounds.
@@ -134,7 +134,7 @@ class CheckpointState:
         is_strict: bool = True,
         clock: Clock = _CLOCK,
     ) -> CheckpointState:
-        """Read what ``serialize`` wrote.
+        """Read the result of ``serialize``.
 
         Entries may come in any order. Strict reading wants each name once, and the data to end
         where the state does. Compatible reading (``is_strict=False``) accepts what other readers of
@@ -163,7 +163,7 @@ class CheckpointState:
 def read_state(
     reader: FieldReader, stream_id: str, *, created_at_ms: int, is_strict: bool = True
 ) -> CheckpointState:
-    """Take one state off the front of the data, whatever stands behind it.
+    """Read one state from the front of the data, and leave the rest.
 
     Raises:
         CheckpointFormatError: as ``CheckpointState.deserialize`` says.

@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredCheckpoint:
-    """One entry of a stream: its state, or what is wrong with it."""
+    """An entry of a stream: its state, or its damage."""
 
     sequence: int
     state: CheckpointState | None
@@ -43,7 +43,7 @@ class StoredCheckpoint:
 
 
 class CheckpointStore(Protocol):
-    """Checkpoints of streams; any thread may call, and ``save`` is one step for all readers.
+    """A store of streams' checkpoints, thread-safe; ``save`` is atomic for readers.
 
     What is saved and what is returned are copies: a state that is changed later changes nothing
     here.
@@ -56,14 +56,14 @@ class CheckpointStore(Protocol):
         """
 
     def latest(self, stream_id: str) -> CheckpointState | None:
-        """Return the whole checkpoint with the highest sequence; None when none was ever saved.
+        """Return the intact checkpoint with the highest sequence, or None without any.
 
         Raises:
             NO_CHECKPOINT_READABLE: there are some, and all are damaged.
         """
 
     def delete_before(self, stream_id: str, sequence: int) -> int:
-        """Remove what has a lower sequence, damaged or not; return how many there were."""
+        """Remove checkpoints with a lower sequence; return their number."""
 
     def checkpoint_count(self, stream_id: str) -> int:
         """Return how many whole checkpoints there are."""
@@ -73,7 +73,7 @@ class CheckpointStore(Protocol):
 
 
 class InMemoryCheckpointStore:
-    """Checkpoints that end with their process: for tests, and for what can be computed again.
+    """A store in memory: for tests, and for data that can be computed again.
 
     Args:
         max_per_stream: How many checkpoints of a stream are kept, 1 or more.
@@ -134,7 +134,7 @@ _CLOCK = SystemClock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capture:
-    """What a stream needs besides its position to go on from a checkpoint."""
+    """The data that a stream needs besides its position to resume from a checkpoint."""
 
     operator_states: Mapping[str, bytes] = field(default_factory=dict)
     source_offsets: Mapping[str, int] = field(default_factory=dict)
@@ -181,12 +181,12 @@ class CheckpointManager:
 
     @property
     def store(self) -> CheckpointStore:
-        """Where the checkpoints are; its ``latest`` gives the state to go on from."""
+        """The checkpoint store; its ``latest`` returns the state to resume from."""
         return self._store
 
     @property
     def total_checkpoints(self) -> int:
-        """How many checkpoints this manager has saved, of all streams."""
+        """The number of checkpoints that this manager saved, over all streams."""
         return self._total_checkpoints
 
     def on_event(self, stream_id: str, sequence: int, watermark_ns: int) -> bool:
@@ -214,7 +214,7 @@ class CheckpointManager:
         return True
 
     def recover(self, stream_id: str) -> int | None:
-        """Return the sequence of the newest whole checkpoint, None when there never was one.
+        """Return the sequence of the newest intact checkpoint, or None without any.
 
         The next checkpoint is due an interval behind it.
 

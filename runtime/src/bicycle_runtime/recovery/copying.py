@@ -1,4 +1,4 @@
-"""Copying files of a checkpoint from one place to another, each proved by size and checksum.
+"""Copies of checkpoint files to another location, checked by size and checksum.
 
 A file that is never changed can be *linked* where both places are on one file system: the same
 bytes under a second name, which stay when the first name is removed. Where both are in S3 the
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A file to copy, and what is known of it; None where nothing is recorded."""
+    """A file to copy with its recorded size and checksums, or None for each."""
 
     path: str
     byte_count: int | None = None
@@ -55,7 +55,7 @@ def folder_of(storage: Storage, path: str) -> Storage:
 def copy_files(
     source: Storage, target: Storage, files: Iterable[Wanted], *, is_digested: bool = False
 ) -> list[CopiedFile]:
-    """Copy files to the same paths; in order of the files, with their digests when asked for.
+    """Copy files to the same paths, in order, with their digests if requested.
 
     Raises:
         COPY_REFUSED: a file is missing, or not what is recorded of it.
@@ -65,7 +65,7 @@ def copy_files(
 
 
 def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
-    """Read files whole and prove that they are what is recorded of them.
+    """Read files completely, and check them against their records.
 
     Raises:
         COPY_REFUSED: a file is missing, or not what is recorded of it.
@@ -76,7 +76,7 @@ def read_back(storage: Storage, files: Iterable[Wanted]) -> list[CopiedFile]:
 def settle_links(
     source: Storage, target: Storage, files: Iterable[Wanted], *, is_digested: bool = False
 ) -> list[CopiedFile]:
-    """Prove files that were linked, and let their names survive a power cut.
+    """Check linked files, and make their names durable in a power cut.
 
     Raises:
         COPY_REFUSED: a file is missing, or not what is recorded of it.
@@ -90,7 +90,7 @@ def settle_links(
 
 
 def link_files(source: Storage, target: Storage, files: Iterable[Wanted]) -> list[Wanted]:
-    """Link files that never change to the same paths; costs no time that depends on their size.
+    """Link immutable files to the same paths, in time independent of their size.
 
     They count once ``settle_links`` has proved them.
 
@@ -129,7 +129,7 @@ def _copy(source: Storage, target: Storage, wanted: Wanted, *, is_digested: bool
 
 
 def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
-    """Let the server copy where both places are in S3; tell whether it did."""
+    """Copy a file on the server between two S3 locations; return whether it did."""
     if not (isinstance(source, S3Storage) and isinstance(target, S3Storage)):
         return False
     try:
@@ -141,7 +141,7 @@ def _is_copied_there(source: Storage, target: Storage, wanted: Wanted) -> bool:
 def _read(
     storage: Storage, source: Storage, wanted: Wanted, *, is_digested: bool = False
 ) -> CopiedFile:
-    """Read a file whole; what is wrong with it is told of where it came from."""
+    """Read a file completely; errors name its source."""
     with _open(storage, wanted) as stream:
         return _stream(source, wanted, stream, len, is_digested=is_digested)
 
@@ -185,5 +185,5 @@ def _refusal(storage: Storage, wanted: Wanted, problem: str) -> BicycleError:
 
 
 def wanted_copy(file: CopiedFile) -> Wanted:
-    """Return what a copy of a copied file must be."""
+    """Return the expected copy of a copied file."""
     return Wanted(path=file.path, byte_count=file.byte_count, crc32=file.crc32, sha256=file.sha256)

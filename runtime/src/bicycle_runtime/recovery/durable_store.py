@@ -85,7 +85,7 @@ class DurableCheckpointStore:
         return sum(entry.damage is None for entry in entries)
 
     def discard_unfinished(self) -> int:
-        """Remove what writers that were killed left half-written; return how many files.
+        """Remove unfinished files of killed writers; return their number.
 
         Called before the first ``save``, when no writer of this storage is at work.
         """
@@ -95,7 +95,7 @@ class DurableCheckpointStore:
         return [*self._read(stream_id, self._sequences(stream_id))]
 
     def _read(self, stream_id: str, sequences: Sequence[int]) -> Iterator[StoredCheckpoint]:
-        """Read and check files one by one, without those that have been removed meanwhile."""
+        """Read and check files in turn, without ones that were removed meanwhile."""
         for sequence in sequences:
             entry = self._entry(stream_id, sequence)
             if entry is not None:
@@ -142,7 +142,7 @@ class DurableCheckpointStore:
             )
 
     def _retain(self, stream_id: str) -> None:
-        """Remove what lies below the checkpoints that are kept.
+        """Remove files older than the retained checkpoints.
 
         Known damage does not count, so that it never drives a whole checkpoint out.
         """
@@ -169,7 +169,7 @@ def _path(stream_id: str, sequence: int) -> str:
 
 
 def _folder(stream_id: str) -> str:
-    """Return a folder of its own for any text: readable when short, never ``.`` or empty."""
+    """Return a distinct folder for a text: readable if short, never ``.`` or empty."""
     raw = utf8(stream_id, field="stream_id")
     quoted = quote(raw, safe="")
     if len(quoted) > _QUOTED_LENGTH_MAX:

@@ -1,4 +1,4 @@
-"""Errors of recovery: manifests that are damaged or already there, jobs that do not match."""
+"""Errors of recovery: damaged or duplicate manifests, jobs that do not match."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bicycle_sdk.errors import BicycleError
 
 
 class CheckpointFormatError(BicycleError):
-    """The bytes of a checkpoint state are truncated or wrong; ``detail`` names the missing part.
+    """The bytes of a checkpoint state are truncated or wrong; see ``detail``.
 
     ``problem`` is a word for programs: ``header_cut``, ``number_cut``, ``name_cut``, ``state_cut``
     (``missing_count`` bytes are missing of what begins at ``offset``), ``name_encoding``,

@@ -1,4 +1,4 @@
-"""Fields of binary checkpoint files: numbers and texts, little-endian, taken off the front of data.
+"""Fields of binary checkpoint files: numbers and texts, little-endian.
 
 A text is its length as u32 and its UTF-8 bytes. Whatever is missing is told with its place; nothing
 is allocated for a length or a count that the data does not hold. What the fields mean is said by
@@ -52,7 +52,7 @@ class FieldReader:
 
     @property
     def left_count(self) -> int:
-        """How many bytes are not taken yet."""
+        """The number of bytes that were not read yet."""
         return self._end - self.position
 
     def u32(self) -> int:
@@ -87,7 +87,7 @@ class FieldReader:
             ) from error
 
     def name(self, known: Container[str]) -> str:
-        """Return the next text, which must be none of the known ones.
+        """Return the next text, which must be new.
 
         Raises:
             CheckpointFormatError: it is.
@@ -104,7 +104,7 @@ class FieldReader:
         return text
 
     def take(self, size: int, *, problem: str, detail: str) -> bytes:
-        """Return the next ``size`` bytes; the words are those of the error when some are missing.
+        """Return the next ``size`` bytes; raise the described error if some are missing.
 
         Raises:
             CheckpointFormatError: some are missing.
@@ -193,7 +193,7 @@ _TRAILER = struct.Struct("<HHI4s")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileForm:
-    """A kind of sealed file: its word of 4 bytes, and the one version that this runtime knows."""
+    """A kind of sealed file: its magic word of 4 bytes, and its known version."""
 
     magic: bytes
     version: int

@@ -31,10 +31,10 @@ _FOUND_BROKEN = "a restart found a state file of it missing or damaged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetainedEpoch:
-    """One epoch as it lies there.
+    """A retained epoch in the directory.
 
-    ``manifest`` is None when it cannot be read. ``damage`` says what is wrong, None for nothing;
-    ``is_put_aside`` tells that a restart found the damage and went on from the epoch before.
+    ``manifest`` is None if it cannot be read. ``damage`` describes damage, or is None;
+    ``is_put_aside`` means that a restart found the damage and resumed from the epoch before.
     """
 
     epoch: int
@@ -111,7 +111,7 @@ class EpochHistory:
             raise self._gone_error(wanted) from None
 
     def sealed(self, epoch: int) -> Manifest | None:
-        """Return the manifest of an epoch; None when it is not sealed, or not there any more.
+        """Return the manifest of an epoch, or None if it is not sealed, or removed.
 
         Raises:
             ManifestError: it is damaged.
@@ -123,7 +123,7 @@ class EpochHistory:
 
     @contextlib.contextmanager
     def reading(self, manifest: Manifest) -> Iterator[None]:
-        """Tell, while state files of an epoch are read, one that is gone from one that is damaged.
+        """Report state files of an epoch that are removed differently from damaged ones.
 
         Raises:
             EpochGoneError: the job collected the epoch meanwhile.
@@ -151,7 +151,7 @@ class EpochHistory:
     def _look(
         self, path: str, checked: dict[str, str | None], *, is_thorough: bool
     ) -> tuple[Manifest | None, str | None]:
-        """Return what can be read of a manifest, and what is wrong with it or its state files."""
+        """Return the readable manifest of a path, and damage to it or its state files."""
         try:
             manifest = self._read(path)
         except ManifestError as error:
@@ -173,7 +173,7 @@ class EpochHistory:
         return None if is_good else f"its state file {item.path} is damaged"
 
     def _is_collected(self, epoch: int) -> bool:
-        """Tell whether files of an epoch are missing because the job collects it, or did.
+        """Return whether files of an epoch are missing because the job collects it.
 
         Collection goes from the oldest epoch on and takes what the next one does not need, the
         manifest last.

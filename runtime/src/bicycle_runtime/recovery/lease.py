@@ -1,4 +1,4 @@
-"""The lease of a job: of several drivers on one checkpoint directory, the one that may advance it.
+"""The lease of a job: it decides which driver may advance a checkpoint directory.
 
 The idea a reader needs: leases have numbers, and ``lease/<number>`` can be created only once. The
 highest number is the one that counts; a driver with a lower one is *fenced* for good, even if it
@@ -57,21 +57,21 @@ _Fate = Literal["gone", "silent", "alive"]
 
 
 class Fence(Protocol):
-    """What tells a driver that another one has taken its place."""
+    """The check whether another driver has taken over."""
 
     @property
     def is_contested(self) -> bool:
-        """Whether the driver before may still live, so that the next epoch must be occupied."""
+        """Return whether the previous driver may be alive, so the next epoch is occupied."""
 
     def require(self) -> None:
         """Raise LEASE_LOST when another driver has taken over. From any thread."""
 
     def settle(self) -> None:
-        """Take note that no driver before can seal an epoch any more; raises as ``require``."""
+        """Note that no earlier driver can seal an epoch; raises like ``require``."""
 
 
 class Unfenced:
-    """For jobs that nobody else can run, such as those of tests."""
+    """The fence of jobs with a single possible driver, such as tests."""
 
     is_contested = False
 
@@ -84,7 +84,9 @@ class Unfenced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseHolder:
-    """Who took a lease. ``since_ms`` is its clock, for people only; ``token`` makes it unique.
+    """The holder of a lease; ``since_ms`` is informative, ``token`` makes it unique.
+
+    ``since_ms`` is its clock, for people only; ``token`` makes it unique.
 
     ``is_contested`` says that a driver before it may still live; see ``Fence``.
     """
@@ -104,7 +106,7 @@ class LeaseHolder:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> LeaseHolder | None:
-        """Read what ``to_bytes`` wrote; None when it is damaged or of another version."""
+        """Read the result of ``to_bytes``, or return None for damage or another version."""
         try:
             fields = json.loads(data)
             if fields.pop("crc32") != _checksum(fields):
@@ -116,7 +118,7 @@ class LeaseHolder:
             return None
 
     def facts(self) -> dict[str, object]:
-        """Return who it is, for errors."""
+        """Return the facts about the holder, for errors."""
         since = datetime.fromtimestamp(self.since_ms / 1_000, UTC).isoformat(timespec="seconds")
         return {
             "number": self.number,
@@ -169,11 +171,14 @@ class Lease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether a look has found that the lease is taken or gone. Asks no storage."""
+        """Return whether an earlier check found the lease taken or removed.
+
+        Reads no storage.
+        """
         return self._is_lost
 
     def acquire(self) -> None:
-        """Take the lease, at once or after the heartbeat of its holder stood still.
+        """Acquire the lease, at once or after the heartbeat of its holder stopped.
 
         Raises:
             LeaseHeldError: a live driver holds it, or was faster.
@@ -206,7 +211,7 @@ class Lease:
         raise self._held_error(newest, self._holder(newest))
 
     def refuse_holder(self) -> None:
-        """Make sure that no driver lives that holds the lease; nothing is taken or written.
+        """Ensure that no live driver holds the lease; nothing is written.
 
         Raises:
             LeaseHeldError: one does.
@@ -217,7 +222,7 @@ class Lease:
             raise self._held_error(newest, holder)
 
     def require(self) -> None:
-        """Make sure that nobody has taken over; one look at the storage, two at a local one.
+        """Ensure that no driver has taken over, with one or two reads of the storage.
 
         Raises:
             LEASE_LOST: another driver has taken over.
@@ -238,7 +243,7 @@ class Lease:
             self.is_contested = False
 
     def beat(self) -> bool:
-        """Show that we live; False when the lease is taken or gone, which cannot be undone."""
+        """Write a heartbeat; return False if the lease is taken or removed for good."""
         self._is_lost = (
             self._is_lost or self._storage.exists(_path(self._number + 1)) or self._is_missing()
         )
@@ -247,16 +252,19 @@ class Lease:
         return not self._is_lost
 
     def release(self) -> None:
-        """Let the next driver take over at once. Harmless when ours was taken."""
+        """Release the lease, so that the next driver takes over at once.
+
+        Harmless if the lease was taken.
+        """
         if self._number and not self._is_lost:
             self._storage.write(_path(self._number, LEASE_RELEASED), b"")
 
     def abandon(self) -> None:
-        """Release nothing in the end: the storage is away, and the next driver waits for beats."""
+        """Skip the release at the end: the storage is away, the next driver waits."""
         self._number = 0
 
     def _fate_of(self, number: int, holder: LeaseHolder | None) -> _Fate:
-        """Return what became of a holder: gone for sure, silent, or alive (or ended meanwhile)."""
+        """Return the fate of a holder: surely gone, silent, or alive."""
         if number == 0 or self._has(number, LEASE_RELEASED):
             return "gone"
         if holder is not None and is_surely_gone(holder.process, seen_by=self._process):
@@ -317,7 +325,10 @@ class Lease:
         return [int(name) for name in names if name.isdigit()]
 
     def _forget_former(self) -> None:
-        """Remove what nobody looks at any more. The numbers stay for long: they are the fence."""
+        """Remove obsolete files; the numbers remain for long, since they are the fence.
+
+        The numbers stay for long: they are the fence.
+        """
         for path in self._storage.list(LEASE):
             name, _, companion = path.rpartition("/")[2].partition(".")
             number = int(name) if name.isdigit() else self._number
@@ -329,7 +340,7 @@ class Lease:
         return LeaseHeldError(job=self._job, url=self._storage.url, **_facts(number, holder))
 
     def _is_missing(self) -> bool:
-        """Tell whether our own lease is gone: removed as one of long ago, or with all others."""
+        """Return whether our own lease was removed."""
         return not self._storage.exists(_path(self._number))
 
     def _lost_error(self) -> BicycleError:
@@ -347,7 +358,7 @@ class Lease:
 
 
 class LeaseKeeper:
-    """Holds a lease from entering to leaving, and lets its heart beat in a thread of its own.
+    """A context that holds a lease, with heartbeats in a separate thread.
 
     The thread calls nothing but the storage, so a job whose functions hang is not taken for dead.
 

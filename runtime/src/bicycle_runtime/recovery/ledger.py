@@ -1,4 +1,4 @@
-"""The book of sealed epochs of one job: seal, find the last, mark it published, collect.
+"""The ledger of a job's sealed epochs: seal, find, publish, collect.
 
 ``epochs/<epoch>.manifest`` is created once and never changed; its creation is the seal.
 ``<epoch>.published`` beside it says that all sinks made the epoch visible. A file that no retained
@@ -52,7 +52,7 @@ PathsOf = Callable[[Manifest], set[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastEpoch:
-    """What a restart finds: the newest readable manifest, published or not; what is damaged."""
+    """The newest readable manifest for a restart, and damaged ones."""
 
     manifest: Manifest
     is_published: bool
@@ -141,7 +141,7 @@ class EpochLedger:
         return None
 
     def doubt(self, path: str) -> None:
-        """Put aside the epochs that a state file belongs to, if it is damaged: a task found it so.
+        """Put aside the epochs that use a state file, if it is damaged.
 
         The next start goes on from the newest epoch that has no part in it.
 
@@ -191,7 +191,7 @@ class EpochLedger:
 
     @contextlib.contextmanager
     def holding(self, epoch: int) -> Iterator[None]:
-        """Let nothing of a retained epoch be collected while inside, such as for a copy of it."""
+        """Protect the files of a retained epoch from collection inside the block."""
         with self._lock:
             self._held[epoch] += 1
         try:
@@ -222,7 +222,7 @@ class EpochLedger:
             delete_all(self._storage, [_published_path(oldest.epoch), *sorted(unneeded)])
 
     def sweep(self) -> int:
-        """Delete every state and staged file that no manifest names, half-written ones included.
+        """Delete all state and staged files without a reference, also unfinished ones.
 
         Called after ``last``, when no task of this job runs: what crashed attempts left behind
         goes here. Returns how many files there were.
@@ -249,7 +249,7 @@ class EpochLedger:
         return file_count
 
     def _next_collected(self, now_ms: int) -> tuple[Manifest, Manifest] | None:
-        """Take the oldest manifest out when it has to go; with the one that follows it."""
+        """Remove and return the oldest manifest if it is due, with its successor."""
         followed = self._followed()
         with self._lock:
             if len(self._retained) <= self._retained_count:
@@ -265,7 +265,7 @@ class EpochLedger:
             return self._retained.pop(0), self._retained[0]
 
     def _decode(self, epochs: list[int]) -> list[Manifest | ManifestError]:
-        """Read manifests, several at a time; what is damaged comes back as its error."""
+        """Read manifests concurrently; a damaged one is returned as its error."""
 
         def read(epoch: int) -> Manifest | ManifestError:
             path = _manifest_path(epoch)
@@ -300,7 +300,7 @@ class EpochLedger:
         return manifest.state_paths() | manifest.feedback_paths() | sink_paths
 
     def _left_in(self, folder: str) -> set[str]:
-        """Return what nobody needs of a base that is not in the making any more.
+        """Return the unneeded files of a base that is no longer in progress.
 
         It was taken, or given up. Who gave up bases of the operator before may have written on for
         a while: all that is as old, or older, is looked through.

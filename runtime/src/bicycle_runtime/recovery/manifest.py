@@ -1,4 +1,4 @@
-r"""The manifest of an epoch: its creation makes the epoch final, and it has all for a restart.
+r"""The manifest of an epoch: its creation makes the epoch final.
 
 A manifest is a ``CheckpointState`` followed by a trailer with format version and checksum. Our
 references (state files, staged files, states of connectors, the plan) are operator-state entries,
@@ -51,7 +51,7 @@ _WATERMARK_NS_MAX = 2**64 - 1
 
 
 class _UnknownFormat(Exception):
-    """Something in a whole manifest that only a newer version writes."""
+    """A part of a manifest that only a newer version writes."""
 
 
 class _FormOnly(msgspec.Struct, frozen=True):
@@ -224,7 +224,7 @@ def _manifest(state: CheckpointState) -> Manifest:
 
 
 def _time(data: bytes) -> TimeRecord:
-    """Read where event time stood; by what watermarks mean now, if it was written before."""
+    """Read the event time, converted from earlier meanings of watermarks."""
     record = msgspec.json.decode(data, type=TimeRecord)
     form = msgspec.json.decode(data, type=_FormOnly).form
     if form == TIME_FORM:

@@ -1,4 +1,4 @@
-"""The sealed files that the subtasks of a run start from: arithmetic over key groups.
+"""The sealed files from which the subtasks of a run start, by key groups.
 
 ``restore_ranges`` is a pure function of a sealed state and a parallelism. No file is read, written
 or copied: a new subtask lists the files of all old subtasks whose key groups it overlaps and reads
@@ -83,7 +83,7 @@ def _empty(scope: StateScope, group_count: int, parallelism: int) -> tuple[Range
 
 
 def _overlapping(olds: Iterable[RangeState], groups: range) -> RangeState:
-    """Return a state over some key groups that reads each of them as its old owner left it."""
+    """Return a state over some key groups, each as its old owner left it."""
     parts = [
         _within(
             ref, old, range(max(old.first_group, groups.start), min(old.end_group, groups.stop))
@@ -110,7 +110,7 @@ def _within(ref: StateRef, owner: RangeState, groups: range) -> StateRef:
 
 
 def _join(parts: Iterable[StateRef]) -> list[StateRef]:
-    """Return one entry for parts of a file that lie side by side, in the order of the epochs.
+    """Return one entry for adjacent parts of a file, in the order of epochs.
 
     Within one key group the files of a range are in that order anyway, and files say nothing about
     each other's groups. What every subtask has a copy of is the same in all files of an epoch.
@@ -126,7 +126,7 @@ def _join(parts: Iterable[StateRef]) -> list[StateRef]:
 
 
 def _marker(files: list[StateRef]) -> tuple[tuple[int, str], ...]:
-    """Give a state made of several a label of its own, so that no cached table passes for it."""
+    """Return a unique label for a state merged from several, for caches."""
     if not files:
         return ()
     newest = max(files, key=lambda ref: (ref.last_epoch, ref.path))

@@ -1,4 +1,4 @@
-"""Savepoints: a copy of one published epoch that stands on its own, and the way back into a job.
+"""Savepoints: independent copies of a published epoch, and restores from them.
 
 A savepoint has the layout of a job's checkpoint directory with that one epoch, and
 ``savepoint.json``, which names every file with size and checksum and is written last: without it
@@ -81,7 +81,7 @@ _STAGED = f"{STAGED}/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """The files that make up one epoch: those that never change, and those of connectors."""
+    """The files of one epoch: immutable ones, and connectors' changing ones."""
 
     manifest: Manifest
     fixed: tuple[Wanted, ...]
@@ -115,7 +115,7 @@ class SavepointWriter:
         self._copied: list[CopiedFile] = []
 
     def begin(self) -> None:
-        """Claim the place, link what never changes, and copy what does.
+        """Claim the location, link immutable files, and copy the others.
 
         Raises:
             SAVEPOINT_TAKEN: something is there; it is left alone.
@@ -132,7 +132,7 @@ class SavepointWriter:
             raise
 
     def finish(self) -> Savepoint:
-        """Copy the rest, prove what was linked, and write the description, which makes it count.
+        """Copy the rest, check the links, and write the description, the final step.
 
         Raises:
             COPY_REFUSED: a file is missing or damaged; nothing is left of the savepoint.
@@ -156,7 +156,7 @@ class SavepointWriter:
         return savepoint
 
     def abandon(self) -> None:
-        """Remove what was written."""
+        """Remove the written files."""
         _remove(self._target)
 
     def _copy(self, files: Iterable[Wanted]) -> list[CopiedFile]:
@@ -203,7 +203,7 @@ def write_savepoint(
 
 
 def content_of(storage: Storage, epoch: int) -> Content:
-    """Return the files that an epoch of a checkpoint directory or savepoint needs, but its own two.
+    """Return the files that an epoch needs, except for its own two.
 
     Raises:
         ManifestError: the manifest is damaged.
@@ -226,7 +226,7 @@ def content_of(storage: Storage, epoch: int) -> Content:
 
 
 def read_savepoint(storage: Storage) -> Savepoint:
-    """Return what a savepoint says of itself.
+    """Return the description of a savepoint.
 
     Raises:
         SavepointMissingError: there is none.
@@ -266,7 +266,7 @@ def verify_savepoint(storage: Storage) -> Savepoint:
 
 
 def delete_savepoint(storage: Storage) -> None:
-    """Remove a savepoint, or what is left of one that was never finished.
+    """Remove a savepoint, complete or not.
 
     Raises:
         SavepointMissingError: there is neither; nothing was removed.
@@ -295,7 +295,7 @@ def _claim(target: Storage) -> None:
 
 
 def _remove(storage: Storage) -> None:
-    """Remove all files, so that a savepoint of which only some are gone never passes for whole."""
+    """Remove all files, so that a partial savepoint is never taken for complete."""
     if not storage.exists(SAVEPOINT_CLAIM):
         storage.write(SAVEPOINT_CLAIM, b"")
     paths = [path for path in storage.list("") if path not in (SAVEPOINT_FILE, SAVEPOINT_CLAIM)]
@@ -309,7 +309,7 @@ def _remove(storage: Storage) -> None:
 
 
 def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
-    """Yield what the manifest records of files of state and feedback."""
+    """Yield the manifest's records of state and feedback files."""
     for state in manifest.states.values():
         for part in state.ranges:
             for item in objects_of(part):
@@ -320,7 +320,7 @@ def _recorded_files(manifest: Manifest) -> Iterator[tuple[str, Wanted]]:
 
 
 def _named_files(state: Any) -> Iterator[tuple[str, Wanted]]:
-    """Yield the staged files that states name, wherever in them; with what stands beside the name.
+    """Yield the staged files in states, with their recorded sizes and checksums.
 
     What an epoch has published is not there any more, and is not needed: the rest waits for a part.
     """
@@ -349,12 +349,12 @@ def _present(storage: Storage, path: str) -> list[Wanted]:
 
 
 def epoch_paths(epoch: int) -> tuple[str, str]:
-    """Return the files that make an epoch published and sealed: in this order they are written."""
+    """Return the files that mark an epoch as published and sealed, in this order."""
     return f"epochs/{epoch:012}.published", f"epochs/{epoch:012}.manifest"
 
 
 def job_facts(storage: Storage) -> dict[str, Any]:
-    """Return what ``job.json`` tells; it only describes, so that a damaged one tells nothing."""
+    """Return the facts in ``job.json``, empty if it is damaged."""
     try:
         facts = json.loads(storage.read(JOB_FILE))
     except (ObjectMissingError, ValueError):

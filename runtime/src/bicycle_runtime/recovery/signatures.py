@@ -1,4 +1,4 @@
-"""Signatures of savepoints: who made one, and that nobody changed it since.
+"""Signatures of savepoints: proof of the creator and of unchanged content.
 
 ``savepoint.hmac`` is the HMAC-SHA256 of ``savepoint.json``, in hexadecimal digits. A savepoint that
 is signed describes its files with SHA-256, too, so that the signature holds for all of them: it is
@@ -31,7 +31,7 @@ def signature_of(data: bytes, key: bytes) -> bytes:
 
 
 def is_signed_with(storage: Storage, key: bytes) -> bool:
-    """Tell whether a savepoint was signed with a key; then what a start reads first is as it was.
+    """Return whether a savepoint was signed with a key, and is unchanged.
 
     Raises:
         SAVEPOINT_SIGNATURE_WRONG: it was, but names files without their digests.

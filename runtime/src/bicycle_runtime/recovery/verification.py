@@ -1,4 +1,4 @@
-"""Checking files before a restart goes on from them, without holding one in memory.
+"""Verification of files before a restart, without loading one into memory.
 
 What is damaged is best found before anything is built on it. A disk does not prove what it holds,
 so all bytes of a directory are read and compared with their checksums, several files at a time:
@@ -27,7 +27,7 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What a file must be: size and CRC-32."""
+    """The expected size and CRC-32 of a file."""
 
     byte_count: int
     crc32: int
@@ -36,7 +36,7 @@ class Checked:
 def first_unfit(
     storage: Storage, files: Mapping[str, Checked], *, progress: LoadProgress = untold
 ) -> str | None:
-    """Return the first path, in order of the paths, that a restart must not go on from.
+    """Return the first path, in order, that prevents a restart, or None.
 
     Args:
         storage: Where the files lie.
@@ -57,7 +57,7 @@ def first_unfit(
 def first_damaged(
     storage: Storage, files: Mapping[str, Checked], *, progress: LoadProgress = untold
 ) -> str | None:
-    """Return the first path, in order of the paths, that is missing or not as it was written.
+    """Return the first path, in order, that is missing or damaged, or None.
 
     Args:
         storage: Where the files lie.
@@ -79,7 +79,7 @@ def first_damaged(
 
 
 class _Tally:
-    """Adds up what the threads have read."""
+    """The sum of bytes read in all threads."""
 
     def __init__(self, total: int, progress: LoadProgress) -> None:
         self._total = total

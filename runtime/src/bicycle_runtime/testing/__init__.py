@@ -1,4 +1,4 @@
-"""Tests of whole jobs: in this process, without a JVM or a broker, on the real operators.
+"""Tests of whole jobs: in this process, without a JVM or a broker.
 
 ``Harness`` runs a job graph with scripted input and a clock that is moved by hand; ``preview``
 shows the first records of a stream; ``Runner`` writes a test as one job, one script in, one list

@@ -42,7 +42,7 @@ def bundle_of(env: GraphDraft, *, name: str = "test") -> JobBundle:
 
 
 def bundle_of_graph(graph: JobGraph, payloads: Mapping[str, Any]) -> JobBundle:
-    """Return the bundle of a graph and the live objects beside it; errors as ``bundle_of``."""
+    """Return the bundle of a graph with its live objects; errors as of ``bundle_of``."""
     writer = PayloadWriter(ImportSearch(), is_loaded_here=True)
     try:
         written = writer.write_all(payloads)

@@ -1,4 +1,4 @@
-"""Errors of tests: they ask for what the job does not have, or leave out a rule."""
+"""Errors of tests: requests for missing parts of a job, or omitted rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from bicycle_sdk.errors import BicycleError
 
 
 class HarnessError(BicycleError):
-    """A test requested an object that the job does not have, or a step that is not possible now."""
+    """A test requested a missing object of the job, or a step that is impossible now."""
 
     code = "BIC-2101"
     message = "harness of job {job!r}: {problem}"

@@ -1,4 +1,4 @@
-"""The harness: one job, scripted input, a manual clock, and every fault that a job can meet.
+"""The harness: one job with scripted input, a manual clock, and injected faults.
 
 It drives the real epoch loop on the real operators, on storage in a temporary directory. A *crash*
 forgets all that a process holds and starts again from what is sealed; what was pushed and what was
@@ -40,7 +40,7 @@ _ALL = object()  # No key: the state of all.
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A job as it was after an epoch: its checkpoint directory and what had been published."""
+    """A job after an epoch: its checkpoint directory, and its published records."""
 
     epoch: int
     files: dict[str, bytes]
@@ -100,7 +100,7 @@ class Harness:
         source: str | None = None,
         timestamp: int | Iterable[int] | None = None,
     ) -> None:
-        """Give records to a scripted source; it needs a name when there are several.
+        """Push records to a scripted source, by name if there are several.
 
         Args:
             values: The records.
@@ -113,12 +113,12 @@ class Harness:
         self._script(source).push(values, timestamp)
 
     def end(self, *, source: str | None = None) -> None:
-        """Say that a scripted source gets no more records; without a name: none of them does."""
+        """End the input of a scripted source, or of all without a name."""
         for script in self._job.scripts.values() if source is None else [self._script(source)]:
             script.is_ended = True
 
     def run_epoch(self) -> EpochStats | None:
-        """Run one epoch over what was pushed and publish it.
+        """Run one epoch over the pushed records, and publish it.
 
         Returns:
             Its statistics; None when there was no work, or when a fault of ``fail_at`` broke it.
@@ -139,12 +139,12 @@ class Harness:
                 return
 
     def advance_time(self, duration_ms: int) -> None:
-        """Move the clock on and run what became due."""
+        """Advance the clock, and run due work."""
         self.clock.advance(duration_ms)
         self.run()
 
     def advance_watermark(self, watermark_ms: int) -> None:
-        """Run what was pushed, and let event time come to ``watermark_ms`` at every operator.
+        """Run pushed records, and advance event time to ``watermark_ms`` at all operators.
 
         It is as if every source had said that nothing at or before it will come. A watermark that
         is further already stays; after a crash the job is told again.
@@ -161,7 +161,7 @@ class Harness:
     # --- hurting the job ---------------------------------------------------------------------
 
     def fail_at(self, point: str, *, passage: int = 1) -> None:
-        """Let the process die at the n-th passage of a fault point, and start again by itself.
+        """Make the process die at the n-th passage of a fault point, and restart.
 
         Args:
             point: One of ``base.faults.FAULT_POINTS``.
@@ -174,7 +174,7 @@ class Harness:
         self._job.crash()
 
     def lose_workers(self) -> None:
-        """Let every worker process die between two epochs; the driver goes on."""
+        """Kill all worker processes between two epochs; the driver continues."""
         self._job.lose_workers()
 
     def rescale(self, parallelism: int) -> None:
@@ -184,7 +184,7 @@ class Harness:
         self._job.start()
 
     def rescale_live(self, parallelism: int | None = None, **operators: int) -> Rescaled | None:
-        """Change parallelism while the job goes on; None is returned when a fault broke it."""
+        """Change parallelism while the job runs; return None if a fault occurred."""
         request = RescaleRequest(parallelism=parallelism, operators=operators)
         done: Rescaled | None = self._job.guarded(
             lambda: rescale(self._job.loop, request, self.clock)
@@ -195,7 +195,7 @@ class Harness:
         return done
 
     def replay_letters(self, letters: Iterable[Mapping[str, Any]]) -> int | None:
-        """Give dead letters to their operators once more, in an epoch of their own.
+        """Replay dead letters in a separate epoch.
 
         Returns:
             The epoch; None when a fault broke it. Whether a letter was replayed before is not
@@ -239,7 +239,7 @@ class Harness:
         return self.results(names[0])
 
     def results(self, name: str) -> list[Any]:
-        """Return what was published to a collect sink, a captured sink or a tap, by name."""
+        """Return the records of a collect sink, a captured sink or a tap, by name."""
         if name not in self._job.collected:
             raise self._job.error(
                 f"nothing collects as {name!r}", f"use one of {self.sink_names()}"
@@ -256,7 +256,7 @@ class Harness:
         return list(self._job.collected.get(DEAD_LETTERS, ()))
 
     def state(self, uid: str, key: Any = _ALL) -> Any:
-        """Return sealed state of an operator: of one key, or without a key all of it by key.
+        """Return an operator's sealed state of one key, or of all keys.
 
         Of a reduce it is the accumulator; of a function a mapping with named values and attributes.
         Where there are no keys, the subtask index stands for the key.
@@ -269,16 +269,16 @@ class Harness:
         return found[key]
 
     def value(self, uid: str, *, key: Any, name: str) -> Any:
-        """Return what a key has in a sealed state: a value, a list or a dict; None for nothing."""
+        """Return a key's content in a sealed state: a value, a list or a dict, or None."""
         return self._sealed_objects(uid).value(key, name)
 
     def timers(self, uid: str, key: Any) -> list[Timer]:
-        """Return the sealed timers of a key that wait: of event time, then of processing time."""
+        """Return the sealed pending timers of a key: event time, then processing time."""
         return self._sealed_objects(uid).timers(key)
 
     @property
     def replayed_letters(self) -> list[dict[str, Any]]:
-        """What was sealed of dead letters that were replayed, as plain data."""
+        """The sealed results of replayed dead letters, as plain data."""
         return list(self._job.collected.get(REPLAYED_LETTERS, ()))
 
     def read_count(self, source: str | None = None) -> int:
@@ -296,7 +296,7 @@ class Harness:
 
     @property
     def storage(self) -> LocalStorage:
-        """The checkpoint directory, for tests that damage it; a start takes the one that is set."""
+        """The checkpoint directory, for tests that damage it; each start uses it."""
         return self._job.storage
 
     @storage.setter
@@ -306,12 +306,12 @@ class Harness:
 
     @property
     def crash_count(self) -> int:
-        """How often the process died so far."""
+        """The number of crashes so far."""
         return self._job.crash_count
 
     @property
     def loop(self) -> EpochLoop:
-        """The epoch loop as it runs now, for what a driver asks of it between two epochs."""
+        """The current epoch loop, for driver operations between two epochs."""
         return self._job.loop
 
     @property

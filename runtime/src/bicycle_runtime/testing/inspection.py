@@ -1,4 +1,4 @@
-"""Sealed state as the objects that a job's functions see: by operator, name and key.
+"""Sealed state as the objects that a job's functions see: by operator, name, key.
 
 State is read from the sealed files as a restart would read them, so what a test sees is what
 survives. Functions are loaded but opened only when they restore their state themselves. A sealed
@@ -83,7 +83,7 @@ class SealedObjects:
         self._metadata = manifest.state_metadata.get(spec.uid)
 
     def entries(self) -> dict[Any, Any]:
-        """Return the state of all keys; of all subtasks, by index, where there are no keys.
+        """Return the state of all keys, or of all subtasks by index without keys.
 
         Of a reduce these are accumulators; of a function mappings: keyed states and named values by
         name, the entry of this key from each ``dict`` attribute, other attributes as the key group
@@ -100,7 +100,7 @@ class SealedObjects:
                 return self._of_function()
 
     def value(self, key: Any, name: str) -> Any:
-        """Return what a key has under one name; None for nothing.
+        """Return a key's content under one name, or None.
 
         Of a window these are the states of its function that all windows of the key share.
         """
@@ -109,7 +109,7 @@ class SealedObjects:
         return found.get(key, {}).get(name)
 
     def timers(self, key: Any) -> list[Timer]:
-        """Return the timers of a key that wait: those of event time, then of processing time."""
+        """Return the pending timers of a key: event time, then processing time."""
         storage, uid = self._setup.storage, self._spec.uid
         found = [
             Timer(_TIMERS[entry.state], entry.part, key)
@@ -163,7 +163,7 @@ class SealedObjects:
         return found
 
     def _windows(self) -> tuple[dict[Any, dict[int, Any]], dict[Any, dict[str, Any]]]:
-        """Return what windows hold, by key and time, and what their keys have, by key and name."""
+        """Return the content of windows by key and time, and the state of keys by name."""
         plan = self._load(self._spec.vertex.payload_id("function"))
         record_type = self._load(self._spec.input_type) if self._spec.input_type else None
         folding = Folding(plan, record_type)
@@ -210,7 +210,7 @@ def _declared_only(metadata: OperatorStateMetadata | None) -> OperatorStateMetad
 
 
 def _keyed_states(function: Any, keyed: KeyedTable) -> dict[Any, dict[str, Any]]:
-    """Return what each key has in each state, by key and name: values, lists, dicts."""
+    """Return the states of each key, by key and name: values, lists, dicts."""
     declared = {state.name: state for state in declared_states(function)}
     for state in declared.values():
         keyed.entries_of(state)
@@ -255,7 +255,7 @@ def _attributes(state: GroupState, names: list[str]) -> dict[str, Any]:
 
 
 def _held_windows(table: WindowTable, folding: Folding | None) -> Iterator[tuple[Any, int, Any]]:
-    """Yield key, begin and result, or the records: those alone where there is no folding."""
+    """Yield key, start and result of windows, or their records without a fold."""
     for namespace, groups in table.entries.namespaces.items() if folding is not None else ():
         for keys in groups.values():
             for key, entry in keys.items():

@@ -1,4 +1,4 @@
-"""The job of a harness: planned, started, crashed and started again, all in this process.
+"""The job of a harness: planned, started, crashed and restarted in this process.
 
 A start makes connectors, executor and epoch loop again, as a driver does. What belongs to the
 outside world stays: storage, clock, scripts, and what was collected. What a test may ask of a job
@@ -85,7 +85,7 @@ class LocalJob:
         self.crash_count = 0
 
     def begin(self, storage: LocalStorage) -> None:
-        """Start for the first time, with what the job is to begin with, on empty storage."""
+        """Start for the first time, from the configured origin, on empty storage."""
         self.storage = storage
         if (url := self._options.start_from) is not None:
             adopt(find_origin(open_storage(url)), storage, job="harness")
@@ -123,7 +123,7 @@ class LocalJob:
         raise self.error("it dies at every start", "disarm the fault")
 
     def _follow_clock(self, program: Program) -> None:
-        """Let what waits for a while move the clock on in place of waiting."""
+        """Advance the manual clock instead of waiting in rate limits."""
         for operator in program.operators():
             if isinstance(operator, RateLimitOperator):
                 operator.bucket.follow(self.clock.monotonic, self._wait)
@@ -142,12 +142,12 @@ class LocalJob:
         self.start()
 
     def lose_workers(self) -> None:
-        """Let every worker process die."""
+        """Kill all worker processes."""
         if isinstance(self.executor, LocalExecutor):
             self.executor.lose_workers()
 
     def guarded(self, action: Callable[[], Any]) -> Any:
-        """Return what an action gives; None when a fault broke it, which is a crash."""
+        """Return an action's result, or None after a fault, which is a crash."""
         try:
             return action()
         except InjectedFault:

@@ -15,7 +15,7 @@ __all__ = ["HarnessOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HarnessOptions:
-    """What a test may change about a run.
+    """The options of a test run.
 
     Args:
         parallelism: Of every operator; None keeps the job's.

@@ -25,7 +25,7 @@ __all__ = ["TestOutcome", "run_pipeline_tests"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestOutcome:
-    """What a test found, by sink: rows that did not come, and rows that nobody expected."""
+    """The outcome of a test, by sink: missing rows, and unexpected rows."""
 
     name: str
     missing: Mapping[str, list[Any]]
@@ -33,7 +33,7 @@ class TestOutcome:
 
     @property
     def is_good(self) -> bool:
-        """Whether everything came as expected."""
+        """Return whether all rows were as expected."""
         return not self.missing and not self.unexpected
 
 
@@ -111,7 +111,7 @@ def _times(
 def _differences(
     expected: list[Any], found: list[Any], *, is_ordered: bool
 ) -> tuple[list[Any], list[Any]]:
-    """Return what is missing and what is too much; with order, from the first difference on."""
+    """Return missing and surplus rows; in order, from the first difference on."""
     if is_ordered:
         same = 0
         for wanted, came in zip(expected, found, strict=False):

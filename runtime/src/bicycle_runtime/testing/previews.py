@@ -24,7 +24,7 @@ _FIRST_RECORDS = 1_000
 
 
 def preview(env: GraphDraft, vertex_id: str, n: int) -> list[Any]:
-    """Run what lies before a vertex and return its first records.
+    """Run the graph up to a vertex, and return its first records.
 
     Sources really read, from their beginning; nothing is written but temporary files. Input is
     taken until there are enough records or it ends; a source that waits for input is waited for.
@@ -55,7 +55,7 @@ def preview(env: GraphDraft, vertex_id: str, n: int) -> list[Any]:
 
 
 def _ignore(_: object) -> None:
-    """Nobody wants to know."""
+    """Ignore a notification."""
 
 
 def _run_until(loop: EpochLoop, collected: dict[str, list[Any]], name: str, n: int) -> None:

@@ -1,4 +1,4 @@
-"""The connectors that a job finds on the harness: ours, the script, and those of a test."""
+"""The connectors of a job on the harness: built-in ones, the script, and a test's."""
 
 from __future__ import annotations
 

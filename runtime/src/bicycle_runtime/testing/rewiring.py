@@ -1,4 +1,4 @@
-"""Changing a job graph for a test: scripts for sources, captured sinks, taps, the part before one.
+"""Changes of a job graph for a test: scripts, captured sinks, taps, parts.
 
 Pure functions from graph to graph. They change ends only: what lies between stays as it is, except
 that a tap makes its vertex end a chain.
@@ -54,7 +54,7 @@ def scripted_sources(graph: JobGraph) -> list[str]:
 
 
 def capture_sinks(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
-    """Return the graph with sinks that collect under their ids, except those in ``kept``."""
+    """Return the graph with collect sinks under their ids, except for ``kept``."""
     real = set(kept)
     vertices = tuple(
         dataclasses.replace(vertex, details=_collect(vertex.id), payloads=())
@@ -68,7 +68,7 @@ def capture_sinks(graph: JobGraph, kept: Iterable[str]) -> JobGraph:
 
 
 def add_taps(graph: JobGraph, taps: Iterable[Tap]) -> JobGraph:
-    """Return the graph with one more collect sink at each of these vertices or side outputs."""
+    """Return the graph with a collect sink at each of these vertices or side outputs."""
     vertices, edges = list(graph.vertices), list(graph.edges)
     for tap in taps:
         uid, tag = (tap, None) if isinstance(tap, str) else tap
@@ -117,7 +117,7 @@ def used_payloads(graph: JobGraph, payloads: Mapping[str, Any]) -> dict[str, Any
 
 
 def sink_names(graph: JobGraph) -> list[str]:
-    """Return the names under which the collect sinks of a graph collect, taps excluded."""
+    """Return the names of a graph's collect sinks, without taps."""
     names = [
         vertex.details["connector"]["properties"].get("name", "collected")
         for vertex in graph.vertices

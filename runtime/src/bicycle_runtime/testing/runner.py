@@ -29,7 +29,7 @@ __all__ = ["Finished", "Runner", "play"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finished:
-    """What a run left behind: records by sink name, dead letters, how often it started again."""
+    """The results of a run: records by sink, dead letters, number of restarts."""
 
     results: Mapping[str, list[Any]]
     published: list[Any] = field(default_factory=list)
@@ -55,7 +55,7 @@ class Runner:
         script: Iterable[Any] | Mapping[str, Iterable[Any]] = (),
         **settings: Any,
     ) -> Finished:
-        """Run a job over a script and return what came out.
+        """Run a job over a script, and return its results.
 
         Args:
             job: An environment, a function from a stream to a stream, or (when the script is a
@@ -80,7 +80,7 @@ class Runner:
 
 
 def play(harness: Harness, script: Iterable[Any]) -> None:
-    """Push the records of a script one by one and do what its marks say."""
+    """Push the records of a script in turn, and execute its marks."""
     for item in script:
         if not isinstance(item, Mark):
             harness.push([item])

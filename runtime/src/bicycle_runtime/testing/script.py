@@ -1,4 +1,4 @@
-"""The scripted source: records that a test pushes, read like those of any other source.
+"""The scripted source: records pushed by a test, read like any source's records.
 
 The script is the outside world: what was pushed stays there, whatever happens to the job, and is
 read again from the sealed offset after a crash. Records travel to workers inside slices, so that
@@ -64,7 +64,7 @@ def script_source(record_type: type[T] | None = None) -> SourceDescriptor[T]:
 
 @dataclass(slots=True)
 class Script:
-    """What was pushed to one source so far, and whether more may come."""
+    """The pushed records of one source, and whether more may follow."""
 
     values: list[Any] = field(default_factory=list)
     timestamps: dict[int, int] = field(default_factory=dict)  # event time in ms, by index
@@ -84,7 +84,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptOptions:
-    """A scripted source has one option that nobody sets: its readers may run anywhere."""
+    """The options of a scripted source: the batch size."""
 
     batch_records: int = option(
         1_024, low=1, high=1_000_000, doc="Records that a task gets at one time."
@@ -93,13 +93,13 @@ class ScriptOptions:
 
 @dataclass(frozen=True, slots=True)
 class ScriptReader:
-    """Unpacks the records of a slice; ``record_type`` is their declared type, None when unknown."""
+    """A reader that unpacks the records of a slice."""
 
     batch_records: int
     record_type: Any = None
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the records of the slice; those of a batch all have event times, or none has."""
+        """Yield the records of the slice in batches, each with or without event times."""
         data = base64.b64decode(part.details["records"])
         values = RecordCodec(self.record_type).decode(part.details["codec"], data)
         times = part.details["times"] or [None] * len(values)
@@ -120,11 +120,11 @@ class ScriptReader:
             first = end
 
     def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the reader has no resources."""
 
 
 class ScriptSource(Source):
-    """Reads a ``Script``, which ``attach`` gives it before it is started."""
+    """A source that reads a ``Script``, attached before the start."""
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = ScriptOptions
@@ -148,7 +148,7 @@ class ScriptSource(Source):
         self._next = offsets.get(SHARD, 0)
 
     def poll(self) -> SourceStatus:
-        """Everything pushed and not sealed lies ready."""
+        """Return pushed records that are not sealed as available input."""
         left = len(self._script.values) - self._next
         return SourceStatus(
             has_input=left > 0,
@@ -174,7 +174,7 @@ class ScriptSource(Source):
         return ScriptReader(self._options.batch_records, self._record_type)
 
     def stop(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: the source has no resources."""
 
     def describe(self, shard: str, offset: int) -> str:
         """Name the index."""

@@ -1,1 +1,1 @@
-"""Text, JSON lines and CSV files: read once or followed, and written as whole sealed parts."""
+"""Text, JSON lines and CSV files: read once or followed, written as sealed parts."""

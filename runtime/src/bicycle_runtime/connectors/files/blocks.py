@@ -1,4 +1,4 @@
-r"""Files as streams of decompressed bytes, at any offset, and cut into blocks of whole lines.
+r"""Files as streams of decompressed bytes at any offset, in blocks of whole lines.
 
 A plain file is sought; a compressed one is read from its start and skipped, unless the reader still
 holds it open at the right place. However well a file is compressed, no more is decompressed at a
@@ -31,7 +31,7 @@ _SAMPLE_BYTES = 1024
 
 
 def is_compressed(path: str) -> bool:
-    """Tell by the name whether the file is compressed (``.gz``, ``.zst``)."""
+    """Return whether the file's name is that of a compressed file (``.gz``, ``.zst``)."""
     return path.endswith(_COMPRESSED_SUFFIXES)
 
 
@@ -135,10 +135,10 @@ def _unreadable(path: str, error: OSError) -> BicycleError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineRange:
-    """Which lines to read.
+    """The lines to read.
 
-    ``limit`` is where the file counts as ended (None: at its end). ``is_aligned`` tells that a line
-    starts at ``start``; otherwise reading begins behind the next newline.
+    ``limit`` is the assumed end of the file (None: its real end). ``is_aligned`` means that a line
+    starts at ``start``; otherwise reading begins after the next newline.
     """
 
     start: int
@@ -149,7 +149,7 @@ class LineRange:
 
 
 def line_blocks(cursor: ByteCursor, lines: LineRange) -> Iterator[LineBlock]:
-    """Yield the lines whose first byte lies in ``[start, end)``, about 128 KiB at a time.
+    """Yield the lines whose first byte is in ``[start, end)``, in 128 KiB blocks.
 
     The cursor stands at ``start`` (at ``start - 1`` when not aligned) and is left at the first line
     that was not yielded.
@@ -179,7 +179,7 @@ def line_blocks(cursor: ByteCursor, lines: LineRange) -> Iterator[LineBlock]:
 
 
 def _cut(data: bytes, *, position: int, end: int) -> int:
-    """Return how many bytes of ``data``, at ``position``, are whole lines begun before ``end``."""
+    """Return how many bytes of ``data`` are whole lines that begin before ``end``."""
     if position + len(data) < end:
         return data.rfind(b"\n") + 1
     return data.find(b"\n", max(end - 1 - position, 0)) + 1 or data.rfind(b"\n") + 1
@@ -222,7 +222,7 @@ def _find_newline(cursor: ByteCursor, stop: int | None) -> bool:
 
 
 def _skip_mark(cursor: ByteCursor, lines: LineRange) -> None:
-    """A byte order mark at the start of a file is no part of its first record."""
+    """Skip a byte order mark at the start of a file."""
     head = _read(cursor, lines.limit, len(_BYTE_ORDER_MARK))
     if head != _BYTE_ORDER_MARK:
         cursor.unread(head)

@@ -1,4 +1,4 @@
-"""CSV to records: the header names the fields, quotes may hold newlines, types come from the job.
+"""CSV to records: field names in the header, quoted newlines, declared types.
 
 A record belongs to the slice in which it starts and may end behind it. Where a block has no quotes,
 each line is a record and the block is decoded in one step; otherwise rows are taken one by one,
@@ -182,7 +182,7 @@ class CsvRows:
         )
 
     def _fields_of(self, names: list[str], rows: list[_Row]) -> FieldRecords | None:
-        """Return rows as records that are made when asked for; None where they must be made now.
+        """Return rows as records created on access, or None if required at once.
 
         Texts are converted to the types of the fields column by column.
         """
@@ -254,7 +254,7 @@ def is_untyped(record_type: Any) -> bool:
 
 
 class _NoHeaderError(Exception):
-    """The header of a file cannot be read, and so none of its rows can."""
+    """A file whose header cannot be read, so that all rows are unreadable."""
 
     def __init__(self, problem: str, raw: bytes) -> None:
         if b"\r" in raw:
@@ -268,7 +268,7 @@ class _RecordTooLongError(Exception):
 
 
 class _LineFeed:
-    """Gives ``csv.reader`` one line after another and knows where each record starts.
+    """An iterator of lines for ``csv.reader``, which knows where each record starts.
 
     It goes on behind its first block only while a record is open: into the following blocks, then
     behind the end of the slice, from where ``end`` gives back what is too much.
@@ -311,23 +311,23 @@ class _LineFeed:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all lines were given that begin in the slice."""
+        """Return whether all lines that begin in the slice were returned."""
         return self._is_beyond or not self._pending
 
     @property
     def problem(self) -> str:
-        """Why the record just read is none; empty when it is fine."""
+        """The problem of the last record, or an empty text."""
         if self.is_cut:
             return "the input ends inside a quoted field"
         return "not UTF-8" if self._is_undecodable else ""
 
     @property
     def has_open_line(self) -> bool:
-        """Whether the last line that was given has no end."""
+        """Return whether the last line has no line end."""
         return not self._pending and not self._data.endswith(b"\n")
 
     def begin_record(self) -> None:
-        """The next line given starts a record."""
+        """Mark the next line as the start of a record."""
         self.record_start = self.position
         self._is_undecodable = False
 
@@ -338,7 +338,7 @@ class _LineFeed:
         return bytes(self._data[start:end]).rstrip(b"\r\n")
 
     def end(self) -> bytes:
-        """Give back what was read behind the last record, and return the bytes up to there."""
+        """Return the bytes of the records, and unread the bytes after the last one."""
         rest = b"".join(reversed(self._pending))
         self._pending.clear()
         self._cursor.unread(rest)
@@ -370,7 +370,7 @@ class _LineFeed:
 
 
 def _plain_rows(block: LineBlock) -> list[_Row] | None:
-    """Return the rows of a block without quotes, or None when it needs the careful way."""
+    """Return the rows of a block without quotes, or None if it needs full parsing."""
     # hot path: one csv.reader run per block, 0.7 M rows of three fields/s; row by row 0.5 M/s.
     if b'"' in block.data or b"\r" in block.data.replace(b"\r\n", b""):
         return None

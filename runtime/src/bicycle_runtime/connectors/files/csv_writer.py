@@ -145,7 +145,7 @@ class TimedCsvWriter(CsvWriter):
 
 
 def _columns_of(records: Sequence[Any]) -> dict[str, Vector] | None:
-    """Return records by the columns that they lie as; None where they are to be looked at."""
+    """Return records as columns by name, or None if they are not in columns."""
     if not isinstance(records, ColumnRecords) or records.form.kind is None:
         return None
     kind, names = records.form.kind, records.form.names
@@ -188,7 +188,7 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})
 
 
 def _timed_records(records: Sequence[Any], times: EventTimes, field: str) -> ColumnRecords | None:
-    """Return dicts that lie as columns with one field more; None where they lie otherwise.
+    """Return dicts in columns with a time field added, or None for other records.
 
     Raises:
         ValueError: one of them has no event time.

@@ -49,11 +49,11 @@ class FileIdentity:
 
     @classmethod
     def from_json(cls, data: list[Any]) -> FileIdentity:
-        """Return what ``to_json`` wrote, in this version or an earlier one."""
+        """Return an identity from ``to_json`` of this or an earlier version."""
         return cls(*data)
 
     def is_inode_of(self, other: FileIdentity) -> bool:
-        """Whether both were told of one inode in one life; a birth that is not known tells nothing.
+        """Return whether both identities may belong to the same inode, by birth time.
 
         Args:
             other: Identity of a file with the content of this one.
@@ -72,7 +72,7 @@ def identify(path: str) -> FileIdentity:
 
 
 def with_tail(path: str, identity: FileIdentity, end: int) -> FileIdentity:
-    """Return the identity with the bytes before ``end``; as it was where the file has gone away."""
+    """Return the identity with the bytes before ``end``, unchanged for a missing file."""
     if end <= 0 or end == identity.tail_end:
         return identity
     try:
@@ -123,7 +123,7 @@ def identity_at(path: str, identity: FileIdentity, *, size_min: int) -> FileIden
 
 
 def _identity_now(descriptor: int, identity: FileIdentity, size_min: int) -> FileIdentity | None:
-    """Return the identity with the inode of an open file; None when its content is another."""
+    """Return the identity with an open file's inode, or None for other content."""
     status = os.fstat(descriptor)
     if status.st_size < max(size_min, identity.tail_end, identity.head_byte_count):
         return None

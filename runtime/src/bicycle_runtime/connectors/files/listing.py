@@ -1,4 +1,4 @@
-"""The files of a path: a file, a directory, or a glob, without hidden and temporary names."""
+"""The files of a path: a file, a directory, or a glob, without hidden files."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class InputPath:
 
     @property
     def is_directory(self) -> bool:
-        """Whether the path is a directory now."""
+        """Return whether the path is a directory now."""
         return Path(self.text).is_dir()
 
     @property
     def is_glob(self) -> bool:
-        """Whether the path is a pattern and nothing of that very name exists."""
+        """Return whether the path is a pattern, without a file of that exact name."""
         return glob.has_magic(self.text) and not Path(self.text).exists()
 
     def files(self) -> dict[str, os.stat_result]:
@@ -104,12 +104,12 @@ def is_text(path: str) -> bool:
 
 
 def _real_path(path: str) -> str:
-    """Return the file behind a symbolic link, so that it is not read beside its target."""
+    """Return the target of a symbolic link, so that a file is not read twice."""
     return os.path.realpath(path) if Path(path).is_symlink() else path
 
 
 def _once(paths: Iterable[str]) -> list[str]:
-    """Return each file once, at its shortest path: a pattern goes through links to directories.
+    """Return each file once, at its shortest path, since patterns follow links.
 
     One that leads upwards gives every file below again and again.
     """

@@ -12,7 +12,7 @@ __all__ = ["MADE", "FileSinkOptions", "FileSourceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSourceOptions:
-    """Where to read, and whether to wait for more."""
+    """The options for reading files: path, following, and format."""
 
     path: str = option(doc="A file, a directory, or a glob (``*``, ``?``, ``**``).")
     follow: bool = option(
@@ -35,7 +35,7 @@ class FileSourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileSinkOptions:
-    """Where to write, and when a part is complete."""
+    """The options for writing files: path, and bounds of parts."""
 
     path: str = option(doc="Output directory; it is made when it is missing.")
     roll_bytes: int = option(

@@ -1,4 +1,4 @@
-"""Ownership of the parts of a run: a mark in the output directory while a job writes them.
+"""Ownership of the parts of a run: a mark in the output directory.
 
 Parts carry the token of a run, and jobs that began with one savepoint share that token: two of them
 at once would take back each other's parts. So a run that starts leaves ``.owner-<run>`` in the
@@ -37,7 +37,10 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOwner:
-    """What a mark says. ``place`` is where the sink keeps its own files; ``token`` is unique."""
+    """The content of a mark.
+
+    ``place`` is the location of the sink's own files; ``token`` is unique.
+    """
 
     job: str
     place: str
@@ -101,7 +104,7 @@ class OutputClaim:
         )
 
     def refuse_holder(self) -> OutputOwner | None:
-        """Return whose place we may take, None when nobody has it. Nothing is changed.
+        """Return the owner that may be replaced, or None without an owner. Nothing is changed.
 
         Raises:
             OUTPUT_HELD: a job that may live goes on with the parts.
@@ -112,7 +115,7 @@ class OutputClaim:
         return former
 
     def take(self) -> None:
-        """Become the owner.
+        """Acquire the ownership.
 
         Raises:
             OUTPUT_HELD: a job that may live goes on with the parts; nothing was changed.
@@ -129,7 +132,7 @@ class OutputClaim:
         self._storage.write(self._name, self._owner.to_bytes())
 
     def require(self, epoch: int) -> None:
-        """Make sure that nobody has taken the parts over; one look at a small file.
+        """Ensure that no job has taken over the parts, by reading a small file.
 
         Raises:
             OUTPUT_TAKEN_OVER: another one has, or had before it ended.
@@ -143,7 +146,10 @@ class OutputClaim:
             )
 
     def release(self) -> None:
-        """Let others go on. Harmless when somebody has taken over."""
+        """Release the ownership.
+
+        Harmless after a takeover.
+        """
         with contextlib.suppress(StorageError):  # Who comes next asks whether we are gone.
             found = self._find_owner()
             if found is not None and found.token == self._owner.token:
@@ -156,7 +162,7 @@ class OutputClaim:
             return None
 
     def _is_removed(self) -> bool:
-        """Tell whether somebody removed the whole output directory; elsewhere there is none."""
+        """Return whether the whole local output directory was removed."""
         return isinstance(self._storage, LocalStorage) and not Path(self._storage.root).exists()
 
     def _held_error(self, owner: OutputOwner) -> BicycleError:
@@ -183,7 +189,7 @@ def run_of(state: Mapping[str, Any]) -> str:
 
 
 def new_run(services: DriverServices, names: Iterable[str]) -> str:
-    """Return a token that no name in the output carries: names end in ``-<token>.<suffix>``."""
+    """Return a token that is in no name of the output."""
     seed = f"{services.storage.url}\n{services.prefix}\n{services.clock.now_ms()}"
     taken = {name.rpartition("-")[2].partition(".")[0] for name in names}
     salt = 0

@@ -1,4 +1,4 @@
-"""Parquet files to records: rows by number, decoded batch by batch, with only the columns needed.
+"""Parquet files to records: rows by number, in batches, with the needed columns.
 
 An offset is the number of a row. How many rows a file has is known when it is read, so a file is
 taken like a compressed one: read until its end shows. Between epochs a file stays open where the
@@ -44,7 +44,7 @@ class ParquetReader:
         self._gives_fields = False
 
     def __getstate__(self) -> tuple[Any, str]:
-        """Travel without open files."""
+        """Return the pickled state, without open files."""
         return self._settings
 
     def __setstate__(self, state: tuple[Any, str]) -> None:
@@ -72,7 +72,7 @@ class ParquetReader:
             self._put_away(part.shard, rows, is_kept=is_done)
 
     def give_fields(self) -> bool:
-        """Give rows as ``FieldRecords`` from now on; tell whether their type allows it."""
+        """Switch to ``FieldRecords``; return whether the rows' type allows it."""
         self._gives_fields = is_open_mapping(self._record_type)
         return self._gives_fields
 
@@ -128,7 +128,7 @@ class _Rows:
         self._batches = self._decode(start)
 
     def take(self, end: int) -> Any:
-        """Return some rows before ``end`` as a batch of Arrow; None when there are no more."""
+        """Return some rows before ``end`` as an Arrow batch, or None at the end."""
         held = self._held
         if self.position >= end or (held is None and (held := next(self._batches, None)) is None):
             return None
@@ -160,7 +160,7 @@ class _Rows:
 
 
 class BatchRecords(FieldRecords):
-    """The rows of a batch of Arrow, whose columns are looked at when they are asked for.
+    """The rows of an Arrow batch, whose columns are read on access.
 
     Args:
         rows: The batch.
@@ -175,7 +175,7 @@ class BatchRecords(FieldRecords):
         self._known: dict[str, Vector] = {}
 
     def column(self, name: str, kind: type | None = None) -> Vector:
-        """Return a field of each; what Arrow holds is not converted where it is known so."""
+        """Return a field of each row, without conversion if the type is known."""
         if name not in self._known:
             self._known[name] = self._find(name)
         return self._known[name]
@@ -202,7 +202,7 @@ class BatchRecords(FieldRecords):
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
-    """Return the row groups from the one with row ``start`` on, and how many rows to skip."""
+    """Return the row groups from row ``start`` on, and the number of rows to skip."""
     first = 0
     for number in range(metadata.num_row_groups):
         row_count = metadata.row_group(number).num_rows
@@ -213,7 +213,7 @@ def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
 
 
 def _in_microseconds(batch: Any) -> Any:
-    """Return a batch of Arrow whose times, also those within nested values, Python can hold.
+    """Return an Arrow batch with times in microseconds, which Python can represent.
 
     Arrow's own cast cuts nanoseconds toward zero, so that a time before 1970 would be later than it
     was.

@@ -58,7 +58,7 @@ _PART = re.compile(r"(?:.*/)?part-(\d+)-\d+-\d+-(\w+)\.parquet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParquetSinkOptions(TableOptions):
-    """Where to write, into which folders, and when a part is complete."""
+    """The options of the Parquet sink: location, folders, and bounds of parts."""
 
     path: str = option(doc="Output directory, or a URL such as s3://bucket/folder.")
     partition_by: Literal["none", "field", "date"] = option(
@@ -175,7 +175,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
                         task.result()
 
     def stop(self) -> None:
-        """Let go of the output."""
+        """Release the output."""
         if self._claim is not None:
             self._claim.release()
 
@@ -207,7 +207,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
                 writer.write_table(rows.select(names))
 
     def _copy(self, name: str, reader: HeldReader) -> bool:
-        """Let the row groups of several files become one part as they lie; tell whether it may."""
+        """Copy the row groups of several files to one part; return whether it is possible."""
         if self._output.exists(name):
             return True
         footers = reader.footers(self._options.compression)
@@ -218,7 +218,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
         return True
 
     def _move(self, file: HeldFile, name: str) -> None:
-        """Let a staged file become a part as it is."""
+        """Publish a staged file as a part, unchanged."""
         storage = self.services.storage
         if self._output.exists(name):
             return

@@ -1,4 +1,4 @@
-"""Parts: how staged output becomes files in the output directory, exactly once over any crash.
+"""Parts: staged output becomes files in the output directory, exactly once.
 
 A *part plan* is sealed in the manifest and says: append these staged files to this open part, from
 this length to that, and (when ``name`` is set) give it its final name. Carrying a plan out again
@@ -83,7 +83,7 @@ class OpenPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartPlan:
-    """What one epoch does to one part.
+    """The change of one part in one epoch.
 
     ``path`` is the open part (None: the staged files become a part at once); ``start`` and ``end``
     its length before and after; ``name`` its final name when it becomes complete.
@@ -121,7 +121,7 @@ class PartPlan:
 
 
 def carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
-    """Do what a plan says; doing it again, after a crash at any point, is harmless.
+    """Execute a plan; repeating it after a crash at any point is harmless.
 
     Args:
         plan: Of the last sealed epoch.
@@ -163,7 +163,7 @@ def _carry_out(plan: PartPlan, storage: Storage, folder: Path) -> None:
 
 
 def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
-    """Return a sealed open part in the form that this storage can go on with; again is harmless.
+    """Return a sealed open part in the form that this storage can continue.
 
     Only a job that was moved has it in the other form: files that wait where storage can append,
     or one that was appended to where it cannot.
@@ -201,7 +201,7 @@ def carried_over(part: OpenPart, storage: Storage) -> OpenPart:
 
 
 def withdraw(path: Path, storage: Storage, kept: str, part: OpenPart | None) -> None:
-    """Take back a final file whose epoch is not sealed: the job fell back to an older manifest.
+    """Withdraw a final file of an unsealed epoch, after a fall back to an older one.
 
     1. The open part that it was made of is restored as it was sealed.
     2. The file is kept in the checkpoint storage, so that nothing is destroyed.
@@ -254,7 +254,7 @@ def _join(plan: PartPlan, storage: Storage, target: Path) -> None:
 
 
 def _content(plan: PartPlan, storage: Storage) -> Iterator[bytes]:
-    """Yield the bytes that the plan adds: the header once per part, then files without theirs."""
+    """Yield the bytes that a plan adds: one header per part, then the files."""
     if plan.start == 0 and plan.header:
         yield plan.header.encode()
     skipped = len(plan.header.encode())

@@ -1,4 +1,4 @@
-"""Reading slices of files on a worker: find the file, go to the offset, decode block by block.
+"""Reading slices of files on a worker: find the file, seek, decode in blocks.
 
 A compressed file stays open between epochs when the next slice goes on where the last one ended;
 otherwise it is read again from its start. Nothing else is remembered, so any worker can read any
@@ -72,7 +72,7 @@ class FileReader:
         self._open: OrderedDict[str, ByteCursor] = OrderedDict()
 
     def __getstate__(self) -> tuple[FileFormat, Any, int, str]:
-        """Travel without open files."""
+        """Return the pickled state, without open files."""
         return self.file_format, self.record_type, self.line_bytes_max, self.timestamp_field
 
     def __setstate__(self, state: tuple[FileFormat, Any, int, str]) -> None:
@@ -110,7 +110,7 @@ class FileReader:
             self._put_away(part.shard, cursor, is_kept=is_done and is_compressed(path))
 
     def give_fields(self) -> bool:
-        """Give records as ``FieldRecords`` from now on; tell whether their type allows it."""
+        """Switch to ``FieldRecords``; return whether the record type allows it."""
         if self.file_format == "csv":
             self._gives_fields = is_untyped(self.record_type) or bool(field_types(self.record_type))
             return self._gives_fields

@@ -1,4 +1,4 @@
-"""File sinks: only whole, sealed files are ever visible, and small epochs make no small files.
+"""File sinks: only sealed files are visible, and small epochs share files.
 
 Writers stage one file per subtask and epoch. Before sealing, the sink decides what becomes of them:
 a large one becomes a part by itself, small ones are appended to the *open part*, which becomes
@@ -68,7 +68,7 @@ HELD_FILE_COUNT_MAX = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkState:
-    """What one epoch leaves to the next."""
+    """The state that one epoch passes to the next."""
 
     open: OpenPart | None = None
     part_count: int = 0
@@ -107,11 +107,11 @@ class PartDraft:
 
     @property
     def state(self) -> SinkState:
-        """What this epoch leaves to the next."""
+        """The state that this epoch passes to the next."""
         return SinkState(open=self.open, part_count=self._part_count)
 
     def add(self, file: StagedFile, now_ms: int) -> None:
-        """Give a staged file its place."""
+        """Assign a staged file to a part."""
         header: str = file.details.get("header", "")
         is_large = file.byte_count >= self._roll_bytes
         if self.open is not None and (is_large or self.open.header != header):
@@ -136,7 +136,7 @@ class PartDraft:
         self._added = []
 
     def plans(self) -> list[PartPlan]:
-        """Return what the epoch does, in order; the open part last."""
+        """Return the plans of the epoch in order, the open part last."""
         if self.open is None or not (self._added and self._is_appending):
             return self._plans
         return [*self._plans, self._plan(self.open, None)]
@@ -186,7 +186,7 @@ class FileWriterFactory:
 
 
 class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTargets, Sink):
-    """What JSON lines, text and CSV sinks share."""
+    """The base of JSON lines, text and CSV sinks."""
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = FileSinkOptions
@@ -264,7 +264,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         return FileWriterFactory(self.file_suffix, self.spec.record_type, field)
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Decide what becomes of the staged files and which parts are complete."""
+        """Assign the staged files to parts, and complete parts."""
         if epoch != self._prepared_epoch:
             self._prepared_epoch, self._before = epoch, self._after
         draft = PartDraft(
@@ -300,7 +300,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
             carry_out(PartPlan.from_json(plan), self._services.storage, self._folder)
 
     def stop(self) -> None:
-        """Let go of the output."""
+        """Release the output."""
         if self._claim is not None:
             self._claim.release()
 
@@ -311,7 +311,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         return self._services.clock.now_ms() + self._left_ms(self._after.open)
 
     def waiting(self) -> Waiting | None:
-        """Return what the open part holds."""
+        """Return the content of the open part, or None."""
         part = self._after.open
         if part is None:
             return None
@@ -322,7 +322,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
         )
 
     def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
-        """Return the epoch's staged files, and those that wait for their part."""
+        """Return the epoch's staged files, and files that wait for their part."""
         plans = [PartPlan.from_json(plan) for plan in state.get("plans", [])]
         held = part.held if (part := _open_part(state)) is not None else ()
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}

@@ -1,4 +1,4 @@
-"""File sources on the driver: list, plan slices within the budget, remember which file is which.
+"""File sources on the driver: list files, plan slices, track identities.
 
 Offsets are bytes of decompressed content (rows of Parquet), counted per file. A large plain file is
 split among the subtasks; any other file is one slice per epoch. Files are local to the driver and
@@ -123,7 +123,7 @@ def _file_count(budget: Budget) -> int:
 
 
 def _size_left(file: TrackedFile) -> tuple[bool, int]:
-    """Sorts files so that those with less than their share come before those that get the rest."""
+    """Return a sort key: files below their share come first."""
     return file.is_compressed, file.readable_end - file.offset
 
 
@@ -185,7 +185,7 @@ def _details(
 def _fitting(
     file: TrackedFile, end: int, records_left: int, *, is_approximate: bool
 ) -> tuple[int, int]:
-    """Return what ``_cut`` does, and all bytes of a file that is not at its place any more.
+    """Return the result of ``_cut``, or all bytes if the file has moved or gone.
 
     Its reader finds it under another name, or says that it is gone.
     """
@@ -197,7 +197,7 @@ def _fitting(
 
 
 def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
-    """Return an end with at most ``records_left`` lines before it, and a bound of their count.
+    """Return an end with at most ``records_left`` lines before it, and their bound.
 
     The lines are counted (at memory speed) unless a sample says that the bytes are the tighter
     bound by far.
@@ -226,7 +226,7 @@ def _cut(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
 
 
 def _cut_by_estimate(file: TrackedFile, end: int, records_left: int) -> tuple[int, int]:
-    """Return an end with about ``records_left`` lines before it, and about their count.
+    """Return an end with about ``records_left`` lines before it, and an estimate.
 
     Lines are counted in samples all over the bytes.
     """
@@ -251,7 +251,7 @@ def _nth_newline_end(data: bytes, number: int) -> int:
 
 
 class FileSource(SnapshotsState, StartsBeforeSinks, Source):
-    """What text, JSON lines, CSV and Parquet sources share."""
+    """The base of text, JSON lines, CSV and Parquet sources."""
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = FileSourceOptions
@@ -294,7 +294,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
-        """Find the files of the last epoch again, and list what there is.
+        """Find the files of the last epoch again, and list the present files.
 
         Raises:
             INPUT_MISSING: the path leads to nothing.
@@ -313,7 +313,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         )
 
     def poll(self) -> SourceStatus:
-        """Look for growth and new files when following; bounded input is listed once, at start."""
+        """Look for growth and new files if following; bounded input is listed at start."""
         if self._options.follow:
             self._refresh_when_due()
         files = [file for file in self._table.files.values() if file.has_input]
@@ -330,7 +330,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         )
 
     def _lag(self, files: Sequence[TrackedFile]) -> Lag:
-        """Return what is unread; records are estimated by the lines at its beginning."""
+        """Return the unread input; records are estimated from its first lines."""
         if any(file.is_compressed for file in files):
             return Lag()
         byte_count = sum(file.readable_end - file.offset for file in files)
@@ -344,7 +344,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         return Lag(record_count=count, byte_count=byte_count)
 
     def plan(self, budget: Budget) -> list[Slice]:
-        """Take slices of files that have input; several sealed epochs later everyone had a turn."""
+        """Plan slices of files with input; each file gets its turn after some epochs."""
         planned = plan_slices(
             [file for file in self._table.files.values() if file.has_input],
             budget,
@@ -386,10 +386,10 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         )
 
     def stop(self) -> None:
-        """Nothing is held open between calls."""
+        """Do nothing: the source has no open files."""
 
     def describe(self, shard: str, offset: int) -> str:
-        """Return path and line number, counted from 1; the byte where the file is gone by now."""
+        """Return path and line number from 1, or the byte for a missing file."""
         file = self._table.files.get(shard)
         found = None if file is None else find_file(file.path, file.identity)
         path = found[0] if found else shard if file is None else file.path
@@ -412,7 +412,7 @@ class FileSource(SnapshotsState, StartsBeforeSinks, Source):
         self._listing_ms = (self._clock.monotonic() - started) * 1_000
 
     def _is_done(self, file: TrackedFile, end: int) -> bool:
-        """Whether a compressed file showed its end: less was read than slice and limit allow."""
+        """Return whether a compressed file ended: less was read than permitted."""
         part = self._planned.get(file.shard)
         if not file.is_compressed or part is None:
             return file.is_done
@@ -453,7 +453,7 @@ class JsonlFileSource(FileSource):
 
 
 class CsvFileSource(FileSource):
-    """Reads CSV with a header line, as the declared record type (default ``dict[str, str]``)."""
+    """A source of CSV files with a header line, as the declared record type."""
 
     file_format = "csv"
 

@@ -1,4 +1,4 @@
-"""The driver's table of input files: what each one is, how far it is read, how far it may be read.
+"""The driver's table of input files: their identity, progress and readable end.
 
 A *shard* is one file's life: it keeps its name (the path at which the file was first seen) when the
 file is renamed, and a new file under its old path is another shard (``path#2``). The table changes
@@ -60,12 +60,12 @@ class TrackedFile:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether offsets count what is inside: it is not known before the end how much that is."""
+        """Return whether offsets count decompressed content, of unknown length."""
         return self.is_packed or is_compressed(self.path)
 
     @property
     def has_input(self) -> bool:
-        """Whether a slice of this file would give something."""
+        """Return whether a slice of this file would contain input."""
         if self.is_compressed:
             return not self.is_done
         return self.readable_end > self.offset and self.readable_end != self.stalled_end
@@ -81,7 +81,7 @@ class TrackedFile:
         return len(sample) / max(sample.count(b"\n"), 1) if sample else None
 
     def to_json(self, offset: int, *, is_done: bool) -> list[Any]:
-        """Return what is kept of this file, read up to ``offset``; ``move_to`` takes what it found.
+        """Return the state of this file, read up to ``offset``, for ``move_to``.
 
         What earlier versions did not have stands at the end.
         """
@@ -90,7 +90,7 @@ class TrackedFile:
         return [self.path, *known[:3], self.size, offset, int(is_done), *known[3:]]
 
     def identity_at(self, offset: int) -> FileIdentity:
-        """Return what the file is known by when it is read up to ``offset``."""
+        """Return the file's identity when it is read up to ``offset``."""
         return with_tail(self.path, self.identity, self.size if self.is_compressed else offset)
 
     def move_to(self, offset: int) -> None:
@@ -100,7 +100,7 @@ class TrackedFile:
 
 
 class FileTable:
-    """All shards of one source.
+    """The shards of one source.
 
     Args:
         is_followed: Files may grow, be renamed and replaced, and appear.
@@ -114,7 +114,7 @@ class FileTable:
         self._copies: dict[str, tuple[int, float]] = {}
 
     def to_json(self, ends: Mapping[str, int], done: Mapping[str, bool]) -> dict[str, Any]:
-        """Return the state: every file that was begun, as of an epoch that ends at ``ends``."""
+        """Return the state of all started files, as of an epoch that ends at ``ends``."""
         return {
             shard: file.to_json(ends.get(shard, file.offset), is_done=done.get(shard, file.is_done))
             for shard, file in self.files.items()
@@ -122,7 +122,7 @@ class FileTable:
         }
 
     def restore(self, files: Mapping[str, Any]) -> None:
-        """Take over a sealed epoch's state; ``refresh`` then finds out what became of the files."""
+        """Restore a sealed epoch's state; ``refresh`` then finds the files again."""
         for shard, (
             path,
             inode,
@@ -144,7 +144,7 @@ class FileTable:
             )
 
     def refresh(self, listing: Mapping[str, os.stat_result], now_s: float) -> None:
-        """Compare the table with what lies on disk.
+        """Compare the table with the files on disk.
 
         1. Known files are found again, also as the copy that a rotation made, or their end is
            noticed.
@@ -211,7 +211,7 @@ class FileTable:
         self._lose(file)
 
     def _is_being_copied(self, path: str, stat: os.stat_result, now_s: float) -> bool:
-        """Whether a file may be the copy of one that a rotation is about to empty.
+        """Return whether a file may be the copy of one that a rotation will truncate.
 
         It has the name of a rotated file and the same first bytes. Where the other file is not
         emptied for some time after the copy stopped growing, it is a file by itself.
@@ -240,7 +240,7 @@ class FileTable:
         return file.size if file.is_compressed else file.offset
 
     def _lose(self, file: TrackedFile) -> None:
-        """The file is gone, cut or replaced: forget it, loudly when something was not read."""
+        """Forget a removed, truncated or replaced file, with a warning about unread input."""
         was_unread = not file.is_done if file.is_compressed else file.offset < file.size
         is_there = Path(file.path).exists()
         if not self.is_followed and (was_unread or is_there):
@@ -293,7 +293,7 @@ class FileTable:
 
 
 def _is_rotated_name(path: str, original: str) -> bool:
-    """Tell whether a rotation gives such a name to an older content of a file.
+    """Return whether a name is a rotated name of a file.
 
     Example:
         >>> names = ("/l/a.log.1", "/l/a.log-20260301", "/l/a-20260301.log", "/l/a2.log")
@@ -318,7 +318,7 @@ def _is_untouched(file: TrackedFile, stat: os.stat_result) -> bool:
 
 
 def _last_newline_end(path: str, start: int, end: int) -> int | None:
-    """Return the offset behind the last newline in ``[start, end)``, or None; reads backwards."""
+    """Return the offset after the last newline in ``[start, end)``, or None."""
     with Path(path).open("rb") as stream:
         while end > start:
             begin = max(start, end - BLOCK_BYTES)

@@ -1,4 +1,4 @@
-"""Zstandard files, decompressed block by block, so that a small file can never fill the memory.
+"""Zstandard files, decompressed block by block, with bounded memory.
 
 The library decompresses all the input that it is given, and four bytes may stand for 128 KiB: input
 of a fixed size has no bound of output. So frames are taken apart into their blocks, each of which
@@ -57,7 +57,7 @@ class ZstdStream:
         self._raw.close()
 
     def _begin_frame(self) -> bool:
-        """Read a header and give it to the library, or skip a frame of others; False at the end."""
+        """Start a frame in the library, or skip an unknown frame; return False at the end."""
         magic = self._raw.read(4)
         if not magic:
             return False
@@ -81,7 +81,7 @@ class ZstdStream:
         return True
 
     def _block(self) -> bytes:
-        """Return what one block holds, maybe nothing; behind the last one the frame has ended."""
+        """Return the content of one block, perhaps empty; the last one ends the frame."""
         head = self._exactly(3)
         fields = int.from_bytes(head, "little")
         is_last, kind, size = fields & 1, fields >> 1 & 3, fields >> 3

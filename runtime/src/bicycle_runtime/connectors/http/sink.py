@@ -1,4 +1,4 @@
-"""The HTTP sink: records of sealed epochs as JSON bodies of requests, several in each.
+"""The HTTP sink: records of sealed epochs in the JSON bodies of requests.
 
 A request has a key that is the same whenever the epoch is published again: a server that drops what
 it has seen gets each record once. What the server refuses for good is kept beside the checkpoint;
@@ -52,12 +52,12 @@ _PAUSE_S_MAX = 60.0
 
 
 class _LaterError(Exception):
-    """The server says that it may take the request later."""
+    """A server's response that it may accept the request later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSinkOptions:
-    """Where records are sent, in which form, and what becomes of those that are refused."""
+    """The options of the HTTP sink: target, form, and handling of refused records."""
 
     url: str = option(doc="http://… or https://…, without a password.")
     method: Literal["POST", "PUT"] = option("POST", doc="Method of the requests.")
@@ -104,7 +104,7 @@ class _JsonWriterFactory:
 
 @dataclass(slots=True)
 class _Sending:
-    """An epoch that is sent: with which keys, in which form, and what was refused."""
+    """The sending of an epoch: its keys, its form, and refused records."""
 
     epoch: int
     begin: str
@@ -150,7 +150,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         self._run = self._place = ""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Find the secrets, and ask the server for nothing: that it answers, whatever it says.
+        """Resolve the secrets, and check that the server responds.
 
         Raises:
             HTTP_UNREACHABLE: it does not.
@@ -235,7 +235,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
                 yield from lines
 
     def _send(self, sending: _Sending, lines: Sequence[bytes], first: int) -> None:
-        """Send records in one request; one that is refused is halved, to find out which it is."""
+        """Send records in one request; halve a refused one to find the refused records."""
         answers: list[httpx.Response] = []
         act = partial(self._ask, sending, lines, first, answers)
         options = self._options

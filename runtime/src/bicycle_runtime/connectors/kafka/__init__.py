@@ -1,1 +1,1 @@
-"""Kafka: topics read by planned ranges of offsets, and written at least once or exactly once."""
+"""Kafka: topics read in planned ranges of offsets, and written with a guarantee."""

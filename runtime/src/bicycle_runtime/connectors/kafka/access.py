@@ -1,4 +1,4 @@
-"""The missing right of a refused request: resource and operation, in the words of Kafka's ACLs.
+"""The missing right of a refused request: resource and operation of Kafka's ACLs.
 
 Brokers only tell the kind of resource (a topic, a transactional id); what it was, and what was to
 be done with it, knows who asked. This module asks nobody.
@@ -28,19 +28,19 @@ _CHECK_LOGIN = "check user, password and certificates"
 
 
 def is_refusal(error: KafkaException | KafkaError) -> bool:
-    """Tell whether credentials or rights are the cause, so that waiting does not help."""
+    """Return whether credentials or rights are the cause, so waiting does not help."""
     plain = error.args[0] if isinstance(error, KafkaException) and error.args else error
     return isinstance(plain, KafkaError) and plain.code() in _REFUSALS
 
 
 def is_of_group(error: KafkaError) -> bool:
-    """Tell whether a consumer may not use its group, which who assigns partitions does not need."""
+    """Return whether a consumer may not use its group, which assignment does not need."""
     return bool(error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lack:
-    """What somebody must allow; both are None when the login itself was refused."""
+    """The missing right; both fields are None if the login was refused."""
 
     resource: str | None
     operation: str | None
@@ -49,7 +49,7 @@ class Lack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rights:
-    """What a request needs: an operation on a topic, and the names under which it is made."""
+    """The rights of a request: an operation on a topic, and the names it uses."""
 
     operation: str = "Describe"
     topic: str | None = None
@@ -57,7 +57,7 @@ class Rights:
     group: str | None = None
 
     def lack(self, error: KafkaError, user: str | None) -> Lack:
-        """Return what a request was refused for.
+        """Return the missing right of a refused request.
 
         Args:
             error: A refusal.

@@ -1,4 +1,4 @@
-"""Questions to the brokers from the driver: topics, offsets, and the report to a consumer group.
+"""The driver's requests to brokers: topics, offsets, reports to a consumer group.
 
 They go through a consumer that has no partitions, since librdkafka's admin client ends the whole
 process when a broker goes away under some of its requests (librdkafka issue 3663; list_offsets did
@@ -89,7 +89,7 @@ class OffsetQuery:
 
     @property
     def duration_s(self) -> float:
-        """How long the answer took."""
+        """The duration of the request."""
         return self._done_s - self._asked_s
 
     def is_done(self, wait_s: float) -> bool:
@@ -97,7 +97,7 @@ class OffsetQuery:
         return not wait([self._future], timeout=wait_s).not_done
 
     def result(self) -> dict[str, int]:
-        """Return the offsets; partitions that are gone, or without a leader now, are absent.
+        """Return the offsets, without removed and leaderless partitions.
 
         Raises:
             ClusterSilentError: no broker answered.
@@ -187,7 +187,7 @@ class Cluster:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kafka-offsets")
 
     def close(self) -> None:
-        """Wait a moment for what is under way, and close the connection."""
+        """Wait a moment for requests in progress, and close the connection."""
         self._leave_client().join(_CLOSE_S)
 
     def _leave_client(self) -> Thread:
@@ -211,7 +211,7 @@ class Cluster:
         return self._clock.monotonic()
 
     def serve(self, wait_s: float = 0) -> None:
-        """Let the client tell what it has to tell; without its group no report can be made."""
+        """Serve the client's events; without a right to its group, stop reports."""
         event = self._client.poll(wait_s)
         error = None if event is None else event.error()
         if error is not None and is_of_group(error):
@@ -251,7 +251,7 @@ class Cluster:
         return counts
 
     def ask_identities(self, names: Sequence[str]) -> IdentityQuery:
-        """Ask for the ids of topics, which tell a topic from one created again under its name.
+        """Request the ids of topics, which change when a topic is created again.
 
         Does not wait. Called right after the brokers answered something else: see above.
         """
@@ -289,7 +289,7 @@ class Cluster:
         return self._ask(shards, _EARLIEST).result()
 
     def at_time(self, shards: Iterable[str], timestamp_ms: int) -> dict[str, int]:
-        """Return the first offsets at or after a time, -1 if none; as ``OffsetQuery.result``."""
+        """Return the first offsets at or after a time, -1 for partitions without one."""
         return self._ask(shards, timestamp_ms).result()
 
     def report(self, offsets: Mapping[str, int]) -> None:
@@ -315,7 +315,7 @@ class Cluster:
     def silence(
         self, error: KafkaError, action: str, rights: Rights = NO_RIGHTS
     ) -> ClusterSilentError:
-        """Return the error of an outage, with what the client heard last; raise any other.
+        """Return the error of an outage, with the client's last error; raise others.
 
         When there was no answer for long, the next question goes through another client.
         """
@@ -342,7 +342,7 @@ class Cluster:
             log_event(_logger, "kafka_client_renewed", vertex=self._properties.vertex)
 
     def _note(self, error: KafkaError) -> None:
-        """Keep what the client says while it is served; a refusal outlasts other words.
+        """Keep the client's last error; a refusal is kept over other errors.
 
         That all brokers are down it says once it has told of each, which is what people need.
         """
@@ -372,7 +372,9 @@ class Cluster:
         return found
 
     def _look_for_leaders(self, places: Iterable[TopicPartition]) -> None:
-        """Let the client ask who leads. That nobody does it would believe for minutes.
+        """Make the client request the leaders, since it caches missing ones for minutes.
+
+        That nobody does it would believe for minutes.
 
         An answer that comes later counts, too; a longer wait would hold up the caller.
         """

@@ -1,4 +1,4 @@
-"""Ranges of offsets out of one consumer that lives as long as its worker and fetches ahead.
+"""Ranges of offsets from one consumer per worker, which fetches ahead.
 
 The consumer delivers the messages of all its partitions in one queue. Each partition has a *lane*:
 what was taken from the queue and not asked for yet. A range that begins where the lane stands, or a
@@ -84,7 +84,7 @@ _GONE = frozenset(
 
 
 class PartitionGoneError(Exception):
-    """The offsets of a range are not in the partition any more, or the partition is gone.
+    """A range of offsets, or a partition, that no longer exists.
 
     Internal to the source: the reader decides what follows. ``reason`` are the client's words.
     """
@@ -106,7 +106,7 @@ class Lane:
     held: list[Message] = field(default_factory=list)
 
     def add(self, messages: list[Message]) -> None:
-        """Take messages of this partition that came; those before ``start`` are not wanted."""
+        """Add messages of this partition; drop messages before ``start``."""
         if _offset(messages[0]) < self.start:
             messages = messages[_place_of(messages, self.start) :]
         if messages:
@@ -114,7 +114,7 @@ class Lane:
             self.held = [*self.held, *messages] if self.held else messages
 
     def take(self, end: int) -> list[Message]:
-        """Give away what is held before ``end``."""
+        """Remove and return the held messages before ``end``."""
         cut = _place_of(self.held, end)
         if cut == len(self.held):
             taken, self.held = self.held, []
@@ -125,18 +125,18 @@ class Lane:
         return taken
 
     def give_back(self, messages: list[Message]) -> None:
-        """Put what was taken and not used back to the front."""
+        """Return unused messages to the front."""
         if messages:
             self.held = messages + self.held
             self.start = _offset(messages[0])
 
     def skip(self, start: int) -> None:
-        """Drop what lies before ``start``."""
+        """Drop messages before ``start``."""
         self.take(start)
         self.start = start
 
     def is_full(self) -> bool:
-        """Tell whether more is held than a partition may hold that nobody asks for."""
+        """Return whether more messages are held than permitted for an unread partition."""
         if len(self.held) > _HELD_COUNT_MAX:
             return True
         return sum(map(len, self.held)) > _HELD_BYTES_MAX
@@ -163,7 +163,7 @@ class RangeConsumer:
     def read(
         self, topic: str, partition: int, *, start: int, end: int, byte_count: int
     ) -> Iterator[tuple[list[Message], int]]:
-        """Yield the messages of ``[start, end)`` in order, each list with the offset behind it.
+        """Yield the messages of ``[start, end)`` in order, in lists with the next offset.
 
         The last list, which may be empty, is followed by ``end``. Stops early, behind at least one
         message, when ``byte_count`` is used up. Waits for the broker without a limit, in short
@@ -210,7 +210,7 @@ class RangeConsumer:
     def read_on(
         self, starts: Mapping[tuple[str, int], int], limits: ReadOn
     ) -> Iterator[list[tuple[tuple[str, int], list[Message], int]]]:
-        """Yield what comes in some partitions: of each its messages, and the offset behind them.
+        """Yield new messages of some partitions, with the offset after them.
 
         Together comes what is there at one time. Ends at a limit, or where a partition is gone: who
         reads it next is told.
@@ -255,7 +255,7 @@ class RangeConsumer:
                 return
 
     def watermarks(self, topic: str, partition: int) -> tuple[int, int] | None:
-        """Return the first offset that is left and the end; None when the partition is gone."""
+        """Return the first remaining offset and the end, or None for a missing partition."""
         place = TopicPartition(topic, partition)
         asked = self._clock.monotonic()
         while True:
@@ -275,7 +275,7 @@ class RangeConsumer:
                     asked = self._clock.monotonic()
 
     def _is_known(self, place: TopicPartition) -> bool:
-        """Tell whether the brokers know a partition; True as well while none answers."""
+        """Return whether the brokers know a partition, True if no broker responds."""
         try:
             return is_known(self._consumer, place, timeout_s=_QUERY_S)
         except KafkaException:
@@ -287,7 +287,7 @@ class RangeConsumer:
             self._client.incremental_unassign([TopicPartition(topic, partition)])
 
     def _stop_fetching(self) -> None:
-        """Fetch nothing while nobody reads; the connection stays open."""
+        """Stop fetching while there is no reader; the connection remains open."""
         client = self._client
         self._lanes.clear()
         if client is not None:
@@ -331,7 +331,7 @@ class RangeConsumer:
         return lane
 
     def _pull(self, wanted: Collection[tuple[str, int]], wait_s: float) -> None:
-        """Move what the client has into the lanes; wait a moment when it has nothing."""
+        """Move the client's messages into the lanes; wait a moment if it has no messages."""
         # hot path: consume() with a timeout waits for the full count; so it only collects what is
         # there, and poll() does the waiting: 1.8 M messages/s against 1.5 M.
         messages = self._consumer.consume(MESSAGES_PER_CALL, 0)
@@ -418,7 +418,7 @@ def _place_of(messages: list[Message], offset: int) -> int:
 
 
 def _is_plain(messages: list[Message], place: tuple[str, int]) -> bool:
-    """Tell whether all are messages of one partition, none an event."""
+    """Return whether all are messages of one partition, without an event."""
     is_one = (messages[0].topic(), messages[-1].topic()) == (place[0], place[0])
     is_one = is_one and set(map(Message.partition, messages)) == {place[1]}
     return is_one and not any(map(Message.error, messages))

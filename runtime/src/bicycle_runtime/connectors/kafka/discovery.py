@@ -1,4 +1,4 @@
-"""Discovery of partitions: at the start and while running, and of those that are gone.
+"""Discovery of new and removed partitions, at the start and at runtime.
 
 Policy for where a partition begins: a job that never ran, and a topic that a later version of the
 job adds by name, begin at ``starting_offsets``; whatever appears by itself later (partitions,
@@ -164,7 +164,7 @@ class Discovery:
             self._next_look_s = self._looked_s + self._options.discovery_ms / 1_000
 
     def doubt(self, ends: Mapping[str, int]) -> None:
-        """Take note of the newest ends: partitions that are absent or end early are doubtful."""
+        """Note the newest ends: partitions that are absent or end early are doubtful."""
         for shard, position in self._progress.positions.items():
             is_doubtful = ends.get(shard, -1) < position
             is_wanted = not self._progress.is_finished_at(shard)
@@ -177,7 +177,7 @@ class Discovery:
         self._must_compare = True
 
     def compare_identities(self, *, has_input: bool) -> None:
-        """Ask for the ids of topics when that is due; let the next look be now where one changed.
+        """Request the ids of topics if due, and look at once for partitions on a change.
 
         Called at each poll: before an epoch the answer must not be older than a second. Waits 50 ms
         at most.
@@ -246,7 +246,7 @@ class Discovery:
                 raise KAFKA_TOPIC_MISSING(vertex=self._vertex, topic=name, suggestion=suggestion)
 
     def _refuse_unknown_starts(self, shards: list[str]) -> None:
-        """Refuse offsets to start at for what does not exist: else it would begin elsewhere."""
+        """Refuse start offsets of missing partitions, which would be ignored later."""
         unknown = sorted(self._starting.offsets.keys() - set(shards), key=place_of)
         if unknown:
             topic, number = place_of(unknown[0])
@@ -261,7 +261,7 @@ class Discovery:
         return [shard for shard in found if shard in stops]
 
     def _renew(self, counts: Mapping[str, int]) -> set[str]:
-        """Return the topics that are others than those we read, and take note of their ids."""
+        """Return the topics that were created again, and note their ids."""
         query = self._cluster.ask_identities(sorted(counts))
         query.is_done(_REQUEST_S)
         self._next_identities_s = self._clock.monotonic() + _IDENTITY_INTERVAL_S

@@ -1,4 +1,4 @@
-"""Kafka messages of records: key, value, headers, timestamp, partition, checked before use.
+"""Kafka messages from records: key, value, headers, time, checked before use.
 
 A message is a dict with ``value`` and, where there are such, ``key``, ``headers``, ``timestamp``
 and ``partition``. Whatever a broker would refuse (too large, no such partition, no key in a
@@ -58,11 +58,11 @@ _TIME_MS_MIN = 1  # The client takes 0 for none, and writes the time of writing.
 
 
 class UnencodableError(Exception):
-    """A record cannot become a message; the text says why. Settled by ``on_error``."""
+    """A record that cannot become a message; the text is the reason. Settled by ``on_error``."""
 
 
 class EncodingSchema(Protocol):
-    """What turns values into bytes: an object of the job, or the codec of a format."""
+    """The encoder of values to bytes: an object of the job, or a format's codec."""
 
     def encode(self, value: Any, /) -> bytes:
         """Return the bytes of one value. Called on a worker, once per record."""
@@ -70,7 +70,9 @@ class EncodingSchema(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicLimits:
-    """What the brokers accept in a topic. ``None`` and False: nothing is known, nothing checked.
+    """The limits of a topic in its brokers; ``None`` and False mean unknown.
+
+    ``None`` and False: nothing is known, nothing checked.
 
     ``retention_ms`` is how long they keep a message from its timestamp on.
     """
@@ -85,7 +87,7 @@ class TopicLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagePlan:
-    """How records become messages; picklable.
+    """The conversion of records to messages; picklable.
 
     ``functions`` are the user's, by role: key, value, headers, timestamp, partition. With
     ``has_event_times`` messages have the event times of their records.
@@ -113,7 +115,7 @@ _OF_ROWS = frozenset({"json", "msgpack", "auto"})
 
 
 def columns_of(messages: Sequence[Message]) -> MessageColumns:
-    """Return messages by column, as they are staged and sent: a loop in C for each field.
+    """Return messages by column, as they are staged and sent.
 
     Args:
         messages: One or more; all have the same fields.
@@ -214,7 +216,7 @@ class MessageEncoder:
         return message
 
     def _complete(self, record: Any, message: Message) -> None:
-        """Add what the other functions say, and check the message against the topic's limits."""
+        """Add the results of the other functions, and check the topic's limits."""
         for role, function in self._more.items():
             message[role] = _CHECKS[role](function(record))
         limits = self._limits
@@ -270,7 +272,7 @@ class MessageEncoder:
 
 
 def _each_of(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any]:
-    """Return what a function gives for each record, from their columns where these tell it."""
+    """Return a function's results for records, computed from columns if possible."""
     if isinstance(records, ColumnRecords):
         with contextlib.suppress(Reading, Refused):
             expression, form = read(function), records.form
@@ -280,7 +282,7 @@ def _each_of(function: Callable[[Any], Any], records: Sequence[Any]) -> list[Any
 
 
 def _column_encoder(name: str, schema: EncodingSchema | None) -> Callable[[Sequence[Any]], _Column]:
-    """Return what encodes a list of values; None, which is no value, stays None in every format."""
+    """Return an encoder of lists of values; None remains None in every format."""
     if schema is not None:
         return _by_function(schema.encode)
     match name:

@@ -1,4 +1,4 @@
-"""Messages to records: values decoded by format and record type, with what stands beside them.
+"""Messages to records: values decoded by format and type, with metadata.
 
 A batch is decoded in one sweep; only when that fails is it taken apart message by message, so that
 each bad one is named and every good one kept. Times, keys and headers are taken out of the messages
@@ -38,14 +38,14 @@ _DECODED_HERE = frozenset({"bytes", "string", "json", "msgpack"})
 
 
 class Schema(Protocol):
-    """What turns bytes into a record: an object of the job, or the codec of a format."""
+    """The decoder of bytes to records: an object of the job, or a format's codec."""
 
     def decode(self, data: bytes) -> Any:
         """Return the record. Called on workers, once per message; may raise anything."""
 
 
 class Format:
-    """How the bytes of a value or key become an object.
+    """The decoding of values or keys from bytes.
 
     Args:
         name: The word of the option.
@@ -68,7 +68,7 @@ class Format:
         self.allows_none = allows_none
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Travel without the decoder."""
+        """Return the pickled state, without the decoder."""
         return self.name, self.record_type, self.schema, self.allows_none
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
@@ -76,7 +76,7 @@ class Format:
 
     @cached_property
     def decode(self) -> Callable[[bytes], Any]:
-        """The decoder of one value; raises what it likes on bad bytes."""
+        """The decoder of one value; raises any error on bad bytes."""
         inner = Any if self.record_type is None else self.record_type
         match self.name:
             case "bytes":
@@ -135,7 +135,7 @@ class MessageDecoder:
         self._gives_dicts = False
 
     def give_fields(self) -> bool:
-        """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
+        """Switch JSON records to ``FieldRecords``; return whether their type allows it."""
         record_type = self.values.record_type
         if self.values.name != "json":
             return False
@@ -235,7 +235,7 @@ def key_format(spec: ConnectorSpec, name: str, options: object = None) -> Format
 
 
 class _Column(Sequence[_T]):
-    """One attribute of all messages, taken out of them when somebody asks."""
+    """An attribute of all messages, read on access."""
 
     def __init__(self, messages: list[Message], take: Callable[[list[Message]], list[Any]]) -> None:
         self._messages = messages
@@ -387,7 +387,7 @@ def _schema(
     record_type: Any,
     options: object,
 ) -> Schema | None:
-    """Return what decodes where this module does not: an object of the job, or a format's codec."""
+    """Return the decoder object for other formats: of the job, or a format's codec."""
     if name in _DECODED_HERE and not options:
         return None
     if name != "schema":

@@ -1,4 +1,4 @@
-"""Rest after a time without use, for clients that cost their brokers something while they wait."""
+"""A pause after a time without use, for clients whose waiting costs their brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["IdleRest"]
 
 
 class IdleRest:
-    """Calls ``rest`` when something was not used for a time; use it as a context manager.
+    """A context manager that calls ``rest`` after a time without use.
 
     ``rest`` runs on another thread and never while the thing is in use. The thread ends after it;
     the next use starts another one.

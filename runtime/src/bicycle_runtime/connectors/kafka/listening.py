@@ -71,7 +71,7 @@ class Listener:
         return thread
 
     def close(self) -> None:
-        """Stop waiting, and give the client time to close."""
+        """Stop waiting, and close the client with a time limit."""
         thread = self.leave()
         if thread is not None:
             thread.join(_CLOSE_S)  # One that hangs without a broker ends with the process.
@@ -112,7 +112,7 @@ class _ListenerThread(Thread):
             return self.wanted
 
     def _hear(self, wanted: dict[str, int]) -> None:
-        """Wait until a message comes, or something else is wanted."""
+        """Wait for a message, or for a change of the request."""
         while self.wanted is wanted:
             event = self._client.poll(_WAIT_S)
             if event is None or event.error() is not None:

@@ -1,4 +1,4 @@
-"""Epoch markers: which epoch each writer has published last, told by the same transactions.
+"""Epoch markers: the last published epoch of each writer, in its transactions.
 
 A marker is a record in a compacted topic of its own, one partition per writer. It is in the
 transaction that carries the messages, so it is there exactly when they are. ``identity`` tells the
@@ -63,7 +63,7 @@ class Marker:
 
 
 def branch_of(identity: str, word: str) -> str:
-    """Return the identity of a history that goes on from another one, which its name tells.
+    """Return the identity of a history that continues another one.
 
     Example:
         >>> branch_of("a1", "b2"), is_branch("a1.b2", of="a1"), is_branch("a1", of="a1.b2")
@@ -137,7 +137,7 @@ class MarkerReader:
             return self._bounds(consumer, TopicPartition(self._topic, writer), behind=-1)[1]
 
     def _last_of(self, consumer: Consumer, partition: int, behind: int) -> Marker | None:
-        """Read backwards from the last stable offset, further each time, until a record shows."""
+        """Read backward from the last stable offset, ever further, until a record appears."""
         place = TopicPartition(self._topic, partition)
         low, end = self._bounds(consumer, place, behind)
         reach = _FIRST_REACH
@@ -170,7 +170,7 @@ class MarkerReader:
     def _explain(
         self, consumer: Consumer, place: TopicPartition, error: KafkaException
     ) -> KafkaException:
-        """Return what is behind an error: a partition that nobody leads, or silence."""
+        """Return the cause of an error: a leaderless partition, or no response."""
         if error.args[0].code() != KafkaError._UNKNOWN_PARTITION:
             return error
         try:

@@ -1,4 +1,4 @@
-"""Bounded reading and transactions that are open when it begins: wait for them, for a limited time.
+"""Bounded reading with open transactions at the start: wait, for a limited time.
 
 A bounded source ends where the partitions ended at its first start, open transactions included.
 Messages of a transaction are readable once it has ended, which brokers enforce at its timeout. A
@@ -39,7 +39,7 @@ class OpenTransactions:
         self._logged: set[str] = set()
 
     def look(self) -> None:
-        """Compare positions, ends and stops; call it after the ends were asked for."""
+        """Compare positions, ends and stops, after the ends were requested."""
         for shard, stop in (self._progress.stops or {}).items():
             end = self._progress.ends.get(shard)
             position = self._progress.positions.get(shard)

@@ -1,4 +1,4 @@
-"""Derived options of the Kafka source: topics, and the offsets where reading starts."""
+"""Derived options of the Kafka source: topics, and start offsets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MADE = "kafka:"  # What begins so among the names of ``Sink.makes`` is a topic.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartingOffsets:
-    """Where a job that never ran starts reading a partition."""
+    """The start offsets of a job that never ran."""
 
     mode: Literal["earliest", "latest", "timestamp", "offsets"]
     timestamp_ms: int = 0
@@ -39,7 +39,7 @@ class StartingOffsets:
 def starting_offsets(
     options: KafkaSourceOptions, pattern: re.Pattern[str] | None, spec: ConnectorSpec
 ) -> StartingOffsets:
-    """Return what the option ``starting_offsets`` says.
+    """Return the start offsets of the option ``starting_offsets``.
 
     Raises:
         CONNECTOR_OPTION_WRONG: it is none of the four forms, or names a topic that is not read.
@@ -121,12 +121,12 @@ def is_read(options: KafkaSourceOptions, pattern: re.Pattern[str] | None, topic:
 
 
 def made_topic(topic: str) -> str:
-    """Return the name under which a sink tells that it makes a topic."""
+    """Return the name of a topic as a sink's target."""
     return _MADE + topic
 
 
 def made_topics(made: Collection[str]) -> list[str]:
-    """Return the topics among what sinks make.
+    """Return the topics among the targets of sinks.
 
     Example:
         >>> made_topics([made_topic("orders"), "file:out"])

@@ -1,4 +1,4 @@
-"""A check that brokers know a partition, past what the client remembers of it.
+"""A check that brokers know a partition, bypassing the client's cache.
 
 A partition that nobody leads is unknown to the client, as one that is gone; it would believe so for
 minutes. Asking for the topic by name makes it look again.
@@ -12,7 +12,7 @@ __all__ = ["is_known"]
 
 
 def is_known(client: Consumer, place: TopicPartition, *, timeout_s: float) -> bool:
-    """Tell whether the brokers know a partition, led by somebody or not.
+    """Return whether the brokers know a partition, with or without a leader.
 
     Raises:
         KafkaException: none answers in time.

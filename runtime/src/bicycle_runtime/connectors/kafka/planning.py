@@ -1,4 +1,4 @@
-"""The offsets that one epoch reads of each partition: a pure function of positions and budget."""
+"""The offsets that one epoch reads: a function of positions and budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Backlog", "fair_shares", "plan_slices"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backlog:
-    """What one partition has: its next offset, and where what may be read ends."""
+    """The available offsets of a partition: next offset, and readable end."""
 
     shard: str
     start: int
@@ -54,7 +54,7 @@ def plan_slices(backlogs: Sequence[Backlog], budget: Budget) -> list[Slice]:
 
 
 def fair_shares(wanted: Sequence[int], total: int) -> list[int]:
-    """Divide ``total`` so that nobody gets more than wanted, and nobody else could get more.
+    """Divide ``total`` fairly: shares are at most the requests, surplus is shared.
 
     Example:
         >>> fair_shares([10, 1000, 1000], 500)

@@ -1,4 +1,4 @@
-"""Handing messages to the client at the speed of C, in order, and without losing one of them.
+"""Sending of messages to the client quickly, in order, and without loss.
 
 ``produce`` with arguments by position is faster than ``produce_batch``, which takes neither headers
 nor timestamps nor a partition of a message's own. This module knows nothing of transactions.
@@ -32,7 +32,7 @@ _LOST_EXCEPTION = "returned NULL without setting an exception"
 
 
 class DeliveryFailures:
-    """Takes the delivery reports of messages that failed: how many, the first error, its topic."""
+    """The delivery failures of messages: count, first error, and its topic."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -48,7 +48,7 @@ class DeliveryFailures:
 
 
 class _BareError:
-    """Catches the client's error where it comes as what is no exception."""
+    """A context manager that catches the client's error if it is not an exception."""
 
     def __init__(self) -> None:
         self.error: KafkaError | None = None
@@ -64,7 +64,7 @@ class _BareError:
 
 
 def client_call(call: Callable[..., Result], *arguments: Any, **options: Any) -> Result:
-    """Return what a call of the client gives; let a fatal error of the client be what it is.
+    """Return the result of a client call, with fatal errors raised as such.
 
     The client raises it inside ``poll`` or ``flush``; when delivery reports are served by the same
     call, Python finds an exception set where there must be none, or none where there must be one,
@@ -96,7 +96,7 @@ def produce_messages(
     failures: DeliveryFailures,
     wait: Callable[[], None],
 ) -> None:
-    """Hand messages to the client, in order; return when it has taken all of them.
+    """Send messages to the client, in order; return once it has accepted all.
 
     Args:
         producer: Reports failed deliveries only.
@@ -147,7 +147,7 @@ def _pairs(headers: list[Any] | None) -> list[tuple[str, bytes | None]] | None:
 
 
 def _hand_over(producer: Producer, calls: Iterator[_Arguments]) -> _Arguments | None:
-    """Hand over messages; return one for which the queue had no room, or None at their end."""
+    """Send messages; return one for which the queue had no room, or None."""
     produce = producer.produce
     # hot path: 0.7 µs a message by position; by name it takes 1.5, and produce_batch 0.8.
     with _TURN:
@@ -160,7 +160,7 @@ def _hand_over(producer: Producer, calls: Iterator[_Arguments]) -> _Arguments | 
 
 
 def _produce_later(producer: Producer, arguments: _Arguments, wait: Callable[[], None]) -> None:
-    """Hand over a message for which the queue had no room."""
+    """Send a message for which the queue had no room."""
     while True:
         wait()
         producer.poll(_POLL_S)

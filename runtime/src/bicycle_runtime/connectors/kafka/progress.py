@@ -1,4 +1,4 @@
-"""Progress in each partition, and the part of it that only the next epoch's state will know.
+"""Progress in each partition, with the part that only the next state contains.
 
 The engine seals the offsets of what was read. Where reading *begins* (a starting offset, a jump
 over lost messages) was decided here, so it goes into the state until the partition is read: a
@@ -35,7 +35,7 @@ class Progress:
 
     @property
     def is_blank(self) -> bool:
-        """Whether the job never ran."""
+        """Return whether the job never ran."""
         return not self._known and not self.topic_ids
 
     def known(self) -> dict[str, int]:
@@ -51,7 +51,7 @@ class Progress:
         return any(shard.rpartition("/")[0] == topic for shard in self._known)
 
     def resume(self, shard: str) -> None:
-        """Read a partition on from where it stood."""
+        """Resume reading a partition at its known position."""
         self.positions[shard] = self._known[shard]
 
     def decide(self, shard: str, position: int) -> None:
@@ -90,7 +90,7 @@ class Progress:
         self.is_sealed = True
 
     def snapshot(self, ends: Mapping[str, int]) -> dict[str, Any]:
-        """Return what the offsets do not say, as of an epoch that read up to ``ends``."""
+        """Return the state beyond offsets, as of an epoch that read up to ``ends``."""
         decided = {shard: at for shard, at in self._decided.items() if shard not in ends}
         state: dict[str, Any] = {"topics": dict(self.topic_ids)}
         if decided:
@@ -100,7 +100,7 @@ class Progress:
         return state
 
     def backlogs(self, unreachable: Collection[str]) -> list[Backlog]:
-        """Return all partitions in the order they were found; unreachable ones have nothing."""
+        """Return all partitions in discovery order; unreachable ones are empty."""
         return [
             Backlog(
                 shard=shard,
@@ -115,7 +115,7 @@ class Progress:
         return self.stops is not None and all(map(self.is_finished_at, self.stops))
 
     def is_finished_at(self, shard: str) -> bool:
-        """Tell whether nothing more is read of a partition: what becomes of it is of no concern."""
+        """Return whether a partition is read to its end, so that its fate is irrelevant."""
         stop = None if self.stops is None else self.stops.get(shard, 0)
         return stop is not None and self.positions.get(shard, stop) >= stop
 

@@ -1,4 +1,4 @@
-"""Reading slices of partitions on a worker: fetch, decode, and say so when offsets are gone."""
+"""Reading slices of partitions on a worker: fetch, decode, report lost offsets."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class KafkaReader:
-    """Reads slices; ``Slice.details``: ``bytes``, the size after which the slice is cut.
+    """A reader of slices; ``Slice.details`` contains ``bytes``, the size limit.
 
     Args:
         properties: Bound, since a worker has neither the driver's environment nor its files.
@@ -51,7 +51,7 @@ class KafkaReader:
         self._decoder = MessageDecoder(values, keys)
 
     def __getstate__(self) -> Any:
-        """Travel without connection."""
+        """Return the pickled state, without a connection."""
         return self._state
 
     def __setstate__(self, state: Any) -> None:
@@ -59,7 +59,7 @@ class KafkaReader:
         self._start()
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the records of the slice; the last batch ends at its end, or where it was cut.
+        """Yield the records of the slice, up to its end or size limit.
 
         Raises:
             KafkaOffsetsLostError: what was to be read is gone, and the policy is to fail.
@@ -86,7 +86,7 @@ class KafkaReader:
     def read_on(
         self, parts: Sequence[Slice], limits: ReadOn
     ) -> Iterator[Iterable[tuple[str, SourceBatch]]]:
-        """Yield what comes in the partitions of some slices from their ends on."""
+        """Yield messages that arrive in some partitions after their slices."""
         shards = {place_of(part.shard): part.shard for part in parts}
         starts = {place_of(part.shard): part.end for part in parts}
         for pieces in self._consumer.read_on(starts, limits):
@@ -96,7 +96,7 @@ class KafkaReader:
             )
 
     def give_fields(self) -> bool:
-        """Give JSON records as ``FieldRecords`` from now on; tell whether their type allows it."""
+        """Switch JSON records to ``FieldRecords``; return whether their type allows it."""
         return self._decoder.give_fields()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Properties of the Kafka client: checked against our options, secrets kept apart and unseen.
+"""Properties of the Kafka client: checked against options, with secrets hidden.
 
 Any property of librdkafka passes through unless an option of ours decides it. What is left to check
 (names, values, combinations) the client checks itself when it is made; ``open_client`` gives its
@@ -116,11 +116,13 @@ class ClientLog:
         self._redacted = redacted
 
     def log(self, _level: int, _form: str, *told: str) -> None:
-        """Tell one line. Called by the client, which gives a level and a template of its own, too.
+        """Log one line.
+
+        Called by the client, which also passes a level and a template.
 
         Args:
-            told: The client's word for what it is about (``FAIL``, ``CONFWARN``, ``FATAL``), which
-                client of the process it is, and what it says.
+            told: The client's word for the subject (``FAIL``, ``CONFWARN``, ``FATAL``), the
+                client's name, and its text.
         """
         kind, client, text = told
         log_event(
@@ -131,7 +133,7 @@ class ClientLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ClientProperties:
-    """Properties of a client as the graph gives them: plain texts, and references to secrets.
+    """Properties of a client in the graph: plain texts, and references to secrets.
 
     ``bound`` makes the copy that travels to workers; it holds the values of the secrets. No form of
     this object shows one.
@@ -160,7 +162,7 @@ class ClientProperties:
         )
 
     def resolved(self) -> dict[str, str]:
-        """Return every property as the client takes it, with secrets: to be handed on, not kept.
+        """Return all properties with secrets, to be passed to the client, not stored.
 
         Raises:
             KAFKA_SECRET_MISSING: a secret is not where its reference says.
@@ -207,7 +209,7 @@ class ClientProperties:
 def checked_properties(
     properties: object, *, vertex: str, reserved: Mapping[str, str]
 ) -> ClientProperties:
-    """Return the client's properties of a vertex, none of which contradicts an option of ours.
+    """Return the client's properties of a vertex, without conflicts with our options.
 
     Args:
         properties: None, or name to text, number, true/false, or ``{"secret": {"env" | "file":
@@ -285,7 +287,7 @@ def client_error(
     action: str,
     rights: Rights = NO_RIGHTS,
 ) -> BicycleError:
-    """Return our error for one of the client; only what is no outage should come here.
+    """Return our error for a client's error that is not an outage.
 
     Args:
         error: What the client raised or reported.

@@ -1,4 +1,4 @@
-"""The Kafka sink: at least once from the tasks, or exactly once through sealed epochs.
+"""The Kafka sink: at least once from tasks, or exactly once through epochs.
 
 *At least once*: tasks send messages themselves; the driver only checks the topic at the start.
 *Exactly once*: tasks stage messages, and publishing an epoch is one transaction per writer, which
@@ -155,7 +155,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         self._is_checked = True
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Make the topics that are missing, and find out what was published last.
+        """Create missing topics, and find the last published epoch.
 
         Raises:
             KAFKA_HISTORY_AHEAD: the job starts behind what it has published.
@@ -175,7 +175,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             self._start_transactions(state)
 
     def writer(self) -> KafkaWriterFactory:
-        """Return the factory of writers; they know the limits of the topic as of the start."""
+        """Return the factory of writers, with the topic's limits at the start."""
         messages = message_plan(self._options, self.spec, self._limits)
         self._factory = KafkaWriterFactory(
             WriterPlan(
@@ -193,7 +193,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         return self._factory
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
-        """Name the staged files, and where and as whom they are published."""
+        """Return the staged files, and the target and transactional ids."""
         if not self._is_staged:
             return {}
         return {
@@ -236,7 +236,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             raise errors[0]
 
     def interrupt(self) -> None:
-        """Let a publication that waits for brokers give up within about a second."""
+        """Make a publication that waits for brokers stop within about a second."""
         self._is_stopping.set()
 
     def stop(self) -> None:
@@ -294,7 +294,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             self._identity = branch_of(self._identity, attempt_id(source=system_random()))
 
     def _names(self, job: str, state: Mapping[str, Any]) -> tuple[str, str]:
-        """Return prefix and marker topic: as asked for, else as before, else by the job's name.
+        """Return prefix and marker topic: configured, else previous, else by job name.
 
         A job that begins with a savepoint of one of another name goes on as that, as long as it
         writes to the same topic: only so does it see what was published behind the savepoint, and
@@ -327,7 +327,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
                 wait(self._client.redacted(error.args[0].str()))
 
     def _ensure_marker_partitions(self, state: Mapping[str, Any], count: int) -> None:
-        """See that each writer has a partition; there may be more of them after a rescale."""
+        """Ensure a partition for each writer, also after a rescale."""
         is_own = state["marker_topic"] == self._marker_topic
         if not is_own or count > self._marker_partition_count:
             waiting = self._waiting(self._options.publish_timeout_ms)
@@ -369,7 +369,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
         return {**_ALWAYS, "message.max.bytes": str(self._limits.message_bytes_max)}
 
     def _waiting(self, patience_ms: int) -> Callable[[str], None]:
-        """Return what is called while no broker answers; it raises when that takes too long."""
+        """Return a function to call while no broker responds; it raises after a limit."""
         clock = self._services.clock
         started = clock.monotonic()
         told: list[str] = []

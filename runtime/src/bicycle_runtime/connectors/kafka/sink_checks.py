@@ -1,4 +1,4 @@
-"""Checks before a Kafka sink writes: timeouts, replicas, topics, and the job's own history.
+"""Checks before a Kafka sink writes: timeouts, replicas, topics, history.
 
 Each check raises with the numbers it compared, or does nothing.
 """
@@ -82,7 +82,7 @@ def check_transaction_timeout(
 
 
 def check_replicas(facts: TopicFacts, topic: str, vertex: str, broker_count: int) -> None:
-    """Refuse a topic that can never acknowledge a message; warn of one that can lose some.
+    """Refuse a topic that can never acknowledge messages; warn of possible loss.
 
     Raises:
         KAFKA_TOPIC_UNSUITABLE: it asks for more copies in sync than it has.
@@ -105,7 +105,7 @@ def check_replicas(facts: TopicFacts, topic: str, vertex: str, broker_count: int
 
 
 def refuse_missing_keys(facts: TopicFacts, topic: str, spec: ConnectorSpec) -> None:
-    """Refuse to write messages without key to a topic that takes none.
+    """Refuse to write messages without key to a compacted topic.
 
     Raises:
         KAFKA_TOPIC_UNSUITABLE: the topic is compacted, and the sink has no key function.
@@ -155,7 +155,7 @@ def check_history(
     options: KafkaSinkOptions,
     vertex: str,
 ) -> bool:
-    """Return whether a new history must begin, since the job starts behind what it published.
+    """Return whether a new history must begin, since the job starts in the past.
 
     Args:
         state: The sink's state of the epoch that is started from.

@@ -26,7 +26,7 @@ _FUNCTION_ROLES = ("value", "key", "headers", "timestamp", "partition")
 
 
 def topic_plan(value: object, spec: ConnectorSpec) -> TopicPlan | None:
-    """Return what the option ``create_topic`` says.
+    """Return the plan in the option ``create_topic``.
 
     Raises:
         CONNECTOR_OPTION_WRONG: it has another form.
@@ -109,7 +109,7 @@ def takes_times(options: KafkaSinkOptions, spec: ConnectorSpec) -> bool:
 
 
 def _written_type(spec: ConnectorSpec, role: str) -> Any:
-    """Return the type of what is encoded, where it is known: that of records, as they are."""
+    """Return the known type of encoded values, which is that of unchanged records."""
     return spec.record_type if role == "value" and "value" not in spec.payloads else None
 
 

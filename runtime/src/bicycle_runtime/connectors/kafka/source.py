@@ -1,4 +1,4 @@
-"""The Kafka source on the driver: which offsets there are, which of them an epoch reads.
+"""The Kafka source on the driver: available offsets, and an epoch's share.
 
 Shards are partitions, named ``topic/partition``; offsets are Kafka's. Progress is in the manifest
 only: the consumer group is told afterwards, and no group is joined. Readable is what lies before
@@ -91,7 +91,7 @@ _NO_LAG = Lag(record_count=0, age_ms=0)
 
 
 class GroupReporter:
-    """Reports the newest offsets at most once a second, one report under way at a time.
+    """A reporter of the newest offsets, at most once a second, one at a time.
 
     ``report`` is called by the thread that publishes, everything else by the one that polls.
 
@@ -118,13 +118,13 @@ class GroupReporter:
             self._waiting.update(offsets)
 
     def send_due(self, cluster: Cluster) -> None:
-        """Send what waits, unless the last report was just now or is under way."""
+        """Send the waiting report, unless the last one was recent or is in progress."""
         cluster.serve()
         if self._clock.monotonic() - self._sent_s >= _INTERVAL_S:
             self._send(cluster)
 
     def send_last(self, cluster: Cluster) -> None:
-        """Send what waits, and wait a moment for it; not when the last report failed."""
+        """Send the waiting report, and wait a moment, unless the last one failed."""
         deadline_s = self._clock.monotonic() + _LAST_WAIT_S
         while not self._has_failed and (self._is_under_way or self._waiting):
             self._send(cluster)
@@ -133,7 +133,7 @@ class GroupReporter:
             cluster.serve(_STEP_S)
 
     def note_result(self, error: KafkaError | None) -> None:
-        """Take note of how a report ended; the first of several failures is told."""
+        """Note the result of a report; the first of several failures is logged."""
         self._is_under_way = False
         if error is not None and not self._has_failed:
             lack = Rights(group=self._group).lack(error, self._user) if is_refusal(error) else None
@@ -190,7 +190,7 @@ class WaitingTimes:
             self._seen[shard] = deque([*merged, *pairs[2 * len(merged) :]])
 
     def lag(self, shard: str, *, position: int, end: int) -> Lag:
-        """Return what is unread from a position on, and for how long the first of it is known."""
+        """Return the unread input from a position on, and the age of its first message."""
         seen = self._seen.get(shard, deque())
         while seen and seen[0][0] <= position:
             seen.popleft()
@@ -241,7 +241,7 @@ class KafkaSource(
         self._unreachable: set[str] = set()
 
     def is_fed_by(self, made: Collection[str]) -> bool:
-        """Tell whether a topic that is read is one of those that the job itself makes.
+        """Return whether the job itself creates a topic that is read.
 
         Brokers are not compared: there are many ways to name those of one cluster.
         """
@@ -250,7 +250,7 @@ class KafkaSource(
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
-        """Find the partitions; a job that ran before begins with those it knows.
+        """Find the partitions; a job that ran before starts with its known ones.
 
         Raises:
             KAFKA_UNREACHABLE: the job never ran, and no broker answers.
@@ -339,15 +339,15 @@ class KafkaSource(
         self._is_query_fresh = False
 
     def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
-        """Return the identity of topics, positions that are not offsets yet, and where to stop."""
+        """Return the ids of topics, undecided positions, and the stop offsets."""
         return self._progress.snapshot(ends)
 
     def reader(self) -> KafkaReader:
-        """Return a reader that holds the values of secrets; its pickled form is not for show."""
+        """Return a reader that contains secrets; its pickled form is confidential."""
         return self._reader(self._options.on_data_loss)
 
     def rereader(self, services: DriverServices) -> KafkaReader:  # needs no storage
-        """Return a reader that leaves nothing out: what retention has removed is an error."""
+        """Return a reader for which removed messages are an error."""
         return self._reader("fail")
 
     def reached_slice(self, part: Slice, end: int) -> Slice:
@@ -384,7 +384,7 @@ class KafkaSource(
         return f"topic {topic} partition {partition} offset {offset}"
 
     def _is_resting(self) -> bool:
-        """Tell whether the listener would have heard what an answer could say now."""
+        """Return whether the listener would have noticed any change by now."""
         if self._listener is None or self._silent_since_s is not None:
             return False
         is_known = self._query is None and not self._unknown_shards()
@@ -393,7 +393,7 @@ class KafkaSource(
         return is_known and is_heard and age_ms < _IDLE_POLL_MS
 
     def _idle_poll_ms(self) -> int:
-        """Return when to poll again; a source that is idle for a while lets itself be woken."""
+        """Return the time of the next poll; an idle source waits to be woken."""
         if self._listener is None or self._unknown_shards():
             return NEXT_POLL_MS
         if not self._listener.is_waiting_in(self._progress.positions):
@@ -436,7 +436,7 @@ class KafkaSource(
         return is_answered
 
     def _compare_topics(self) -> None:
-        """Let nothing be read of a topic that was created again, and look for partitions."""
+        """Stop reading topics that were created again, and look for partitions."""
         backlogs = self._progress.backlogs(())
         has_input = any(backlog.start < backlog.end for backlog in backlogs)
         self._discovery.compare_identities(has_input=has_input)
@@ -445,7 +445,7 @@ class KafkaSource(
         self._open_transactions.look()
 
     def _answer_wait_s(self) -> float:
-        """Return how long to wait for an answer: longer than usual where something hangs on it."""
+        """Return how long to wait for a response: longer if progress depends on it."""
         is_needed = self._silent_since_s is None and any(
             backlog.start >= backlog.end for backlog in self._progress.backlogs(())
         )

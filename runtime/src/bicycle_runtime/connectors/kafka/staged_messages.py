@@ -1,4 +1,4 @@
-"""Messages in checkpoint storage, between the task that made them and the driver that sends them.
+"""Messages in checkpoint storage, between the task and the driver that sends them.
 
 A file is a sequence of frames: ``b"KM"``, version u8, zero u8, body length u32 (little-endian),
 then the body, a MessagePack map from fields to columns, which have one value for each message. Size
@@ -29,7 +29,7 @@ _decode = msgspec.msgpack.Decoder(MessageColumns).decode
 
 
 def pack_messages(messages: list[Message]) -> bytes:
-    """Return one frame; ``staged_messages`` gives its columns.
+    """Return one frame; ``staged_messages`` returns its columns.
 
     Args:
         messages: One or more; all have the same fields.
@@ -71,7 +71,7 @@ def staged_messages(storage: Storage, file: StagedFile) -> Iterator[MessageColum
 
 
 def _frame_end(held: bytearray, start: int) -> int | None:
-    """Return where the frame at ``start`` ends, or None when it is not here completely."""
+    """Return the end of the frame at ``start``, or None if it is incomplete."""
     if len(held) < start + _HEADER.size:
         return None
     end = start + _HEADER.size + int(_HEADER.unpack_from(held, start)[3])

@@ -1,4 +1,4 @@
-"""Facts of topics and brokers that the sink needs before it writes, and topics that it creates.
+"""Facts of topics and brokers for the sink, and the creation of topics.
 
 All questions go through the admin client, with short timeouts: each to one broker, and none for
 offsets, since librdkafka ends the process when a broker goes away under such a request. A question
@@ -52,7 +52,7 @@ _PASSING = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """How a topic is made when it is missing; -1 leaves a number to the brokers."""
+    """The settings of a missing topic's creation; -1 uses the brokers' default."""
 
     partitions: int = _BROKER_DEFAULT
     replication_factor: int = _BROKER_DEFAULT
@@ -61,7 +61,7 @@ class TopicPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicFacts:
-    """What is there: partitions, copies of the worst partition, settings (empty: not known)."""
+    """The facts of a topic: partitions, least replicas, settings (empty: unknown)."""
 
     partition_count: int
     replica_count: int
@@ -69,16 +69,16 @@ class TopicFacts:
 
     @property
     def is_compacted(self) -> bool:
-        """Whether old records of a key are removed, and none without key is taken."""
+        """Return whether old records of a key are removed, and keys are required."""
         return "compact" in self.config.get("cleanup.policy", "")
 
     @property
     def is_expiring(self) -> bool:
-        """Whether records are removed by age or size."""
+        """Return whether records are removed by age or size."""
         return "delete" in self.config.get("cleanup.policy", "")
 
     def limits(self, message_bytes_max: int) -> TopicLimits:
-        """Return what the topic takes from a producer with this ``message.max.bytes``."""
+        """Return the limits for a producer with this ``message.max.bytes``."""
         is_own_time = self.config.get("message.timestamp.type") != "LogAppendTime"
         return TopicLimits(
             partition_count=self.partition_count,
@@ -145,7 +145,7 @@ class TopicAdmin:
         return None
 
     def make(self, topic: str, plan: TopicPlan) -> TopicFacts:
-        """Make a topic, unless somebody was faster; return its facts.
+        """Create a topic, unless it exists by now; return its facts.
 
         Raises:
             KAFKA_TOPIC_UNSUITABLE: it cannot be made.
@@ -161,7 +161,7 @@ class TopicAdmin:
         return len(self._partitions(topic) or ())
 
     def grow(self, topic: str, partition_count: int) -> None:
-        """Give a topic at least so many partitions; one that is missing stays so."""
+        """Increase a topic's partitions to a number; a missing topic is ignored."""
         while True:
             found = self._partitions(topic)
             if found is None or len(found) >= partition_count:
@@ -180,7 +180,7 @@ class TopicAdmin:
         return len(self._metadata(None).brokers)
 
     def transaction_timeout_ms_max(self) -> int | None:
-        """Return the brokers' ``transaction.max.timeout.ms``; None when it may not be seen."""
+        """Return the brokers' ``transaction.max.timeout.ms``, or None if not permitted."""
         brokers = self._metadata(None).brokers
         for broker in brokers:
             config = self._config(ConfigResource.Type.BROKER, str(broker))
@@ -212,7 +212,7 @@ class TopicAdmin:
         )
 
     def _require(self, topic: str, operations: Sequence[str]) -> None:
-        """Refuse a topic on which this user lacks a right, where the brokers tell of rights."""
+        """Refuse a topic on which this user lacks a right, if brokers report rights."""
         allowed = self._find_allowed(topic)
         missing = [name for name in operations if allowed and name not in allowed]
         if missing:
@@ -225,7 +225,7 @@ class TopicAdmin:
             )
 
     def _find_allowed(self, topic: str) -> set[str]:
-        """Return what this user may do with a topic; nothing when it is not known."""
+        """Return the permitted operations on a topic, empty if unknown."""
         names = TopicCollection([topic])
         while True:
             [future] = self._admin.describe_topics(
@@ -256,7 +256,7 @@ class TopicAdmin:
                 self._wait(self._client.redacted(cause.str()))
 
     def _take_error(self, error: KafkaError) -> None:
-        """Remember what the client says about its connections; a refusal says the most."""
+        """Keep the client's last error about its connections; a refusal takes precedence."""
         if self._error is None or not is_refusal(self._error):
             self._error = error
 
@@ -279,7 +279,7 @@ class TopicAdmin:
                 self._wait(self._client.redacted(cause.str()))
 
     def _create(self, topic: str, plan: TopicPlan, *, is_try: bool = False) -> None:
-        """Make a topic, or let the brokers tell whether they would."""
+        """Create a topic, or only check whether the brokers would."""
         new = NewTopic(
             topic,
             num_partitions=plan.partitions,

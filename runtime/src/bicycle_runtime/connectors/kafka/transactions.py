@@ -1,4 +1,4 @@
-"""Publishing a writer's epochs, each in one transaction with the marker that tells of it.
+"""Publication of a writer's epochs, each in a transaction with its marker.
 
 The idea: never reason about whether a commit arrived. After any error the producer is thrown away
 and a new one opened, which fences the old one and ends its transaction; then the marker says
@@ -89,7 +89,7 @@ _PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """What the writers of one sink share.
+    """The common settings of one sink's writers.
 
     ``producer`` holds what we decide for producers. ``is_stopping`` is set when the job must end.
     """
@@ -126,7 +126,7 @@ class Publication:
 
 
 class TopicDoubt:
-    """Tells a topic that is gone from one that brokers do not know yet, or not at this moment.
+    """The distinction of removed topics from ones that brokers do not know yet.
 
     How long no broker answered does not count.
 
@@ -139,7 +139,7 @@ class TopicDoubt:
         self._since: float | None = None
 
     def is_gone(self, code: int) -> bool:
-        """Take the code of one more error; return whether all say so for long enough."""
+        """Note the code of an error; return whether the topic is surely gone."""
         if code not in _TOPIC_UNKNOWN:
             self._since = None
             return False
@@ -211,7 +211,7 @@ class TransactionalWriter:
             self._log("kafka_publish_recovered", publication, error_count=error_count)
 
     def close(self) -> None:
-        """Give the producer back; a transaction that is open is aborted if brokers answer soon."""
+        """Release the producer; abort an open transaction if brokers respond soon."""
         producer = self._producer
         if producer is not None and self._is_in_transaction:
             with contextlib.suppress(KafkaException):  # The next producer with this id ends it.
@@ -284,7 +284,7 @@ class TransactionalWriter:
         return producer
 
     def _probe(self, producer: Producer) -> int:
-        """Write an empty record behind the markers; return an offset that is behind them, too.
+        """Write an empty record after the markers; return a later offset.
 
         A broker that was killed begins with the end of the log that it noted last, and for a while
         hides what lies behind; a marker that is missed would be an epoch that is published twice.
@@ -364,7 +364,7 @@ class TransactionalWriter:
             )
 
     def _cause(self, error: KafkaException) -> KafkaError:
-        """Return what is behind an error: a commit only says that messages were not delivered."""
+        """Return the cause of an error: a commit only reports undelivered messages."""
         first = self._failures.first
         if first is not None and first.code() not in _PURGED:
             return first
@@ -411,7 +411,7 @@ class TransactionalWriter:
         )
 
     def _take_error(self, error: KafkaError) -> None:
-        """Remember what the client says about its connections."""
+        """Keep the client's last error about its connections."""
         self._outage = self._words(error)
 
     def _words(self, error: KafkaError) -> str:

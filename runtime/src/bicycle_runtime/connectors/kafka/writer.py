@@ -44,7 +44,10 @@ _FLUSH_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterPlan:
-    """What writers need to know; picklable. ``producer`` holds what we decide for producers."""
+    """The settings of writers; picklable.
+
+    ``producer`` contains producer settings. ``producer`` holds what we decide for producers.
+    """
 
     vertex: str
     topic: str
@@ -83,7 +86,7 @@ class KafkaWriterFactory:
 
     @property
     def plan(self) -> WriterPlan:
-        """What writers need."""
+        """The settings of writers."""
         return self._plan
 
     def producer(self) -> Producer:
@@ -122,7 +125,7 @@ class StagingWriter(StagedWriter):
 
 
 class DirectWriter:
-    """Sends messages as they come; ``finish`` returns when the brokers have all of them.
+    """A writer that sends messages at once; ``finish`` waits for the brokers.
 
     Args:
         task: Which epoch and subtask.
@@ -150,7 +153,7 @@ class DirectWriter:
         return self._encoder.encode_one(value, time_ms)
 
     def write(self, values: list[Message]) -> None:
-        """Hand messages to the producer.
+        """Send messages to the producer.
 
         Raises:
             KAFKA_DELIVERY_FAILED: messages of this epoch were refused.
@@ -177,7 +180,7 @@ class DirectWriter:
         return []
 
     def flush(self) -> None:
-        """Wait until the brokers have what was written.
+        """Wait until the brokers have all written messages.
 
         Raises:
             KAFKA_DELIVERY_FAILED: some were not taken, or not in time.
@@ -192,7 +195,10 @@ class DirectWriter:
             self._raise_failures()
 
     def abort(self) -> None:
-        """Drop what was not sent yet. What the brokers have stays: that is at least once."""
+        """Drop unsent messages; messages in the brokers remain, as at least once permits.
+
+        What the brokers have stays: that is at least once.
+        """
         self._factory.discard_producer()
 
     def _raise_failures(self) -> None:
@@ -218,7 +224,7 @@ class DirectWriter:
 
 
 def delivery_hint(error: KafkaError) -> str:
-    """Return what to do about a message that the brokers did not take."""
+    """Return how to fix a message that the brokers refused."""
     code = error.code()
     if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return "raise max.message.bytes of the topic"

@@ -1,1 +1,1 @@
-"""Tables of lakes: files with a log that says which of them count."""
+"""Tables of lakes: files with a log of the valid ones."""

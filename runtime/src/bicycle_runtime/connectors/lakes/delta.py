@@ -1,4 +1,4 @@
-"""The Delta Lake sink: a commit carries run and epoch as an application transaction.
+"""The Delta Lake sink: a commit contains run and epoch as a transaction.
 
 The log of the table has the last epoch of each run, and refuses a commit of a run that began beside
 another one of it; ``deltalake`` does both.
@@ -45,7 +45,7 @@ _COMPRESSIONS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSinkOptions(LakeOptions):
-    """Which table, and how rows get into it."""
+    """The options of the Delta sink: the table."""
 
     path: str = option(doc="Directory of the table, or a URL such as s3://bucket/table.")
 

@@ -1,4 +1,4 @@
-"""The Iceberg sink: a commit writes rows, the epoch into its snapshots, and the epoch of the run.
+"""The Iceberg sink: a commit contains rows, and the epoch of the run.
 
 The epoch of a run is a property of the table, which the same commit changes: snapshots expire,
 properties do not. A commit is made on the version that was looked at, and never by the library
@@ -66,7 +66,7 @@ _DURABLE = "-c synchronous_commit=on"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IcebergSinkOptions(LakeOptions):
-    """Which table of which catalogue, and how rows get into it."""
+    """The options of the Iceberg sink: the catalog and the table."""
 
     catalog: str = option(
         doc="Address of an SQL catalogue, without a password: sqlite:////data/lake.db, or "
@@ -313,7 +313,7 @@ def _read(table: Table, task: FileScanTask, names: Sequence[str]) -> pyarrow.Tab
 
 
 def _other_places(file_keys: pyarrow.Table, keys: pyarrow.Table) -> pyarrow.Array:
-    """Return which rows of a file have none of the keys, in order."""
+    """Return the positions of a file's rows without any of the keys, in order."""
     places = pyarrow.array(range(file_keys.num_rows), pyarrow.int64())
     numbered = file_keys.cast(keys.schema).append_column(_PLACE, places)
     others = numbered.join(keys, keys=keys.schema.names, join_type="left anti")
@@ -322,7 +322,7 @@ def _other_places(file_keys: pyarrow.Table, keys: pyarrow.Table) -> pyarrow.Arra
 
 
 def _within(keys: pyarrow.Table) -> BooleanExpression:
-    """Return what holds for every row with one of the keys, and tells most other files apart."""
+    """Return a filter that is true for rows with the keys, and false for most others."""
     found: BooleanExpression = AlwaysTrue()
     for name in keys.schema.names:
         bounds: dict[str, Any] = pc.min_max(keys.column(name)).as_py()

@@ -1,4 +1,4 @@
-"""Checks of rows before they are sealed: what a table of a lake would refuse at the commit.
+"""Checks of rows before they are sealed, against rules of a lake's table.
 
 A commit is made when an epoch is sealed, so that a row that it refuses would stop the job for good.
 The folder of a row has its values in its name, and names have bounds.
@@ -39,7 +39,7 @@ def name_bytes_max(location: str) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowChecks:
-    """What rows must meet; picklable.
+    """The rules for rows; picklable.
 
     Args:
         folders: Column by which the table is put into folders -> function that returns the text of

@@ -1,4 +1,4 @@
-"""The base of sinks of lakes: one commit for all rows that become visible with an epoch.
+"""The base of lake sinks: one commit for all rows that an epoch makes visible.
 
 Rows are held over epochs (``tables.held``), so that small epochs make neither small files nor many
 commits. A commit names the *run* of the job and the epoch, and the table keeps the last epoch of
@@ -55,7 +55,7 @@ _STAGED_MAX = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LakeOptions(TableOptions):
-    """How rows get into the table."""
+    """The options for writing rows to a lake table."""
 
     mode: Literal["append", "upsert"] = option(
         "append",
@@ -152,7 +152,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         )
 
     def facts(self) -> dict[str, Any]:
-        """Return what a commit needs: run, place and table, and by which keys."""
+        """Return the data of a commit: run, location, table and keys."""
         return {
             "run": self._run,
             "place": self._place,
@@ -190,12 +190,12 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             ) from error
 
     def stop(self) -> None:
-        """Let go of the table."""
+        """Release the table."""
         self.interrupt()
         self._table.close()
 
     def _commit(self, table: LakeTable, plans: Sequence[Completion], commit: Commit) -> None:
-        """Commit what is held.
+        """Commit the held rows.
 
         1. The newest version of the table tells whether the epoch is committed.
         2. Rows are read as columns of the table.
@@ -313,13 +313,13 @@ def _version_of(table: LakeTable) -> LakeVersion:
 
 
 def _text(error: Exception) -> str:
-    """Return what a library says, without the frames that it adds."""
+    """Return a library's message without its stack frames."""
     lines = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[0]}"
 
 
 def _columns_for(table: pyarrow.Schema, held: Sequence[pyarrow.Schema]) -> pyarrow.Schema:
-    """Return the columns of a table that held rows have, in the table's order and types."""
+    """Return the table's columns that held rows have, in the table's order."""
     names = {name for schema in held for name in schema.names}
     return pyarrow.schema([field for field in table if field.name in names])
 

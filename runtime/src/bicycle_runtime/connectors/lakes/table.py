@@ -33,7 +33,7 @@ class MissingTableError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """Who commits, which epoch, and by which keys; the table keeps run and epoch."""
+    """The data of a commit: job, epoch and keys; the table keeps run and epoch."""
 
     job: str
     run: str
@@ -42,7 +42,7 @@ class Commit:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What people read in the log of the table."""
+        """The readable facts in the log of the table."""
         return {
             "bicycle.job": self.job,
             "bicycle.run": self.run,
@@ -60,7 +60,7 @@ class LakeVersion(ABC):
 
     @abstractmethod
     def checks(self) -> RowChecks:
-        """Return what rows must meet, so that a commit takes them.
+        """Return the rules of the table for rows.
 
         Raises:
             ValueError: the table has a rule that cannot be checked.
@@ -68,7 +68,7 @@ class LakeVersion(ABC):
 
     @abstractmethod
     def last_epoch(self, run: str) -> int:
-        """Return the last epoch that a run has committed, -1 for none."""
+        """Return the last epoch that a run committed, or -1."""
 
     @abstractmethod
     def append(self, rows: pyarrow.RecordBatchReader, commit: Commit) -> None:
@@ -76,7 +76,10 @@ class LakeVersion(ABC):
 
     @abstractmethod
     def upsert(self, rows: pyarrow.Table, commit: Commit) -> None:
-        """Let rows replace those with their keys; each key is there once. Fails as ``append``."""
+        """Replace rows with equal keys, each key once; errors as of ``append``.
+
+        Fails as ``append``.
+        """
 
 
 class LakeTable(ABC):
@@ -94,22 +97,22 @@ class LakeTable(ABC):
 
     @abstractmethod
     def unsupported(self, schema: pyarrow.Schema) -> str:
-        """Return the first column that no table of this kind can have, empty for none."""
+        """Return the first column that this kind of table does not support, or ""."""
 
     def folder_problem(self, schema: pyarrow.Schema) -> str:
-        """Return why columns cannot put a table into folders as asked for; empty when they can."""
+        """Return why columns cannot partition a table as requested, or ""."""
         return ""
 
     @abstractmethod
     def is_away(self, error: Exception) -> bool:
-        """Tell whether an error may be gone when all is tried again: an outage, a conflict."""
+        """Return whether a retry may succeed: after an outage or a conflict."""
 
     @abstractmethod
     def is_refusal(self, error: Exception) -> bool:
-        """Tell whether an error is another one of the library or of what lies below it."""
+        """Return whether an error is any other one of the library or the layers below."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open.
-        """Let go of what was opened."""
+        """Release the resources."""
 
 
 def in_microseconds(schema: pyarrow.Schema) -> pyarrow.Schema:
@@ -124,7 +127,7 @@ def in_microseconds(schema: pyarrow.Schema) -> pyarrow.Schema:
 
 
 def plain_type(found: pyarrow.DataType) -> pyarrow.DataType:
-    """Return the type that stands for all that hold the same values: texts may be large, say."""
+    """Return the canonical type for types with equal values, such as large texts."""
     kinds = pyarrow.types
     if kinds.is_timestamp(found):
         return pyarrow.timestamp("us", found.tz)

@@ -1,1 +1,1 @@
-"""PostgreSQL: a table as a sink, its epochs marked in the transaction that writes them."""
+"""PostgreSQL: a table as a sink, with epoch numbers in its transactions."""

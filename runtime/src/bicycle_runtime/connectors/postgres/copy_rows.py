@@ -1,4 +1,4 @@
-"""Records as rows of ``COPY``: text columns, escaped, checked against what the table takes.
+"""Records as rows of ``COPY``: text columns, escaped, checked against the table.
 
 What the server would refuse is refused here, record by record, so that ``on_error`` can settle it;
 once an epoch is sealed there is nobody to ask.
@@ -36,7 +36,7 @@ _encode = msgspec.json.Encoder(enc_hook=str).encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnLimits:
-    """What a column of the table takes; None where it takes all of the type."""
+    """The limits of a table's column; None means no limit."""
 
     is_required: bool = False
     number_max: int | None = None

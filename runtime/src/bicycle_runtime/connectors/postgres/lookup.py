@@ -58,7 +58,7 @@ class LookupTable:
         )
 
     async def find(self, keys: Iterable[Any]) -> dict[Any, Row | None]:
-        """Return the row of each key, None for those that have none.
+        """Return the row of each key, or None for a missing row.
 
         Raises:
             psycopg.Error: the server does not answer; the next call connects again.

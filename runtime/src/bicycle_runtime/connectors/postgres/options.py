@@ -12,7 +12,7 @@ __all__ = ["PostgresSinkOptions", "PostgresSourceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresSinkOptions:
-    """Which table, how rows get into it, and how long to wait for the server."""
+    """The options of the PostgreSQL sink: table, mode and time limits."""
 
     url: str = option(doc="postgresql://user@host:port/database, without a password.")
     password: object = option(
@@ -62,7 +62,7 @@ class PostgresSinkOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostgresSourceOptions:
-    """Which rows of which table, in the order of which column."""
+    """The options of the PostgreSQL source: table, column and rows."""
 
     url: str = option(doc="postgresql://user@host:port/database, without a password.")
     password: object = option(

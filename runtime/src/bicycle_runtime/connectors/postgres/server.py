@@ -1,4 +1,4 @@
-"""The connection to a PostgreSQL server: one for each sink, opened when it is needed."""
+"""The connection to a PostgreSQL server: one per sink, opened on demand."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class PostgresServer:
         return self._connection
 
     def reveal(self) -> str | None:
-        """Return the password, None where the library finds it; that of ``revealed`` first."""
+        """Return the password, or None if the library finds it."""
         if self.revealed is not None or self._secret is None:
             return self.revealed
         return self._secret.reveal()
@@ -88,7 +88,7 @@ class PostgresServer:
             yield connection
 
     def end_others(self, connection: psycopg.Connection[Any], name: str) -> None:
-        """End sessions of a driver that this one replaces: one that stands still holds locks."""
+        """End sessions of replaced drivers, which may be frozen and hold locks."""
         connection.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s "
             "and usename = current_user and pid <> pg_backend_pid()",
@@ -102,7 +102,7 @@ class PostgresServer:
             connection.close()
 
     def unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
-        """Return the error that says that the server cannot be used."""
+        """Return the error of an unusable server."""
         server = f"{self._facts.get('host', 'localhost')}:{self._facts.get('port', 5432)}"
         return POSTGRES_UNREACHABLE(
             vertex=self._spec.vertex_id,
@@ -140,7 +140,7 @@ def _application(name: str) -> str:
 
 
 def _is_away(error: psycopg.OperationalError) -> bool:
-    """Tell whether the server may come yet; a login that is refused is refused again.
+    """Return whether the server may become available; a refused login is final.
 
     The library tells no code of what happens before a session begins.
     """

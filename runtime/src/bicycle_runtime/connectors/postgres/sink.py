@@ -1,4 +1,4 @@
-"""The PostgreSQL sink: an epoch is one transaction, which also writes the epoch's number.
+"""The PostgreSQL sink: an epoch is a transaction that also writes its number.
 
 Tasks stage rows as ``COPY`` takes them; publishing sends them as they are. The number stands in a
 row of the marker table for each *run*, and is looked at first, so an epoch is written once,
@@ -115,7 +115,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             self._check_history(connection, state)
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Make what is missing, end sessions of this run that hang, and take it over.
+        """Create the table if missing, end hanging sessions of this run, and take it over.
 
         Raises:
             POSTGRES_UNREACHABLE: the server cannot be used.
@@ -137,7 +137,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         self._server.name = self._run
 
     def writer(self) -> CopyWriterFactory:
-        """Return the factory of writers; they know the limits of the table as of the start."""
+        """Return the factory of writers, with the table's limits at the start."""
         return CopyWriterFactory(columns=self._columns, limits=self._limits)
 
     def prepare(self, epoch: int, staged: Sequence[StagedFile], *, is_last: bool) -> dict[str, Any]:
@@ -424,7 +424,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
 
 
 def _is_about_rows(error: Exception) -> bool:
-    """Tell whether the server refuses what is in a row: values, constraints, limits, triggers."""
+    """Return whether the server refuses a row: values, constraints, limits, triggers."""
     state = error.sqlstate if isinstance(error, psycopg.Error) else None
     return state is not None and (state[:2] in _ROW_STATES or state == "P0001")
 

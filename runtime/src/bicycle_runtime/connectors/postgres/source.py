@@ -1,4 +1,4 @@
-"""The PostgreSQL source: rows in the order of a column that grows, each exactly once.
+"""The PostgreSQL source: rows in the order of a growing column, exactly once.
 
 An offset is a number of the column. Numbers are handed out before their rows are committed, so a
 row may appear behind one with a larger number. Therefore the source reads up to a number only when
@@ -72,7 +72,7 @@ class PostgresReader:
         self._server: PostgresServer | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Travel without a session."""
+        """Return the pickled state, without a session."""
         return {**vars(self), "_server": None}
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
@@ -97,7 +97,7 @@ class PostgresReader:
                 )
 
     def close(self) -> None:
-        """No session is kept."""
+        """Do nothing: the reader keeps no session."""
 
     def _statement(self) -> sql.Composed:
         names = columns_for(self.spec.record_type)
@@ -223,7 +223,7 @@ class PostgresSource(Source):
         return f"the row of {self._options.table} whose {self._options.column} is {offset}"
 
     def _look(self) -> None:
-        """Find new rows, and wait for those that may still come before them.
+        """Find new rows, and wait for rows that may still appear before them.
 
         1. The largest number that is committed is seen: its row waits, and holds event time back.
         2. Then the transactions that run are noted: only they can have smaller numbers.

@@ -1,4 +1,4 @@
-"""The table of a PostgreSQL sink: what it must be like, and how it is made where it is missing."""
+"""The table of a PostgreSQL sink: its requirements, and its creation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ _UNIQUE = """
 
 
 class UnsuitableError(Exception):
-    """Why a table cannot be used, and what to do about it."""
+    """The reason why a table cannot be used, and the fix."""
 
     def __init__(self, problem: str, hint: str, *, is_missing: bool = False) -> None:
         super().__init__(problem)
@@ -106,7 +106,7 @@ def create_table(
 def limits_of(
     connection: psycopg.Connection[Any], table: str, schema: pyarrow.Schema, keys: Sequence[str]
 ) -> dict[str, ColumnLimits]:
-    """Return what each column of the table takes; change nothing.
+    """Return the limits of each column of the table, without any change.
 
     Args:
         connection: To the server.

@@ -1,1 +1,1 @@
-"""Lines over TCP: a server that journals what clients send, one that sends what is published."""
+"""Lines over TCP: a server that journals clients' lines, one that sends output."""

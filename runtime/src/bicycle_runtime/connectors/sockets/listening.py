@@ -1,4 +1,4 @@
-"""Listening TCP sockets: opened with an error that names the port, served by a thread each.
+"""Listening TCP sockets: opened with clear errors, served by a thread each.
 
 A process that is out of file descriptors cannot even refuse a client: the connection waits and
 wakes the listener again and again. So each door keeps one descriptor in reserve for that, and takes
@@ -30,7 +30,7 @@ _PAUSE_S = 0.05
 
 
 def open_listener(vertex_id: str, host: str, port: int) -> socket.socket:
-    """Return a non-blocking socket that listens; its real port is logged (``port`` 0 takes any).
+    """Return a non-blocking listening socket; its real port is logged (0: any).
 
     Raises:
         PORT_UNAVAILABLE: the address is in use, or is not of this machine.
@@ -53,7 +53,7 @@ def open_listener(vertex_id: str, host: str, port: int) -> socket.socket:
 
 
 class Door:
-    """Lets clients in, at most so many at a time, and refuses the others.
+    """The admission of clients, up to a maximum; others are refused.
 
     Args:
         vertex_id: For the log.
@@ -69,7 +69,7 @@ class Door:
         self._reserve: int | None = _reserve()
 
     def admit(self, client_count: int) -> tuple[socket.socket, str] | None:
-        """Return a client that is waiting and its address, or None: it left, or was refused.
+        """Return a waiting client and its address, or None if it left or was refused.
 
         Args:
             client_count: Clients that are connected now.
@@ -122,7 +122,7 @@ class Door:
         return None
 
     def _note_refused(self, reason: str) -> None:
-        """Count a refused client; told at the first, and then ever more seldom."""
+        """Count a refused client; log the first, and then increasingly rarely."""
         self.refused_count += 1
         if self.refused_count & (self.refused_count - 1) == 0:
             log_event(
@@ -158,7 +158,7 @@ class SocketServer(ABC):
 
     @property
     def refused_count(self) -> int:
-        """How many clients were refused."""
+        """The number of refused clients."""
         return self._door.refused_count
 
     def start(self) -> None:
@@ -181,7 +181,7 @@ class SocketServer(ABC):
 
     @abstractmethod
     def _turn(self) -> None:
-        """Wait until a socket is ready, and serve what is; called until ``stop``."""
+        """Wait until a socket is ready, and serve it; called until ``stop``."""
 
     def _run(self) -> None:
         try:

@@ -11,7 +11,7 @@ __all__ = ["SocketSinkOptions", "SocketSourceOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketSourceOptions:
-    """Where to listen, and how much may wait."""
+    """The options of the socket source: address, limits and journal."""
 
     host: str = option(
         "127.0.0.1",
@@ -47,7 +47,7 @@ class SocketSourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketSinkOptions:
-    """Where to listen, and how long to wait for slow readers."""
+    """The options of the socket sink: address, and limits for slow readers."""
 
     host: str = option(
         "127.0.0.1",

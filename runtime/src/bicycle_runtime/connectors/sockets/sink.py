@@ -1,4 +1,4 @@
-"""The socket sink: a TCP server that sends published records as lines to all connected clients.
+"""The socket sink: a TCP server that sends records as lines to all clients.
 
 While a client is connected nothing is lost: publishing waits for it. With no client connected,
 records are dropped and counted. After a crash an epoch may be sent again (at-least-once).
@@ -50,12 +50,12 @@ SEND_BYTES = 1 << 18
 
 
 class SendingEndedError(Exception):
-    """Somebody wants the job to end while a client has not taken all that was sent."""
+    """A request to end the job while a client has not received all output."""
 
 
 @dataclass(slots=True)
 class _Client:
-    """One reader: what it has not taken yet, and when it last took something."""
+    """One reader: its pending output, and the time of its last progress."""
 
     address: str
     pending: bytearray = field(default_factory=bytearray)
@@ -85,11 +85,11 @@ class Broadcaster(SocketServer):
 
     @property
     def client_count(self) -> int:
-        """How many clients are connected now."""
+        """The number of connected clients."""
         return len(self._clients)
 
     def interrupt(self) -> None:
-        """Let no thread wait for clients any longer, now or later."""
+        """Stop all waiting for clients, now and later."""
         with self._changed:
             self._is_interrupted = True
             self._changed.notify_all()
@@ -181,7 +181,7 @@ class Broadcaster(SocketServer):
         client.progress_s = self._clock.monotonic()
 
     def _drain(self, connection: socket.socket) -> None:
-        """Clients have nothing to say; reading notices that they left."""
+        """Read from a client, which detects that it left."""
         try:
             data = connection.recv(SEND_BYTES)
         except BlockingIOError:
@@ -217,7 +217,7 @@ class Broadcaster(SocketServer):
         )
 
     def _watch_pending(self) -> None:
-        """Ask the selector about writing only for clients that have something to take."""
+        """Watch for writability only of clients with pending output."""
         for connection, client in self._clients.items():
             known = self._selector.get_key(connection).events
             wanted = known | selectors.EVENT_WRITE if client.pending else selectors.EVENT_READ
@@ -255,12 +255,12 @@ class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink
 
     @property
     def client_count(self) -> int:
-        """How many clients are connected now."""
+        """The number of connected clients."""
         return self._broadcaster.client_count if self._broadcaster is not None else 0
 
     @property
     def refused_count(self) -> int:
-        """How many clients were refused: too many were connected, or no descriptor was left."""
+        """The number of refused clients: beyond the limit, or without a descriptor."""
         return self._broadcaster.refused_count if self._broadcaster is not None else 0
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
@@ -300,7 +300,7 @@ class SocketSink(StagedPublication, InterruptiblePublication, DropsRecords, Sink
         self._sent_epoch = epoch
 
     def interrupt(self) -> None:
-        """Let publishing give up on clients that do not read."""
+        """Make publishing stop waiting for clients that do not read."""
         if self._broadcaster is not None:
             self._broadcaster.interrupt()
 

@@ -1,4 +1,4 @@
-"""The socket source: a TCP server that journals the lines which any number of clients send.
+"""The socket source: a TCP server that journals the lines of its clients.
 
 What is journalled is processed exactly once. A line counts as received when it is in the journal;
 TCP has no answer that would tell the client, so what a client sent in the last moments before a
@@ -72,7 +72,7 @@ class Receiver(SocketServer):
         self._journal.close()
 
     def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise the error that ended the thread, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -173,11 +173,11 @@ class SocketReader:
             yield SourceBatch(values=[], offsets=(), next_offset=part.start)
 
     def close(self) -> None:
-        """Nothing is held open between slices."""
+        """Do nothing: the reader has no open resources between slices."""
 
 
 class SocketSource(JournalSource):
-    """Listens on ``host:port``; shard ``journal``, offsets are bytes of the journal; never ends."""
+    """A source that listens on ``host:port``; offsets are bytes of its journal."""
 
     guarantee = Guarantee.EXACTLY_ONCE
     options_class = SocketSourceOptions
@@ -197,7 +197,7 @@ class SocketSource(JournalSource):
 
     @property
     def refused_count(self) -> int:
-        """How many clients were refused: too many were connected, or no descriptor was left."""
+        """The number of refused clients: beyond the limit, or without a descriptor."""
         return self._server.refused_count if self._server is not None else 0
 
     def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:

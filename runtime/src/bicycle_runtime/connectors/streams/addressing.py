@@ -44,7 +44,7 @@ def check_tls(
     *,
     is_server: bool = False,
 ) -> None:
-    """Refuse files of TLS that cannot be used, before anything starts; as ``tls_context``.
+    """Refuse unusable TLS files before the start; errors as of ``tls_context``.
 
     Raises:
         CONNECTOR_OPTION_WRONG: so it is.
@@ -62,5 +62,5 @@ def check_tls(
 
 
 def address_error(spec: ConnectorSpec, address: str, problem: str) -> Exception:
-    """Return the error that says what is wrong with an address."""
+    """Return the error about an address."""
     return STREAM_ADDRESS_WRONG(vertex=spec.vertex_id, address=address, problem=problem)

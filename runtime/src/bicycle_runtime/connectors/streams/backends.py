@@ -1,4 +1,4 @@
-"""The backends of streams in jobs: what sources read from them, and sinks write to them.
+"""The backends of streams in jobs: inputs of sources, outputs of sinks.
 
 Shards are named as keys of Redis are: ``orders``, and ``orders:1`` for shard 1. Positions are
 sequences. A server that is away raises ``AwayError``: at once on the driver, later on workers.
@@ -67,14 +67,14 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where ranges of messages end, and how many each of them has."""
+    """The ends of ranges of messages, and the count of each."""
 
     ends: tuple[int, ...]
     counts: tuple[int, ...]
 
 
 class StreamInput(Protocol):
-    """What a source reads; picklable, and opened when it is first asked."""
+    """The input of a source; picklable, and opened on first use."""
 
     def extents(self) -> Mapping[str, Extent]:
         """Return which messages each shard has; raise AwayError or KeyTypeError."""
@@ -86,16 +86,16 @@ class StreamInput(Protocol):
         """
 
     def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
-        """Yield the messages of a range, in order, with those that cannot be used among them.
+        """Yield the messages of a range, in order, with unusable ones among them.
 
         Raise AwayError when a server stays away.
         """
 
     def keep(self, positions: Mapping[str, int]) -> None:
-        """Tell others how far was read, where the backend has a place for that."""
+        """Publish the read positions, if the backend can store them."""
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Release the resources."""
 
 
 def shard_name(key: str, shard_id: int) -> str:
@@ -131,23 +131,26 @@ class RefusedError(Exception):
 
 
 class ChangedError(Exception):
-    """Somebody else wrote where an epoch was to be continued; never leaves this package."""
+    """A foreign write where an epoch was to continue, internal to this package."""
 
 
 class StreamOutput(Protocol):
-    """What a sink writes. Every call may raise AwayError or RefusedError."""
+    """The output of a sink.
+
+    Every call may raise AwayError or RefusedError. Every call may raise AwayError or RefusedError.
+    """
 
     def open(self, now_ms: int) -> None:
-        """Make what is missing, and keep others out where that can be."""
+        """Create missing targets, and exclude other writers if possible."""
 
     def check(self) -> None:
-        """Raise what ``open`` would, and make nothing."""
+        """Raise the errors of ``open``, without creating anything."""
 
     def written(self, run: str) -> int | None:
-        """Return the last epoch that a run has written; None: it has written none."""
+        """Return the last epoch that a run wrote, or None."""
 
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Write an epoch and its number at once, unless it is written."""
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Release the resources."""

@@ -1,4 +1,4 @@
-"""Messages of a stream that are gone before a job read them, as far as its backend shows it.
+"""Messages of a stream that were removed before a job read them.
 
 A range that a task reads has a count, so that nothing is missed within an epoch. This module finds
 what was removed between epochs, or while the job did not run: a stream that was trimmed behind the
@@ -35,7 +35,7 @@ class Loss:
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """How many messages there were before the position, and in all, when it was last certain."""
+    """The number of messages before the position, and in all, when last certain."""
 
     read_count: int
     added_count: int
@@ -43,7 +43,7 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class LossWatch:
-    """Compares the messages that shards have with those that were read.
+    """A comparison of the messages in shards with the messages read.
 
     Args:
         state: As ``snapshot`` returned it, or nothing.
@@ -75,7 +75,7 @@ class LossWatch:
         }
 
     def see(self, shard: str, position: int, extent: Extent) -> Loss | None:
-        """Return what is gone of a shard between its position and its end.
+        """Return the messages lost between a shard's position and its end, or None.
 
         1. A stream whose last message was before the position was made again.
         2. One that has had fewer messages than it had was made again as well.
@@ -119,7 +119,7 @@ class LossWatch:
         return loss
 
     def miss(self, shard: str, position: int, end: int) -> Loss | None:
-        """Return what is gone of a shard that its backend does not have any more.
+        """Return the lost messages of a shard that its backend no longer has, or None.
 
         Args:
             shard: Its name.

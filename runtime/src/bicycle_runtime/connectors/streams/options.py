@@ -39,7 +39,7 @@ _HEADS = "Whether lines have heads as on pipes; a line is its payload otherwise.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSourceOptions:
-    """Which streams are read, from where on, and how."""
+    """The options of stream sources: streams, start and format."""
 
     address: str = option(doc="redis://host:port/KEY,KEY or file://PATH.ss/KEY,KEY.")
     value_format: str = option("string", doc="The format of payloads.")
@@ -59,7 +59,7 @@ class StreamSourceOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedOptions:
-    """Which stream an epoch is published to, and how long to wait for it."""
+    """The options of publication: the stream, the format, and the time limit."""
 
     address: str = option(doc="The stream: PROTOCOL://PLACE/KEY.")
     value_format: str = option("string", doc="The format of payloads.")
@@ -72,7 +72,7 @@ class PublishedOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamSinkOptions(PublishedOptions):
-    """What a sink of a stream that keeps messages can be told besides."""
+    """The additional options of a sink to a stream with storage."""
 
     on_rewind: Literal["fail", "publish_again"] = option(
         "fail",
@@ -82,7 +82,7 @@ class StreamSinkOptions(PublishedOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class RedisPlaceOptions(RedisServerOptions):
-    """How a job reaches a server of Redis."""
+    """The connection of a job to a Redis server."""
 
     __slots__ = ()  # Those of source and sink have room for these, too.
 
@@ -91,7 +91,7 @@ class RedisPlaceOptions(RedisServerOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class PulsarPlaceOptions(PulsarClusterOptions):
-    """How a job reaches a cluster of Pulsar."""
+    """The connection of a job to a Pulsar cluster."""
 
     __slots__ = ()  # Those of source and sink have room for these, too.
 
@@ -100,7 +100,7 @@ class PulsarPlaceOptions(PulsarClusterOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisSourceOptions(StreamSourceOptions, RedisPlaceOptions):
-    """Which streams of Redis are read, and how the server is reached."""
+    """The options of the Redis source: streams and server."""
 
     group: str = option("", doc="A group of Redis whose position tells others what was read.")
     retry_timeout_ms: int = option(
@@ -110,7 +110,7 @@ class RedisSourceOptions(StreamSourceOptions, RedisPlaceOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisSinkOptions(StreamSinkOptions, RedisPlaceOptions):
-    """Which stream of Redis is written, and how the server is reached."""
+    """The options of the Redis sink: stream and server."""
 
     max_length: int | None = option(
         None, low=1, doc="About how many messages a stream of Redis keeps; all of them if unset."
@@ -119,7 +119,7 @@ class RedisSinkOptions(StreamSinkOptions, RedisPlaceOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarSourceOptions(StreamSourceOptions, PulsarPlaceOptions):
-    """Which streams of Pulsar are read, and how the cluster is reached."""
+    """The options of the Pulsar source: streams and cluster."""
 
     group: str = option(
         doc="The subscription that holds what is not read yet: without one, Pulsar deletes it.",
@@ -128,7 +128,7 @@ class PulsarSourceOptions(StreamSourceOptions, PulsarPlaceOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedOptions:
-    """Which streams are received, and whether what comes is durable before it is read."""
+    """The options of received streams: address, format and journal."""
 
     address: str = option(
         doc="ws://host:port/PATH/KEY,KEY, socket://host:port/KEY or stdio:///KEY,KEY."
@@ -154,7 +154,7 @@ class ReceivedOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketSourceOptions(ReceivedOptions, TlsOptions):
-    """Which streams are received over WebSockets, and how the other side is asked for them."""
+    """The options of the WebSocket source: streams and subscription."""
 
     listen: bool = option(default=False, doc=_LISTEN)
     subscribe: str | None = option(
@@ -190,7 +190,7 @@ def codec_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SocketStreamOptions(ReceivedOptions):
-    """Which lines of a TCP connection are received, and who connects to whom."""
+    """The options of the socket stream source: lines, and the connecting side."""
 
     listen: bool = option(default=False, doc=_LISTEN)
     heads: bool = option(default=False, doc=_HEADS)
@@ -201,28 +201,28 @@ class SocketStreamOptions(ReceivedOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentOptions(PublishedOptions):
-    """Which stream is sent to that nobody keeps."""
+    """The options of a sink to a stream without storage."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarSinkOptions(SentOptions, PulsarPlaceOptions):
-    """Which stream of Pulsar is sent to, and how the cluster is reached."""
+    """The options of the Pulsar sink: stream and cluster."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentToPeersOptions(SentOptions):
-    """Which stream is sent to, and who connects to whom."""
+    """The options of a sink to peers: the stream, and the connecting side."""
 
     listen: bool = option(default=False, doc=_LISTEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSocketSinkOptions(SentToPeersOptions, TlsOptions):
-    """Which stream is sent to as frames, and what TLS is spoken with."""
+    """The options of the WebSocket sink: stream and TLS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SentToSocketOptions(SentToPeersOptions):
-    """Which stream is sent to as lines."""
+    """The options of a sink to a socket: stream and format."""
 
     heads: bool = option(default=False, doc=_HEADS)

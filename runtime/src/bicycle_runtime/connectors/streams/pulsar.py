@@ -60,7 +60,7 @@ _WORDS = ("admin_url", "ca_file", "cert_file", "key_file", "namespace")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PulsarPlace:
-    """How a cluster is reached; picklable, and without the token itself."""
+    """The connection to a cluster; picklable, without the token itself."""
 
     url: StreamUrl
     words: Mapping[str, Any]
@@ -84,7 +84,7 @@ class PulsarStreamSource(StreamSource):
     options_class = PulsarSourceOptions
 
     def make_input(self, options: StreamSourceOptions) -> StreamInput:
-        """Return what is read."""
+        """Return the input."""
         assert isinstance(options, PulsarSourceOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS)
         if not options.group:
@@ -98,7 +98,7 @@ class PulsarStreamSink(SentSink):
     options_class = PulsarSinkOptions
 
     def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return what is sent to."""
+        """Return the output."""
         assert isinstance(options, PulsarSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
         place = _place_of(self.spec, url, options)
@@ -109,7 +109,7 @@ class PulsarStreamSink(SentSink):
 
 @dataclass(slots=True)
 class PulsarInput:
-    """Topics of a cluster; ``_kept`` are the subscriptions that hold what is not read yet."""
+    """The topics of a cluster; subscriptions in ``_kept`` retain unread messages."""
 
     place: PulsarPlace
     group: str
@@ -137,7 +137,7 @@ class PulsarInput:
         }
 
     def _subscribe(self) -> None:
-        """Have a subscription of each partition, from the earliest message on where it is new."""
+        """Create missing subscriptions of all partitions, from the earliest message on."""
         cluster = self._open_cluster()
         for key in self.place.url.stream_keys:
             for number, topic in enumerate(cluster.partitions(key)):
@@ -185,7 +185,7 @@ class PulsarInput:
     def _some(
         self, reader: Any, stream: tuple[StreamKey, int], start: int, end: int
     ) -> list[Message]:
-        """Return messages of a range, in order; none where there are no more of it."""
+        """Return messages of a range, in order, or an empty list at its end."""
         batch: list[Message] = []
         while len(batch) < _BATCH and reader.has_message_available():
             found = reader.read_next(_CONNECT_MS)
@@ -200,7 +200,7 @@ class PulsarInput:
         return batch
 
     def keep(self, positions: Mapping[str, int]) -> None:
-        """Let Pulsar delete what was read, up to the entry in which the next message may lie."""
+        """Acknowledge read messages up to the entry of the next one, so Pulsar drops them."""
         try:
             for shard, position in positions.items():
                 if (kept := self._kept.get(shard)) is not None:
@@ -221,7 +221,7 @@ class PulsarInput:
 
     @contextmanager
     def _away(self) -> Iterator[None]:
-        """Close what was opened after an error, which says that the cluster cannot be asked now."""
+        """Close resources after an error, which means that the cluster is unavailable."""
         try:
             yield
         except StreamError as error:

@@ -1,4 +1,4 @@
-"""Streams that nobody keeps as sources of jobs: what comes is journalled, and epochs read that.
+"""Streams without storage as sources: input is journaled, epochs read the journal.
 
 A thread connects as programs do, and again when the connection is lost. With ``journal=true`` a
 message is on the disk before an epoch may read it, so that each one that was received counts
@@ -71,7 +71,7 @@ _PLAIN = {b"n": b"\n", b"\\": b"\\"}
 
 
 def refused_message(error: StreamError, now_ms: int, sequence: int | None) -> Message:
-    """Return what is journaled of something received that is no message.
+    """Return the journal entry of received data that is not a message.
 
     Args:
         error: Why it is none.
@@ -144,12 +144,12 @@ class Receiver:
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what ended the thread, if anything did."""
+        """Raise the error that ended the thread, if there is one."""
         if self._error is not None:
             raise self._error
 
     def stop(self) -> None:
-        """Journal what has come, close the connection and the journal, and end the thread."""
+        """Write the received input to the journal, close both, and end the thread."""
         self._is_stopping.set()
         self._thread.join()
         self._journal.close()
@@ -197,7 +197,7 @@ class Receiver:
             self.last_sequence = batch[-1].sequence
 
     async def _next(self, consumer: Consumer) -> list[Message] | None:
-        """Return messages that came, or none for a while; None when there is to be nothing more.
+        """Return received messages, or None after a pause or at the end.
 
         What is no message is among them, for the ``on_error`` of the source.
         """
@@ -273,7 +273,7 @@ class ReceivedReader:
         return batch
 
     def close(self) -> None:
-        """Nothing is held open between slices."""
+        """Do nothing: the reader has no open resources between slices."""
 
 
 class ReceivedSource(SnapshotsState, JournalSource):
@@ -301,11 +301,11 @@ class ReceivedSource(SnapshotsState, JournalSource):
         self._sequence: int | None = None
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
-        """Return the options of the backend, for what comes behind a sequence."""
+        """Return the backend's options for messages after a sequence."""
         return {}
 
     def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:
-        """Begin to receive behind what was received last."""
+        """Start to receive after the last received message."""
         receiver = Receiver(
             self.spec.vertex_id,
             self._url,
@@ -347,7 +347,7 @@ class WebSocketSource(ReceivedSource):
         check_tls(spec, options, self._url, "wss", is_server=options.listen)
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
-        """Return what the connection is told."""
+        """Return the options of the connection."""
         found = {name: getattr(self._options, name) for name in _WEBSOCKET_WORDS}
         found["last_sequence"] = last_sequence
         return {name: value for name, value in found.items() if value is not None}
@@ -360,7 +360,7 @@ class SocketStreamSource(ReceivedSource):
     protocols = ("socket",)
 
     def words(self, last_sequence: int | None) -> dict[str, object]:
-        """Return what the connection is told."""
+        """Return the options of the connection."""
         return {name: getattr(self._options, name) for name in _SOCKET_WORDS}
 
 

@@ -1,4 +1,4 @@
-"""Streams of Redis as sources and sinks of jobs; an epoch is one transaction with its number."""
+"""Redis streams as sources and sinks; an epoch is a transaction with its number."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class RedisStreamSource(StreamSource):
     options_class = RedisSourceOptions
 
     def make_input(self, options: StreamSourceOptions) -> StreamInput:
-        """Return what is read."""
+        """Return the input."""
         assert isinstance(options, RedisSourceOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS)
         return RedisInput(
@@ -110,7 +110,7 @@ class RedisStreamSink(StreamSink):
     options_class = RedisSinkOptions
 
     def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return what is written."""
+        """Return the output."""
         assert isinstance(options, RedisSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
         return RedisOutput(
@@ -124,7 +124,7 @@ class RedisStreamSink(StreamSink):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisPlace:
-    """How a server is reached; picklable, and without the password itself."""
+    """The connection to a server; picklable, without the password itself."""
 
     address: str
     nodes: tuple[tuple[str, int], ...]
@@ -134,7 +134,7 @@ class RedisPlace:
     secret: Secret | None
 
     def client(self, *, wait_ms: int) -> Any:
-        """Return a client that waits so long for a server that is away; of a cluster, if it is one.
+        """Return a client of the server or cluster, with a waiting time for outages.
 
         Raises:
             StreamUrlError: several nodes are named, and they are no cluster.
@@ -302,7 +302,7 @@ class RedisInput:
             first = b"(" + entries[-1][0]
 
     def keep(self, positions: Mapping[str, int]) -> None:
-        """Move the group; it is made where it is missing, and a server that is away hears later."""
+        """Move the group, created if missing; an unavailable server is updated later."""
         try:
             for shard, position in positions.items() if self.group else ():
                 last_id = id_of(position - 1, self.timestamps)
@@ -366,7 +366,7 @@ class RedisOutput:
         self._client: Any = None
 
     def open(self, now_ms: int) -> None:
-        """Nothing has to be there: the first message makes the stream."""
+        """Check the server: the first message creates the stream."""
         self.check()
 
     def check(self) -> None:
@@ -420,7 +420,7 @@ class RedisOutput:
         fault_point("transaction_committed")
 
     def _add(self, pipeline: Any, payloads: Iterator[bytes]) -> None:
-        """Put messages into a transaction; those with nanoseconds need a script for their ids."""
+        """Add messages to a transaction; with nanoseconds, a script sets their ids."""
         if not self._is_ns:
             trim = () if self._max_length is None else ("MAXLEN", "~", self._max_length)
             for payload in payloads:
@@ -433,7 +433,7 @@ class RedisOutput:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Close the connection after an error, and say what it means."""
+        """Close the connection after an error, and convert the error."""
         try:
             yield
         except (*LOST, WatchError) as error:
@@ -451,7 +451,7 @@ class RedisOutput:
         return self._client
 
     def _marker_name(self, run: str) -> str:
-        """Return the key of the number; of a cluster, one that lies in the slot of the stream."""
+        """Return the key of the epoch number, in the stream's slot of a cluster."""
         if isinstance(self._open(), RedisCluster):
             return f"bicycle:epoch:{{{self._key}}}:{run}"
         return f"bicycle:epoch:{run}"
@@ -463,7 +463,7 @@ class RedisOutput:
 
 
 def _of_messages(answer: Any) -> list[Any]:
-    """Return the answers for single messages: the script gives one list for many."""
+    """Return the responses for single messages from a script's list."""
     return answer if isinstance(answer, list) else [answer]
 
 

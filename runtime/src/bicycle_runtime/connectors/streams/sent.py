@@ -1,4 +1,4 @@
-"""Streams that nobody keeps as sinks of jobs: a sealed epoch is sent, at least once.
+"""Streams without storage as sinks of jobs: sealed epochs are sent at least once.
 
 A thread keeps the connection between epochs. What has no receipt when a connection breaks is sent
 again, with its whole epoch; who listens and has no client drops messages, and counts them.
@@ -58,7 +58,7 @@ class SentOutput:
 
     @property
     def dropped_count(self) -> int:
-        """How many messages no client got."""
+        """The number of messages without a receiving client."""
         streamer = self._streamer
         running = streamer.dropped_count if isinstance(streamer, PeerStreamer) else 0
         return self._dropped_before + running
@@ -76,7 +76,7 @@ class SentOutput:
                 raise RefusedError(error.summary) from None
 
     def written(self, run: str) -> int | None:
-        """Return None: nobody tells what has come."""
+        """Return None: the backend does not record epochs."""
 
     def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
         """Send an epoch, and return when each of its messages has a receipt."""
@@ -130,7 +130,7 @@ class SentOutput:
 
 
 class LineCodec:
-    """A codec whose payloads are lines, so that a record that is none fails where it is made.
+    """A codec with payloads of one line, which refuses other records early.
 
     Args:
         codec: Of the payloads.
@@ -162,7 +162,7 @@ class SentSink(DropsRecords, StreamSink):
     passed_on: Sequence[str] = ()
 
     def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return what is sent to."""
+        """Return the output."""
         url = url_of(self.spec, options.address, self.protocols, is_one=True)
         words: dict[str, object] = {name: getattr(options, name) for name in self.passed_on}
         if words:
@@ -187,7 +187,7 @@ class WebSocketSink(SentSink):
     passed_on = ("ca_file", "cert_file", "key_file", "listen")
 
     def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return what is sent to."""
+        """Return the output."""
         assert isinstance(options, WebSocketSinkOptions), "as options_class says"
         url = url_of(self.spec, options.address, self.protocols, is_one=True)
         check_tls(self.spec, options, url, "wss", is_server=options.listen)

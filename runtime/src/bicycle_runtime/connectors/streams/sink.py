@@ -1,4 +1,4 @@
-"""The sink of streams: tasks stage payloads, and publishing writes an epoch with its number.
+"""The sink of streams: tasks stage payloads, publishing writes an epoch.
 
 The number is written with the messages, in one transaction or behind them, and is looked at first:
 an epoch is written once, however often it is published. A job that goes on elsewhere begins a run
@@ -73,10 +73,10 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
 
     @abstractmethod
     def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return what is written, without opening it."""
+        """Return the output, without opening it."""
 
     def check(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Look at the backend and at what it has of this job; make nothing.
+        """Check the backend and this job's history in it, without creating anything.
 
         Raises:
             STREAMS_UNREACHABLE: the backend cannot be used.
@@ -89,7 +89,7 @@ class StreamSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink)
             raise self._unreachable(0, error) from None
 
     def start(self, services: DriverServices, state: Mapping[str, Any]) -> None:
-        """Make what is missing, and take the run over or begin one.
+        """Create missing targets, and continue the run or start a new one.
 
         Raises:
             STREAMS_UNREACHABLE: the backend cannot be used.
@@ -207,7 +207,7 @@ class PayloadWriterFactory:
         self._codec = codec
 
     def open(self, task: WriterTask) -> StagedWriter:
-        """Return a writer for one subtask and epoch, which stages payloads with their sizes."""
+        """Return a writer for a subtask and epoch, which stages payloads with sizes."""
         return StagedWriter(task, "payloads", self._encode)
 
     def _encode(self, values: Sequence[Any]) -> bytes:

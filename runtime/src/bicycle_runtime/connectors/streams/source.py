@@ -1,4 +1,4 @@
-"""The source of streams: ranges of sequences, planned on the driver and read by tasks.
+"""The source of streams: ranges of sequences, planned centrally, read by tasks.
 
 The manifest holds the next sequence of each shard, so that a restart reads on exactly there; no
 group of the backend is needed for it.
@@ -72,12 +72,12 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
 
     @abstractmethod
     def make_input(self, options: StreamSourceOptions) -> StreamInput:
-        """Return what is read, without opening it."""
+        """Return the input, without opening it."""
 
     def start(
         self, services: DriverServices, offsets: Mapping[str, int], state: Mapping[str, Any]
     ) -> None:
-        """Go on behind what was sealed; the first run fixes where it begins, and may end."""
+        """Continue after the sealed positions; the first run fixes its begin and end."""
         self._next = dict(offsets)
         self._begins: dict[str, int] | None = state.get("begins")
         self._limits: dict[str, int] | None = state.get("limits")
@@ -85,7 +85,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         self._is_away = False
 
     def poll(self) -> SourceStatus:
-        """See how far the shards have come.
+        """Read the ends of all shards.
 
         Raises:
             STREAMS_LOST: messages are gone that were not read yet.
@@ -112,7 +112,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         return self._status(is_reachable=True)
 
     def _take(self, extents: Mapping[str, Extent]) -> dict[str, int]:
-        """Return where the shards end that are read, after looking what of them is gone."""
+        """Return the ends of the shards to read, after a check for lost messages."""
         found = {shard: extent.end for shard, extent in extents.items()}
         if self._begins is None:  # The first poll of the first run.
             self._begins = dict(found) if self._options.start == "latest" else {}
@@ -132,7 +132,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         return found
 
     def _lose(self, shard: str, loss: Loss, extent: Extent | None) -> None:
-        """Report messages that are gone, or fail, as the options say; and read what is left."""
+        """Report lost messages, or fail, as configured, and continue with the rest."""
         position = self._position(shard)
         if self._options.on_data_loss == "fail":
             if extent is None or loss.is_replaced:
@@ -176,7 +176,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         return self._next.get(shard, begin)
 
     def plan(self, budget: Budget) -> list[Slice]:
-        """Divide what is there among the subtasks, shard by shard."""
+        """Divide the available input among the subtasks, shard by shard."""
         return list(self._slices(budget))
 
     def _slices(self, budget: Budget) -> Iterator[Slice]:
@@ -211,7 +211,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         self._turn += 1
 
     def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
-        """Return where the first run began, where a bounded one ends, and what is known."""
+        """Return the first begin, the end of a bounded run, and the known counts."""
         self._counts = {}
         for part in planned:
             if part.end <= ends.get(part.shard, 0):
@@ -221,7 +221,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         return {"begins": self._begins, "limits": self._limits, "known": known}
 
     def published(self, offsets: Mapping[str, int]) -> None:
-        """Tell others how far was read."""
+        """Publish the read positions."""
         self._input.keep(offsets)
 
     def reader(self) -> StreamReader:
@@ -237,7 +237,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
         return StreamReader(self._input, self._codec, place, is_strict=is_strict)
 
     def stop(self) -> None:
-        """Close what was opened."""
+        """Release the resources."""
         self._input.close()
 
     def describe(self, shard: str, offset: int) -> str:
@@ -246,7 +246,7 @@ class StreamSource(SnapshotsState, RereadsEarlierSlices, FollowsPublication, Sou
 
 
 class StreamReader:
-    """Reads ranges of sequences; ``Slice.details``: ``count``, how many messages there were.
+    """A reader of ranges of sequences; ``Slice.details`` contains a ``count``.
 
     Args:
         source: The backend.
@@ -264,7 +264,7 @@ class StreamReader:
         self._is_strict = is_strict
 
     def read(self, part: Slice) -> Iterator[SourceBatch]:
-        """Yield the records of the range; the last batch is empty and ends where the range does.
+        """Yield the records of the range; the last batch is empty, at its end.
 
         Raises:
             STREAMS_LOST: messages are gone that were there.
@@ -309,14 +309,14 @@ class StreamReader:
         log_event(_LOG, "streams_lost", level=logging.WARNING, reason=error.summary)
 
     def close(self) -> None:
-        """Close what was opened."""
+        """Release the resources."""
         self._input.close()
 
 
 def decoded_batch(
     codec: Codec, messages: Sequence[Message], offsets: Sequence[int], next_offset: int
 ) -> SourceBatch:
-    """Return the records of messages; those that are none are failures between them.
+    """Return the records of messages; undecodable ones are failures between them.
 
     Args:
         codec: Of the payloads.

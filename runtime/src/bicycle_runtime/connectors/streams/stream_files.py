@@ -58,7 +58,7 @@ class StreamFileSource(StreamSource):
     options_class = StreamSourceOptions
 
     def make_input(self, options: StreamSourceOptions) -> StreamInput:
-        """Return what is read."""
+        """Return the input."""
         url = url_of(self.spec, options.address, ("file",))
         return FileInput(Path(url.streamer.node), url.stream_keys)
 
@@ -69,7 +69,7 @@ class StreamFileSink(StreamSink):
     options_class = StreamSinkOptions
 
     def make_output(self, options: PublishedOptions) -> StreamOutput:
-        """Return what is written."""
+        """Return the output."""
         url = url_of(self.spec, options.address, ("file",), is_one=True)
         return FileOutput(Path(url.streamer.node), url.stream_key)
 
@@ -142,10 +142,10 @@ class FileInput:
             view.close()
 
     def keep(self, positions: Mapping[str, int]) -> None:
-        """A file has no place for it."""
+        """Do nothing: a file stores no positions."""
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no resource is open."""
 
     def _view(self) -> FileView:
         return FileView.open(self.path)
@@ -159,7 +159,7 @@ def _wanted_before(stream: tuple[StreamKey, int], start: int) -> Wanted:
 
 
 class _Marker(NamedTuple):
-    """The last message of a run's own stream: which epoch was begun, or is written whole."""
+    """The last message of a run's own stream: an epoch that was begun or completed."""
 
     epoch: int
     is_done: bool
@@ -260,7 +260,7 @@ class FileOutput:
 
     @contextmanager
     def _writer(self) -> Iterator[FileWriter]:
-        """Yield the only writer of the file; what it did not write out is dropped in the end."""
+        """Yield the file's only writer; unwritten data are dropped at the end."""
         writer: FileWriter | None = None
         try:
             writer = FileWriter(self._path, limit_bytes=1 << 62, buffer_bytes=_BUFFER)
@@ -290,7 +290,7 @@ class FileOutput:
         os.truncate(self._path, end)
 
     def close(self) -> None:
-        """Nothing stays open."""
+        """Do nothing: no resource is open."""
 
 
 def _marker_key(run: str) -> StreamKey:

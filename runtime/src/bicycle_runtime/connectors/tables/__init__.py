@@ -1,1 +1,1 @@
-"""Tables of Arrow columns: what sinks share whose output has columns."""
+"""Tables of Arrow columns: the base of sinks with columns."""

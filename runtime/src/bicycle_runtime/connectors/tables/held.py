@@ -1,4 +1,4 @@
-"""Rows that are sealed and not yet visible: files held over epochs, and when they are completed.
+"""Rows that are sealed but not visible: held files, and their completion.
 
 An epoch's staged files are *held* until the part of a folder is large enough, or everything is old
 enough; so small epochs make no small files. ``HeldDraft`` decides, files in and plans out; it
@@ -27,7 +27,7 @@ _WHOLE = ""  # The folder of rows that have none.
 
 
 class _InState(msgspec.Struct, frozen=True):
-    """What the state of a sink carries as JSON."""
+    """The JSON encoding of a sink's state."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that the state carries."""
@@ -63,7 +63,7 @@ class HeldFile(_InState, frozen=True, rename={"record_count": "records", "byte_c
 
 
 class Completion(_InState, frozen=True):
-    """Rows that become visible: of one folder, or (None) all; in files of at most ``file_rows``."""
+    """Rows that become visible: of one folder or (None) all, by ``file_rows``."""
 
     files: tuple[HeldFile, ...]
     folder: str | None
@@ -84,7 +84,7 @@ def plan_from_json(data: Mapping[str, Any]) -> Completion | Join:
 
 
 class HeldRows(_InState, frozen=True, rename={"record_count": "records"}):
-    """What one epoch leaves to the next.
+    """The state that one epoch passes to the next.
 
     ``counts`` are rows of the largest folders, ``record_count`` all rows that are not visible yet.
     """
@@ -101,13 +101,13 @@ class HeldRows(_InState, frozen=True, rename={"record_count": "records"}):
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> HeldRows:
-        """Return what a state holds."""
+        """Return the held rows of a state."""
         return msgspec.convert(data, cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """When rows are completed: by rows or bytes of one folder, or by bytes of everything."""
+    """The limits at which rows are completed: rows, or bytes of a folder or in all."""
 
     roll_rows: int
     roll_bytes: int
@@ -128,7 +128,7 @@ class HeldDraft:
         self._plans: list[Completion | Join] = []
 
     def add(self, file: StagedFile, now_ms: int) -> None:
-        """Hold a staged file; complete what would become too large with it, or is large now."""
+        """Hold a staged file; complete folders that are, or would become, too large."""
         counts = file.details.get("counts") or {_WHOLE: file.record_count}
         for folder, count in counts.items():
             if self._rows_of(folder) and self._is_over(folder, count, file):
@@ -161,7 +161,7 @@ class HeldDraft:
             self.held = HeldRows()
 
     def join(self, path: str) -> None:
-        """Let many small files of one level become one; the level that has them first."""
+        """Join many small files of one level, of the first level that has them."""
         for level in sorted({file.level for file in self.held.files}):
             files = tuple(file for file in self.held.files if file.level == level)
             if len(files) < JOINED_FILES:
@@ -182,7 +182,7 @@ class HeldDraft:
             return
 
     def plans(self) -> list[Completion | Join]:
-        """Return what the epoch does, in order."""
+        """Return the plans of the epoch, in order."""
         return self._plans
 
     def _rows_of(self, folder: str) -> int:

@@ -1,4 +1,4 @@
-"""Held files to rows again, folder by folder, with no more in memory than a few row groups."""
+"""Held files to rows, folder by folder, with a few row groups in memory."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LARGE_GROUP_ROWS = GROUP_ROWS // 2
 
 @dataclass(frozen=True, slots=True)
 class FolderRows:
-    """The rows of one folder, in order; an empty name stands for none."""
+    """The rows of one folder, in order; an empty name means no folder."""
 
     name: str
     count: int
@@ -47,7 +47,9 @@ class FolderRows:
 
 
 class HeldReader:
-    """Opens held files, each proved to be what was sealed. A context manager.
+    """A context manager that opens held files, each verified against its record.
+
+    A context manager.
 
     Args:
         storage: Where they lie.
@@ -97,11 +99,11 @@ class HeldReader:
 
     @property
     def has_folders(self) -> bool:
-        """Whether rows lie in folders."""
+        """Return whether rows are in folders."""
         return PARTITION in self.schema.names
 
     def batches(self, low: str | None = None, high: str | None = None) -> Iterator[pyarrow.Table]:
-        """Yield rows in order, without those that are visible already.
+        """Yield rows in order, without rows that are visible already.
 
         Args:
             low: First folder, None for all rows.
@@ -121,7 +123,7 @@ class HeldReader:
                     yield rows
 
     def footers(self, compression: str) -> list[Footer] | None:
-        """Return the footers of files whose row groups may lie in one file; None for no such files.
+        """Return the footers of files whose row groups may be combined, or None.
 
         They may where they have no folders, are large, alike and compressed like this, and where
         checksums proved their bytes: a file that a join made is proved when it is decoded.
@@ -139,7 +141,7 @@ class HeldReader:
         return footers if is_alike and row_count >= group_count * _LARGE_GROUP_ROWS else None
 
     def copy_groups(self, out: BinaryIO, footers: Sequence[Footer]) -> None:
-        """Write one file that has the row groups of all, as they lie."""
+        """Write one file with the row groups of all files, unchanged."""
         place = 0
         for file, source, footer in zip(self._files, self._sources, footers, strict=True):
             if isinstance(source, str):  # Passing whole blocks proves the checksum.
@@ -249,14 +251,14 @@ def _may_have(group: Any, low: str, high: str | None) -> bool:
 
 
 def _read_footer(source: Any) -> Footer:
-    """Return the footer of what ``_locate`` gave."""
+    """Return the footer of a located file."""
     with Path(source).open("rb") if isinstance(source, str) else nullcontext(source) as stream:
         return footer_of(stream)
 
 
 @contextmanager
 def _locate(storage: Storage, file: HeldFile) -> Iterator[Any]:
-    """Yield what can be sought: the local file, or a copy of one that is elsewhere."""
+    """Yield a seekable file: the local one, or a copy of a remote one."""
     if isinstance(storage, LocalStorage):
         if not storage.exists(file.path):
             raise ObjectMissingError(url=storage.url, path=file.path)

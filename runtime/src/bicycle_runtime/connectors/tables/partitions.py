@@ -28,7 +28,7 @@ _NAME_BYTES_MAX = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partitioning:
-    """How rows are put into folders.
+    """The partitioning of rows into folders.
 
     ``field`` is a column, or empty where the event time counts; ``date_format`` is one of
     ``strftime``, empty where the value itself names the folder. ``is_kept`` tells whether the
@@ -40,11 +40,11 @@ class Partitioning:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the column stays in the files."""
+        """Return whether the column remains in the files."""
         return bool(self.date_format)
 
     def check(self, spec: ConnectorSpec, columns: TableColumns) -> None:
-        """Refuse a field that is no column, or a format that is none.
+        """Refuse a field that is not a column, or an invalid format.
 
         Raises:
             COLUMNS_WRONG: so it is.

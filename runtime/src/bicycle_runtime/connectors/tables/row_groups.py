@@ -1,4 +1,4 @@
-"""Row groups of several Parquet files in one file, as their bytes lie: nothing is decoded.
+"""Row groups of several Parquet files in one file, copied as bytes.
 
 The footer of a Parquet file says where each row group lies. A file of several has the bytes of all
 of them, and one footer whose places are moved by what comes before. pyarrow writes no such footer,
@@ -32,7 +32,7 @@ _CODEC, _PAGE_PLACES = 4, (9, 10, 11, 14)
 
 
 class Footer:
-    """What a Parquet file says at its end.
+    """The footer of a Parquet file.
 
     Args:
         fields: Of its ``FileMetaData``.
@@ -51,7 +51,7 @@ class Footer:
 
     @property
     def codecs(self) -> set[int]:
-        """How chunks are compressed, as ``CODECS`` counts."""
+        """The compression codecs of chunks, as in ``CODECS``."""
         return {
             chunk[_CHUNK_DETAILS][1][_CODEC][1]
             for group in self.groups
@@ -81,7 +81,7 @@ def footer_of(stream: BinaryIO) -> Footer:
 def append_row_groups(
     out: BinaryIO, place: int, blocks: Iterable[bytes | memoryview], footer: Footer
 ) -> int:
-    """Append the row groups of a file to another; return where the next ones will lie.
+    """Append the row groups of a file to another; return the next position.
 
     Args:
         out: The file that is written. Its first bytes are those of the format, written here.
@@ -107,7 +107,7 @@ def append_row_groups(
 
 
 def end_file(out: BinaryIO, footers: Sequence[Footer]) -> None:
-    """Write the footer of a file that has the row groups of several, all of them alike."""
+    """Write the footer of a file with the row groups of several equal files."""
     groups = [group for footer in footers for group in footer.groups]
     for number, group in enumerate(groups):
         if _GROUP_NUMBER in group:
@@ -124,7 +124,7 @@ def end_file(out: BinaryIO, footers: Sequence[Footer]) -> None:
 
 
 def _move(fields: Fields, numbers: Sequence[int], by: int) -> None:
-    """Move places in a file; 0 stands for none."""
+    """Shift positions in a file; 0 means no position."""
     for number in numbers:
         kind, place = fields.get(number, (0, 0))
         if place:

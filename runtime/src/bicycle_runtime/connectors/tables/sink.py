@@ -1,4 +1,4 @@
-"""The base of sinks of held rows: options, and the driver's half except for making rows visible.
+"""The base of sinks of held rows: options, and the driver's half.
 
 Tasks stage Parquet files; ``prepare`` decides which rows become visible with the epoch, and
 ``publish`` joins small held files and hands complete rows to ``complete`` of the sink.
@@ -43,7 +43,7 @@ __all__ = ["HeldTableSink", "TableOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableOptions:
-    """Which columns rows have, and when they become visible."""
+    """The options of tables: columns, and when rows become visible."""
 
     columns: object = option(
         None,
@@ -117,7 +117,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """Return what the state must name beside rows and plans; plain JSON."""
+        """Return the state's data besides rows and plans, as plain JSON."""
 
     def resume(self, services: DriverServices, state: Mapping[str, Any]) -> None:
         """Continue with the rows that a state holds; the begin of ``start``."""
@@ -191,7 +191,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         return self.services.clock.now_ms() + self._left_ms(self._after)
 
     def waiting(self) -> Waiting | None:
-        """Return what is held."""
+        """Return the held output, or None."""
         held = self._after
         if not held.files:
             return None
@@ -202,7 +202,7 @@ class HeldTableSink(StagedPublication, HoldsBackOutput, Sink):
         )
 
     def referenced_paths(self, state: Mapping[str, Any]) -> set[str]:
-        """Return the files that the epoch's plans read, and those that it holds."""
+        """Return the files that the epoch's plans read, and held files."""
         held = HeldRows.from_json(state["held"]).files if "held" in state else ()
         plans = map(plan_from_json, state.get("plans", ()))
         return {file.path for file in [*held, *(file for plan in plans for file in plan.files)]}

@@ -1,4 +1,4 @@
-"""Staging rows: one Parquet file of a subtask and epoch, with the folder of each row beside it.
+"""Staging of rows: a Parquet file per subtask and epoch, with each row's folder.
 
 Rows wait in memory until there are enough for a row group, and no longer: what a writer holds does
 not grow with the epoch. Within a row group rows lie folder by folder, so that who completes the
@@ -80,7 +80,7 @@ def parquet_writer(stream: Any, first: pyarrow.Table, compression: str) -> parqu
 
 
 def _find_dictionary_columns(rows: pyarrow.Table) -> list[str] | bool:
-    """Return the columns whose values come again; True for all, where some are not flat.
+    """Return the columns with repeated values; True for all, if some are nested.
 
     hot path: a dictionary of values that are all different takes 35 ns a row, and more bytes.
     """
@@ -135,7 +135,7 @@ class TableWriter:
         return pyarrow.RecordBatch.from_arrays([*kept.columns, folders], schema=self._schema)
 
     def prepare_one(self, value: Any, time_ms: int | None) -> pyarrow.RecordBatch:
-        """Return one record as columns; raise what says why it does not fit."""
+        """Return one record as columns; raise the reason if it does not fit."""
         return self.prepare([value], [time_ms])
 
     def write(self, values: Any) -> None:
@@ -154,7 +154,7 @@ class TableWriter:
         return self._finished
 
     def abort(self) -> None:
-        """Drop everything; files of this attempt that were finished are nobody's, and collected."""
+        """Drop all data, with this attempt's finished files, which are collected."""
         self._waiting.clear()
         if self._file is not None:
             self._file.abort()
@@ -221,7 +221,7 @@ class _StagedTable:
                 self._counts[each["values"]] += each["counts"]
 
     def finish(self) -> StagedFile:
-        """Make the file durable, and return what it is."""
+        """Make the file durable, and return its description."""
         try:
             self._writer.close()
         except OSError as error:
@@ -251,7 +251,7 @@ class _Counting:
         return self._stream.byte_count
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Do nothing: no data are buffered here."""
 
     def close(self) -> None:
-        """The file ends with its context."""
+        """Do nothing: the file ends with its context."""

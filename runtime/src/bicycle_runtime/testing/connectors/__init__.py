@@ -1,4 +1,4 @@
-"""The conformance suite for connectors: what a source or sink must hold, as tests to inherit.
+"""The conformance suite for connectors: rules of sources and sinks, to inherit.
 
 The author of a connector writes a *case* (make the connector, put records in, look at what came
 out) and gets the rules by inheriting ``SourceSuite`` or ``SinkSuite``. The suite plays the engine,

@@ -1,4 +1,4 @@
-"""Cases: all that the suite knows of a connector, and what its author writes.
+"""Cases: the knowledge of the suite about a connector, written by its author.
 
 A case is the outside world of one test: it makes the connector's descriptor, puts records where the
 source finds them, and looks at the sink's output as a stranger would. Records are numbered: the
@@ -41,7 +41,7 @@ RECORD_COUNT = 60  # So many records does a rule for sources feed in all.
 
 
 class Case(ABC):
-    """What sources and sinks have in common.
+    """The common base of source and sink cases.
 
     Attributes:
         word: The word of the connector in its extension's hooks.
@@ -67,10 +67,13 @@ class Case(ABC):
 
     @abstractmethod
     def record(self, number: int) -> Any:
-        """Return the n-th record, as it comes out of the source or goes into the sink."""
+        """Return the n-th record, as the source emits it or the sink receives it."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open.
-        """Release what the case holds. Called once, after the test."""
+        """Release the resources of the case.
+
+        Called once, after the test.
+        """
 
     def records(self, numbers: range) -> list[Any]:
         """Return the records of these numbers."""
@@ -101,13 +104,13 @@ class SourceCase(Case):
 
     @abstractmethod
     def feed(self, numbers: range) -> None:
-        """Put these records where the source finds them, behind those that were fed before."""
+        """Add these records to the source's input, after earlier ones."""
 
     def started(self, source: Source) -> None:
         """Take note of a source that was started, perhaps again: its port, for instance."""
 
     def spec(self) -> ConnectorSpec:
-        """Return what the engine would make of the descriptor."""
+        """Return the engine's specification of the descriptor."""
         found = self.descriptor()
         return ConnectorSpec(
             vertex_id="in",
@@ -143,16 +146,16 @@ class SinkCase(Case):
 
     @abstractmethod
     def visible(self) -> list[list[Any]]:
-        """Return every record that somebody outside can see now, as it went in.
+        """Return every record visible to an outside reader, in its original form.
 
         Shape: one list for each place in which order counts: a partition, or all files together.
         """
 
     def started(self, sink: Sink) -> None:
-        """Connect those who will look at the output, for sinks that keep nothing."""
+        """Connect the readers of the output, for sinks that store no output."""
 
     def spec(self) -> ConnectorSpec:
-        """Return what the engine would make of the descriptor."""
+        """Return the engine's specification of the descriptor."""
         found = self.descriptor()
         return ConnectorSpec(
             vertex_id="out",
@@ -165,7 +168,7 @@ class SinkCase(Case):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What comes with a record beside its value."""
+    """The metadata of a record beside its value."""
 
     timestamp_ms: int | None = None
     key: Any = None
@@ -177,15 +180,15 @@ class CarriesMetadata(ABC):
 
     @abstractmethod
     def metadata(self, number: int) -> Metadata:
-        """Return what the source gives beside the n-th record."""
+        """Return the source's metadata of the n-th record."""
 
 
 class FeedsBadRecords(ABC):
-    """Trait of sources that decode, and so can meet what cannot be decoded."""
+    """The trait of sources that decode input, and so may reject it."""
 
     @abstractmethod
     def feed_bad(self) -> bytes:
-        """Put one piece of input that cannot be decoded behind what was fed; return its bytes."""
+        """Add undecodable input after earlier input; return its bytes."""
 
 
 class HasOutages(ABC):
@@ -193,7 +196,10 @@ class HasOutages(ABC):
 
     @abstractmethod
     def break_transport(self) -> None:
-        """Let what the connector talks to be silent or dead. Called from any thread."""
+        """Make the remote system of the connector silent or dead.
+
+        Called from any thread.
+        """
 
     @abstractmethod
     def repair_transport(self) -> None:
@@ -209,7 +215,7 @@ class CanBeUnwritable(ABC):
 
 
 class RunsInForks(ABC):
-    """Trait of sinks that keep no thread or connection: they are killed before every line.
+    """The trait of sinks without threads or connections: killed before every line.
 
     Attributes:
         traced_modules: Ends of the paths of the modules whose lines count, ``"tide/sink.py"``.

@@ -1,4 +1,4 @@
-"""The rules for an extension as a whole: its words lead somewhere, and each has a suite that ran.
+"""The rules for an extension: all its words resolve and have a suite that ran.
 
 This is what makes *exactly once* a result and not a claim: the rules below fail when a connector
 has no suite, or when a rule of its suite is not part of the test run.
@@ -34,7 +34,7 @@ class ExtensionSuite:
     sinks: ClassVar[Collection[str] | None] = None
 
     def test_every_word_leads_to_a_class(self) -> None:
-        """No hook is refused, and every class can be imported."""
+        """Check that no hook is refused, and that every class can be imported."""
         registry = registry_of(self.extension)
 
         assert registry.refusals == ()
@@ -44,12 +44,12 @@ class ExtensionSuite:
             registry.sink_class(word)
 
     def test_every_connector_has_a_suite(self) -> None:
-        """Each word is the subject of a suite."""
+        """Check that each word is the subject of a suite."""
         assert set(self._words("sources")) <= self._tested_names(SourceCase)
         assert set(self._words("sinks")) <= self._tested_names(SinkCase)
 
     def test_every_rule_is_part_of_this_run(self, request: pytest.FixtureRequest) -> None:
-        """No rule was left out: not by a selection, and not by naming a file."""
+        """Check that no rule was left out by a selection, or by naming a file."""
         assert request.config.pluginmanager.hasplugin(PLUGIN), f"name the plugin {PLUGIN}"
         run = {
             (item.cls, item.originalname)

@@ -1,4 +1,4 @@
-"""The rules for a sink's output, given what was sealed, published and written so far."""
+"""The rules for a sink's output, given sealed, published and written records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Output"]
 
 
 class Output:
-    """Compares what is visible with what should be, as strictly as the guarantee says.
+    """A comparison of visible with expected output, as strict as the guarantee.
 
     Args:
         case: Looks at the output.
@@ -60,14 +60,14 @@ class Output:
             self._check_order(lanes)
 
     def _allowed_output(self, wanted: Counter[str], found: Counter[str]) -> Counter[str]:
-        """Return what may be visible: at-least-once lets whatever was written be there often."""
+        """Return the permitted output: at-least-once permits repeated written records."""
         if self._case.guarantee is not Guarantee.AT_LEAST_ONCE:
             return wanted
         written = set(map(repr, self._written))
         return Counter({text: number for text, number in found.items() if text in written})
 
     def _check_order(self, lanes: list[list[str]]) -> None:
-        """Within a lane, the records of one subtask stand as they were written."""
+        """Check that the records of one subtask keep their order within a lane."""
         width = max(map(len, self._epochs), default=0)
         subtasks = [
             [

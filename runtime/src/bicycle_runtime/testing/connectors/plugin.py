@@ -1,4 +1,4 @@
-"""The pytest plugin of the conformance suites; a test module names it in ``pytest_plugins``.
+"""The pytest plugin of the conformance suites, for ``pytest_plugins``.
 
 It collects only the rules that apply to a case, counts a skipped rule as failed (what was not run
 was not shown), and ends the run with a list of what each connector has proven.
@@ -24,7 +24,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class _Results:
-    """By suite and rule, the outcomes of a test run."""
+    """The outcomes of a test run, by suite and rule."""
 
     suites: list[type[Suite]] = field(default_factory=list)
     passed: set[tuple[type[Suite], str]] = field(default_factory=set)
@@ -45,7 +45,7 @@ def pytest_pycollect_makeitem(collector: Any, obj: object) -> list[Any] | None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Note which suites there are; before others deselect anything, they were collected whole."""
+    """Note the collected suites before other plugins deselect tests."""
     results = config.stash.setdefault(_RESULTS, _Results())
     for item in items:
         suite = _suite_of(item)
@@ -74,7 +74,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say of each suite what it has proven."""
+    """Print the proven rules of each suite."""
     results = config.stash.get(_RESULTS, None)
     if results is None or not results.suites or config.option.verbose < 0:
         return

@@ -1,4 +1,4 @@
-"""Other processes for the suite: one reads a slice again, one dies at a given line."""
+"""Processes of the suite: one reads a slice again, one dies at a given line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def read_elsewhere(
 
 
 def find_steps(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
-    """Do ``act`` in a forked process, and return at which of its lines a process is to be killed.
+    """Run ``act`` in a fork, and return the steps at which to kill a process.
 
     A line that runs again and again, for each file say, counts the first two times and the last.
 
@@ -89,7 +89,7 @@ def find_steps(act: Callable[[], None], modules: tuple[str, ...]) -> list[int]:
 
 
 def kill_at(step: int, act: Callable[[], None], modules: tuple[str, ...]) -> None:
-    """Do ``act`` in a forked process that dies before its ``step``-th line in ``modules``."""
+    """Run ``act`` in a fork that dies before its ``step``-th line in ``modules``."""
     child = os.fork()
     if child == 0:
         left = step

@@ -1,4 +1,4 @@
-"""The engine's side of one connector: what is sealed, and the live object.
+"""The engine's side of one connector: sealed progress, and the live object.
 
 A run keeps offsets and states as a manifest would (through JSON) and hands them back at a restart.
 It has no tasks and no threads: that is what jobs on the ``Harness`` add.
@@ -103,29 +103,29 @@ def pauses(wait_s: float) -> Iterator[None]:
 
 @dataclass
 class Epoch:
-    """What one epoch read."""
+    """The input of one epoch."""
 
     slices: list[Slice]
     batches: list[list[SourceBatch]]
 
     @property
     def values(self) -> list[Any]:
-        """All records, slice by slice."""
+        """The records of all slices, in order."""
         return [value for batch in self.all_batches for value in batch.values]
 
     @property
     def failures(self) -> list[BadRecord]:
-        """All input that could not be decoded, slice by slice."""
+        """The undecodable input of all slices, in order."""
         return [failure for batch in self.all_batches for failure in batch.failures]
 
     @property
     def all_batches(self) -> list[SourceBatch]:
-        """All batches, slice by slice."""
+        """The batches of all slices, in order."""
         return [batch for part in self.batches for batch in part]
 
     @property
     def ends(self) -> dict[str, int]:
-        """Per shard, the furthest offset reached."""
+        """The furthest offset of each shard."""
         ends: dict[str, int] = {}
         for part, batches in zip(self.slices, self.batches, strict=True):
             assert batches, f"the reader gave no batch for {part}"
@@ -151,7 +151,7 @@ class SourceRun:
     reader: SourceReader = field(init=False)
 
     def start(self) -> SourceRun:
-        """Start a source from what is sealed."""
+        """Start a source from its sealed progress."""
         self.source = self.registry.create_source(self.spec)
         self.source.start(self.services, dict(self.offsets), self.state)
         self.reader = pickle.loads(cloudpickle.dumps(self.source.reader()))
@@ -164,7 +164,7 @@ class SourceRun:
         return self.start()
 
     def stop(self) -> None:
-        """Close what is open."""
+        """Close the reader and the source."""
         self.reader.close()
         self.source.stop()
 
@@ -232,7 +232,7 @@ class SourceRun:
 
 
 def values_of(epochs: list[Epoch]) -> list[Any]:
-    """All records of some epochs."""
+    """Return the records of some epochs."""
     return [value for epoch in epochs for value in epoch.values]
 
 
@@ -254,7 +254,7 @@ class SinkRun:
     sink: Sink = field(init=False)
 
     def start(self) -> SinkRun:
-        """Start a sink from what is sealed and publish that again, as the engine does."""
+        """Start a sink from its sealed state, and publish that again, like the engine."""
         self.sink = self.registry.create_sink(self.spec)
         self.sink.start(self.services, self.state)
         self.on_start(self.sink)
@@ -268,7 +268,7 @@ class SinkRun:
         return self.start()
 
     def lose(self) -> SinkRun:
-        """Start another object while the old one still lives somewhere; it is kept in ``lost``."""
+        """Start another object while the old one still exists, in ``lost``."""
         self.lost.append(self.sink)
         return self.start()
 
@@ -296,7 +296,7 @@ class SinkRun:
         return staged
 
     def write(self, writer: SinkWriter, values: list[Any]) -> None:
-        """Let a writer take one batch, as an operator does."""
+        """Write one batch with a writer, like an operator."""
         self.written += values
         if isinstance(writer, PreparingWriter):
             values = writer.prepare(values, None)
@@ -321,7 +321,7 @@ class SinkRun:
         self.publish()
 
     def collect(self) -> None:
-        """Delete the staged files that the sealed epoch does not claim, as the engine does."""
+        """Delete staged files that the sealed epoch does not reference, like the engine."""
         claimed: set[str] = set()
         if isinstance(self.sink, StagedPublication):
             claimed = self.sink.referenced_paths(self.state)

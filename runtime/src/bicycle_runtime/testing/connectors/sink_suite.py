@@ -1,4 +1,4 @@
-"""The rules for sinks: nothing before publishing, publishing twice, crashes, zombies, outages.
+"""The rules for sinks: publication, repetition, crashes, zombies, outages.
 
 They follow from the contract (``contract``): tasks stage, the driver
 seals, and only then is anything visible. How strictly output is compared depends on the guarantee
@@ -49,13 +49,13 @@ _PART = 10  # Records of one of the three parts of a job's input.
 
 
 class SinkSuite(Suite):
-    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""
+    """The rules for sinks. Inherit and set ``case_type``, or define a fixture ``case``."""
 
     case_type: ClassVar[type[SinkCase]]
 
     @pytest.fixture
     def case(self, tmp_path: Path) -> Iterator[SinkCase]:
-        """The outside world; replace this fixture when the case needs another one."""
+        """Yield the outside world; replace this fixture if the case needs another one."""
         case = self.case_type(tmp_path / "world")
         case.folder.mkdir()
         yield case
@@ -63,7 +63,7 @@ class SinkSuite(Suite):
 
     @pytest.fixture
     def run(self, case: SinkCase, tmp_path: Path) -> Iterator[SinkRun]:
-        """A started sink."""
+        """Yield a started sink."""
         run = start(case, tmp_path)
         yield run
         disarm_faults()
@@ -74,18 +74,18 @@ class SinkSuite(Suite):
     def test_it_declares_the_guarantee_that_is_tested_here(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """The case says what is promised, and is held to it."""
+        """Check that the sink declares the guarantee of the case."""
         assert run.sink.guarantee is case.guarantee
         assert run.spec.connector_type == case.word
 
     def test_the_records_of_the_case_are_distinct(self, case: SinkCase) -> None:
-        """Otherwise nobody could see that one is there twice."""
+        """Check that records are distinct, so that duplicates can be detected."""
         texts = [repr(value) for epoch in plan_of(case) for part in epoch for value in part]
 
         assert len(set(texts)) == len(texts)
 
     def test_an_unknown_option_is_refused(self, case: SinkCase) -> None:
-        """A misspelt property is an error of the constructor, not ignored."""
+        """Check that the constructor refuses a misspelled property."""
         spec = case.spec()
         wrong = replace(spec, properties={**spec.properties, "no_such_option": 1})
 
@@ -96,7 +96,7 @@ class SinkSuite(Suite):
     def test_an_output_that_cannot_be_written_is_an_error_at_the_start(
         self, case: SinkCase, tmp_path: Path
     ) -> None:
-        """Not in the first epoch, when input has been read already."""
+        """Check that an unwritable output is an error before any input is read."""
         assert isinstance(case, CanBeUnwritable)
         found = case.unwritable()
         spec = replace(
@@ -111,7 +111,7 @@ class SinkSuite(Suite):
     # --- staging -----------------------------------------------------------------------------
 
     def test_nothing_is_visible_before_it_is_published(self, run: SinkRun, case: SinkCase) -> None:
-        """A sealed epoch waits for ``publish``."""
+        """Check that a sealed epoch is invisible until ``publish``."""
         run.seal(plan_of(case)[0], is_last=True)
 
         output_of(case, run).check(published_count=0)
@@ -119,7 +119,7 @@ class SinkSuite(Suite):
     def test_output_of_attempts_that_were_not_sealed_is_never_visible(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """Neither of an attempt that was lost before sealing, nor of one that ends after it."""
+        """Check that output of attempts that were not sealed is never visible."""
         run.stage(1, [case.records(range(1000, 1005))])
         run.seal(plan_of(case)[0], is_last=True)
         run.stage(1, [case.records(range(2000, 2005)), case.records(range(2005, 2010))])
@@ -128,7 +128,7 @@ class SinkSuite(Suite):
         output_of(case, run).check()
 
     def test_an_aborted_writer_leaves_nothing(self, run: SinkRun, case: SinkCase) -> None:
-        """No staged file, and nothing to see."""
+        """Check that an aborted writer leaves no staged file, and no output."""
         task = WriterTask(storage=run.services.storage, prefix="staged/1/x", epoch=1, subtask=0)
         writer = run.sink.writer().open(task)
         run.write(writer, case.records(range(5)))
@@ -139,13 +139,13 @@ class SinkSuite(Suite):
         output_of(case, run).check()
 
     def test_a_writer_without_records_stages_nothing(self, run: SinkRun) -> None:
-        """An epoch without output costs nothing."""
+        """Check that an epoch without output stages no file."""
         assert run.stage(1, [[], []]) == []
 
     def test_staged_files_are_what_they_are_reported_to_be(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """Path, size and checksum are those of the file; counts add up."""
+        """Check that reported path, size, checksum and counts match the files."""
         records = plan_of(case)[0]
 
         staged = run.stage(1, records)
@@ -171,14 +171,14 @@ class SinkSuite(Suite):
     # --- publishing --------------------------------------------------------------------------
 
     def test_all_records_are_visible_at_the_end(self, run: SinkRun, case: SinkCase) -> None:
-        """Each as it went in; what one writer took in order stays in order."""
+        """Check that all records are visible, in the order of each writer."""
         for records, is_last in epochs_of(case):
             run.run_epoch(records, is_last=is_last)
 
         output_of(case, run).check(is_in_order=True)
 
     def test_publishing_every_epoch_twice_is_harmless(self, run: SinkRun, case: SinkCase) -> None:
-        """The engine cannot know whether a publication that was cut off had ended."""
+        """Check that repeating each publication is harmless."""
         for records, is_last in epochs_of(case):
             run.run_epoch(records, is_last=is_last)
             run.publish()
@@ -188,7 +188,7 @@ class SinkSuite(Suite):
     def test_a_restart_after_every_sealed_epoch_is_harmless(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """The state alone tells a new object how to publish; then with other writers."""
+        """Check that a new object can publish from the state alone, after each seal."""
         for records, is_last in epochs_of(case):
             run.seal(records, is_last=is_last)
             run.restart()
@@ -198,7 +198,7 @@ class SinkSuite(Suite):
     def test_a_restart_after_every_published_epoch_is_harmless(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """Published already, the epoch is published once more at the restart."""
+        """Check that publishing again at a restart is harmless."""
         for records, is_last in epochs_of(case):
             run.run_epoch(records, is_last=is_last)
             run.restart()
@@ -208,7 +208,7 @@ class SinkSuite(Suite):
     def test_staged_files_that_publishing_needs_are_claimed(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """All that ``referenced_paths`` does not name is deleted before and after publishing."""
+        """Check that publishing works if all files without a reference are deleted."""
         for records, is_last in epochs_of(case):
             run.seal(records, is_last=is_last)
             run.collect()
@@ -218,7 +218,7 @@ class SinkSuite(Suite):
         output_of(case, run).check()
 
     def test_an_epoch_without_records_changes_nothing(self, run: SinkRun, case: SinkCase) -> None:
-        """Idle epochs are sealed and published like others."""
+        """Check that idle epochs are sealed and published like others."""
         run.run_epoch([[], []])
         run.run_epoch(plan_of(case)[0])
         run.run_epoch([])
@@ -229,7 +229,7 @@ class SinkSuite(Suite):
     def test_epochs_may_follow_one_that_completed_what_was_open(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """A savepoint asks for it in the middle of a run, as an end does."""
+        """Check that epochs may follow one with completed files, as after a savepoint."""
         for records, _ in epochs_of(case):
             run.run_epoch(records, is_last=True)
 
@@ -242,7 +242,7 @@ class SinkSuite(Suite):
     def test_a_crash_inside_publishing_loses_and_repeats_nothing(
         self, run: SinkRun, case: SinkCase, point: str, passage: int
     ) -> None:
-        """The old object dies where it is; the new one starts from the sealed state.
+        """Check that a restart after a crash in publishing neither loses nor repeats.
 
         A sink that publishes in transactions passes these points; for others this is a restart.
         """
@@ -261,7 +261,7 @@ class SinkSuite(Suite):
     def test_a_kill_at_any_line_of_publishing_loses_and_repeats_nothing(
         self, tmp_path: Path, is_last: bool
     ) -> None:
-        """The process dies before the first, the second, … line that publishing executes.
+        """Check that a kill before any line of publishing neither loses nor repeats.
 
         A line that runs many times is died at the first two times and the last.
         """
@@ -278,7 +278,7 @@ class SinkSuite(Suite):
     def test_an_old_object_that_wakes_up_changes_nothing(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """A driver that was taken for dead publishes its epoch: it fails or it is ignored."""
+        """Check that a publication by an old object fails or is ignored."""
         for records, is_last in epochs_of(case):
             run.seal(records, is_last=is_last)
             old, epoch, state = run.sink, run.epoch, run.state
@@ -295,7 +295,7 @@ class SinkSuite(Suite):
     def test_an_old_object_that_wakes_up_an_epoch_later_changes_nothing(
         self, run: SinkRun, case: SinkCase
     ) -> None:
-        """It publishes an epoch that is long published, between two of the new object."""
+        """Check that a late publication by an old object changes no output."""
         run.seal(plan_of(case)[0])
         old, epoch, state = run.sink, run.epoch, run.state
         run.lose()
@@ -313,7 +313,7 @@ class SinkSuite(Suite):
     def test_an_outage_loses_and_repeats_nothing(
         self, run: SinkRun, case: SinkCase, point: str
     ) -> None:
-        """The other side goes away before or within publishing, and comes back."""
+        """Check that an outage before or within publishing neither loses nor repeats."""
         assert isinstance(case, HasOutages)
         for records, is_last in epochs_of(case):
             run.seal(records, is_last=is_last)
@@ -327,13 +327,13 @@ class SinkSuite(Suite):
     # --- ends --------------------------------------------------------------------------------
 
     def test_stopping_twice_is_harmless(self, run: SinkRun) -> None:
-        """The engine stops what it started also after errors, and then once more."""
+        """Check that a second stop is harmless, since the engine stops again after errors."""
         run.stop()
 
         run.stop()
 
     def test_stopping_what_never_started_is_harmless(self, case: SinkCase) -> None:
-        """When one connector cannot start, the others are stopped unstarted."""
+        """Check that stopping a sink that never started is harmless."""
         sink = case.registry().create_sink(case.spec())
 
         sink.stop()
@@ -342,12 +342,12 @@ class SinkSuite(Suite):
 
     @pytest.mark.parametrize("point", FAULT_POINTS)
     def test_a_job_killed_at(self, case: SinkCase, point: str) -> None:
-        """A job from a list to this sink, killed at a named point of its second epoch."""
+        """Check a job from a list to this sink, killed at a point of its second epoch."""
         assert run_job(case, point) == 1
 
     @pytest.mark.parametrize("point", TRANSACTION_POINTS)
     def test_a_job_killed_inside_publishing_at(self, case: SinkCase, point: str) -> None:
-        """Likewise, within a transaction; a sink without transactions is not killed there."""
+        """Check a job killed within a transaction of this sink, if it has transactions."""
         assert run_job(case, point) <= 1
 
 
@@ -401,7 +401,7 @@ def start(case: SinkCase, folder: Path) -> SinkRun:
 def _start_and_seal(
     case_type: type[SinkCase], folder: Path, *, is_last: bool
 ) -> tuple[SinkCase, SinkRun]:
-    """Return a new case and its sink, of which the last epoch is sealed and not published."""
+    """Return a new case and its sink, with the last epoch sealed but not published."""
     case = case_type(folder / "world")
     case.folder.mkdir(parents=True)
     run = start(case, folder)
@@ -441,7 +441,7 @@ def epochs_of(case: SinkCase) -> Iterator[tuple[list[list[Any]], bool]]:
 
 
 def publish_or_restart(run: SinkRun) -> None:
-    """Publish; a restart is allowed, since an old object may fence the new one while it dies."""
+    """Publish, with one restart if an old object fences the new one while it dies."""
     try:
         run.publish()
     except Exception:  # noqa: BLE001 - whatever the other system says to a fenced client.
@@ -473,7 +473,7 @@ def publish_through_outage(run: SinkRun, case: SinkCase, point: str) -> None:
 
 
 def leaving(case: HasOutages, timer: threading.Timer) -> Callable[[], None]:
-    """Return what begins an outage that the timer ends."""
+    """Return a function that starts an outage, which the timer ends."""
 
     def leave() -> None:
         case.break_transport()

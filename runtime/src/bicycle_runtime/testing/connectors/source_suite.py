@@ -1,4 +1,4 @@
-"""The rules for sources: bounded slices, replay, resume; and jobs that are killed while they read.
+"""The rules for sources: bounded slices, replay, resume, killed jobs.
 
 They follow from the contract (``contract``): a source owns no
 progress, so that whatever dies, reading goes on exactly where the last sealed epoch ended.
@@ -51,13 +51,13 @@ _REST = range(RECORD_COUNT // 2, RECORD_COUNT)
 
 
 class SourceSuite(Suite):
-    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""
+    """The rules for sources. Inherit and set ``case_type``, or define a fixture ``case``."""
 
     case_type: ClassVar[type[SourceCase]]
 
     @pytest.fixture
     def case(self, tmp_path: Path) -> Iterator[SourceCase]:
-        """The outside world; replace this fixture when the case needs another one."""
+        """Yield the outside world; replace this fixture if the case needs another one."""
         case = self.case_type(tmp_path / "world")
         case.folder.mkdir()
         yield case
@@ -65,7 +65,7 @@ class SourceSuite(Suite):
 
     @pytest.fixture
     def run(self, case: SourceCase, tmp_path: Path) -> Iterator[SourceRun]:
-        """A started source, to which all records were fed."""
+        """Yield a started source with all records as input."""
         run = start(case, tmp_path, lambda: case.feed(_ALL))
         yield run
         run.stop()
@@ -75,12 +75,12 @@ class SourceSuite(Suite):
     def test_it_declares_the_guarantee_that_is_tested_here(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """The case says what is promised, and is held to it."""
+        """Check that the source declares the guarantee of the case."""
         assert run.source.guarantee is case.guarantee
         assert run.spec.connector_type == case.word
 
     def test_an_unknown_option_is_refused(self, case: SourceCase) -> None:
-        """A misspelt property is an error of the constructor, not ignored."""
+        """Check that the constructor refuses a misspelled property."""
         feed_first(case, lambda: case.feed(_ALL))
         spec = case.spec()
         wrong = replace(spec, properties={**spec.properties, "no_such_option": 1})
@@ -99,7 +99,7 @@ class SourceSuite(Suite):
     # --- what it reads -----------------------------------------------------------------------
 
     def test_it_gives_every_record_once(self, run: SourceRun, case: SourceCase) -> None:
-        """All that was fed arrives, and an ending source ends then."""
+        """Check that each record arrives once, and that an ending source ends."""
         check(case, values_of(drain(run, case)))
         assert run.source.poll().is_finished is not case.is_endless
 
@@ -108,7 +108,7 @@ class SourceSuite(Suite):
     def test_records_do_not_depend_on_budget_and_parallelism(
         self, run: SourceRun, case: SourceCase, record_count: int, parallelism: int
     ) -> None:
-        """An epoch never takes more records than its budget, good and bad together."""
+        """Check that no epoch exceeds its record budget, bad records included."""
         budget = Budget(record_count=record_count, byte_count=1 << 20, parallelism=parallelism)
 
         epochs = drain(run, case, budget)
@@ -120,7 +120,7 @@ class SourceSuite(Suite):
     def test_records_do_not_depend_on_the_byte_budget(
         self, run: SourceRun, case: SourceCase, byte_count: int
     ) -> None:
-        """However small the budget, reading moves on."""
+        """Check that reading progresses with the smallest byte budget."""
         budget = Budget(record_count=10_000, byte_count=byte_count, parallelism=2)
 
         check(case, values_of(drain(run, case, budget)))
@@ -129,7 +129,7 @@ class SourceSuite(Suite):
     def test_records_that_come_while_it_runs_are_read_once(
         self, case: SourceCase, tmp_path: Path
     ) -> None:
-        """What is fed between two epochs is read by the next ones, and nothing again."""
+        """Check that input between epochs is read once, by the following epochs."""
         run = start(case, tmp_path, lambda: case.feed(_HALF))
         epochs = drain(run, case, count=len(_HALF))
         case.feed(_REST)
@@ -143,7 +143,7 @@ class SourceSuite(Suite):
     def test_input_that_cannot_be_decoded_is_reported_with_its_bytes(
         self, case: SourceCase, tmp_path: Path
     ) -> None:
-        """A bad record stops nothing: it is a failure with bytes, place and reason."""
+        """Check that a bad record is reported with bytes, position and reason."""
         assert isinstance(case, FeedsBadRecords)
         raw: list[bytes] = []
 
@@ -164,7 +164,7 @@ class SourceSuite(Suite):
     def test_keys_headers_and_times_come_with_their_record(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """The other columns of a batch belong to its values, row by row."""
+        """Check that the columns of a batch belong to its values, row by row."""
         assert isinstance(case, CarriesMetadata)
         expected = {repr(case.record(number)): case.metadata(number) for number in _ALL}
 
@@ -175,7 +175,7 @@ class SourceSuite(Suite):
     # --- where it stands ---------------------------------------------------------------------
 
     def test_offsets_rise_and_lie_in_their_slice(self, run: SourceRun, case: SourceCase) -> None:
-        """Within a slice offsets rise strictly, from its start to before its end."""
+        """Check that offsets rise strictly within the bounds of their slice."""
         for epoch in drain(run, case, replace(PLENTY, record_count=11)):
             for part, batches in zip(epoch.slices, epoch.batches, strict=True):
                 offsets = [offset for batch in batches for offset in batch.offsets]
@@ -185,7 +185,7 @@ class SourceSuite(Suite):
     def test_every_column_of_a_batch_is_as_long_as_its_values(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """Offsets, and times, keys and headers where there are any."""
+        """Check that all columns of a batch have the length of its values."""
         for epoch in drain(run, case):
             for batch in epoch.all_batches:
                 columns = (batch.offsets, batch.timestamps, batch.keys, batch.headers)
@@ -195,7 +195,7 @@ class SourceSuite(Suite):
     def test_slices_of_one_shard_are_contiguous_and_start_where_the_last_epoch_ended(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """Nothing lies between two slices of a shard, and nothing in both."""
+        """Check that the slices of a shard have neither gaps nor overlaps."""
         ends: dict[str, int] = {}
         for epoch in drain(run, case, replace(PLENTY, record_count=9, parallelism=3)):
             positions = dict(ends)
@@ -207,7 +207,7 @@ class SourceSuite(Suite):
     def test_a_shard_begins_at_the_same_offset_in_every_run(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """Before anything is sealed, a restart plans the same slices."""
+        """Check that a restart before the first seal plans the same slices."""
         first = {part.shard: part.start for part in reversed(until_planned(run, case))}
         run.restart()
 
@@ -216,7 +216,7 @@ class SourceSuite(Suite):
     def test_planning_again_without_sealing_gives_the_same_slices(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """A plan takes nothing away."""
+        """Check that planning has no side effects."""
         first = until_planned(run, case)
 
         assert run.source.plan(PLENTY) == first
@@ -226,7 +226,7 @@ class SourceSuite(Suite):
     def test_a_slice_read_again_gives_the_same_batches(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """A second attempt reads the same values, offsets, keys, headers, times and failures."""
+        """Check that a second attempt reads equal values, metadata and failures."""
         until_planned(run, case)
         epoch = run.read(replace(PLENTY, record_count=15))
 
@@ -237,7 +237,7 @@ class SourceSuite(Suite):
     def test_a_slice_read_by_another_process_gives_the_same_batches(
         self, run: SourceRun, case: SourceCase, tmp_path: Path
     ) -> None:
-        """All that a reader needs travels with it and the slice."""
+        """Check that a reader and a slice suffice to read in another process."""
         until_planned(run, case)
         epoch = run.read(replace(PLENTY, record_count=15))
 
@@ -248,7 +248,7 @@ class SourceSuite(Suite):
     def test_a_restart_after_every_epoch_loses_and_repeats_nothing(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """Offsets and state of the last sealed epoch say exactly what is left."""
+        """Check that sealed offsets and state determine the remaining input."""
         epochs = drain(run, case, replace(PLENTY, record_count=8), restarts=True)
 
         check(case, values_of(epochs))
@@ -256,7 +256,7 @@ class SourceSuite(Suite):
     def test_an_epoch_that_was_not_sealed_is_read_again(
         self, run: SourceRun, case: SourceCase
     ) -> None:
-        """What was read and not sealed has not happened."""
+        """Check that input of an unsealed epoch is read again."""
         budget = replace(PLENTY, record_count=10)
         until_planned(run, case)
         sealed = run.read(budget)
@@ -270,7 +270,7 @@ class SourceSuite(Suite):
         check(case, sealed.values + values_of(rest))
 
     def test_a_restart_at_the_end_finds_nothing(self, run: SourceRun, case: SourceCase) -> None:
-        """When all is sealed, all is read."""
+        """Check that a restart after the last seal has no input."""
         drain(run, case)
         run.restart()
 
@@ -282,13 +282,13 @@ class SourceSuite(Suite):
     # --- ends --------------------------------------------------------------------------------
 
     def test_stopping_twice_is_harmless(self, run: SourceRun) -> None:
-        """The engine stops what it started also after errors, and then once more."""
+        """Check that a second stop is harmless, since the engine stops again after errors."""
         run.stop()
 
         run.source.stop()
 
     def test_stopping_what_never_started_is_harmless(self, case: SourceCase) -> None:
-        """When one connector cannot start, the others are stopped unstarted."""
+        """Check that stopping a source that never started is harmless."""
         feed_first(case, lambda: case.feed(_ALL))
         source = case.registry().create_source(case.spec())
 
@@ -298,7 +298,7 @@ class SourceSuite(Suite):
 
     @needs(HasOutages)
     def test_an_outage_loses_and_repeats_nothing(self, run: SourceRun, case: SourceCase) -> None:
-        """While the other side is away the source may wait or fail; a restart goes on."""
+        """Check that a restart continues after an outage, during which errors may occur."""
         assert isinstance(case, HasOutages)
         budget = replace(PLENTY, record_count=10)
         until_planned(run, case)
@@ -319,7 +319,7 @@ class SourceSuite(Suite):
     @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
     @pytest.mark.parametrize("point", FAULT_POINTS)
     def test_a_job_killed_at(self, case: SourceCase, point: str) -> None:
-        """A job from this source to a list, killed at a named point: each record once."""
+        """Check a job from this source to a list, killed at a point: each record once."""
         feed_first(case, lambda: case.feed(_ALL))
         with Harness(
             job_of(case),
@@ -347,7 +347,7 @@ def job_of(case: SourceCase) -> Callable[[StreamEnvironment], None]:
 
 
 def run_job(harness: Harness, case: SourceCase) -> list[Any]:
-    """Run until all records came out, or for so long as the case waits."""
+    """Run until all records arrived, or until the time limit of the case."""
     for _ in pauses(case.wait_s):
         harness.run()
         if len(harness.results("out")) >= RECORD_COUNT:
@@ -384,7 +384,7 @@ def feed_last(case: SourceCase, feed: Callable[[], None]) -> None:
 
 
 def until_planned(run: SourceRun, case: SourceCase) -> list[Slice]:
-    """Poll until there is something to plan; epochs without slices are sealed meanwhile."""
+    """Poll until there is input to plan; epochs without slices are sealed meanwhile."""
     for _ in pauses(case.wait_s):
         if run.poll_for_input(case.wait_s).has_input:
             if slices := run.source.plan(PLENTY):
@@ -401,12 +401,12 @@ def drain(
     restarts: bool = False,
     count: int = RECORD_COUNT,
 ) -> list[Epoch]:
-    """Read so many records, and what there is beyond."""
+    """Read so many records, and any input beyond."""
     return run.drain(budget, restarts=restarts, count=count, wait_s=case.wait_s)
 
 
 def through_outage(run: SourceRun, case: SourceCase, budget: Budget, count: int) -> list[Epoch]:
-    """Read so many records, with a restart after every error, as the engine's restarts do."""
+    """Read so many records, with a restart after every error, like the engine."""
     epochs: list[Epoch] = []
     for _ in pauses(case.wait_s + case.outage_s):
         try:
@@ -423,7 +423,7 @@ def through_outage(run: SourceRun, case: SourceCase, budget: Budget, count: int)
 
 
 def check(case: SourceCase, found: list[Any], *, is_ordered: bool = True) -> None:
-    """Compare what was read with what was fed, as strictly as the guarantee says."""
+    """Compare the records read with the input, as strictly as the guarantee."""
     expected = case.records(_ALL)
     have, want = Counter(map(repr, found)), Counter(map(repr, expected))
     missing, surplus = want - have, have - want
@@ -437,7 +437,7 @@ def check(case: SourceCase, found: list[Any], *, is_ordered: bool = True) -> Non
 
 
 def rows(batches: list[SourceBatch]) -> list[tuple[Any, ...]]:
-    """What must be equal at each attempt: how records fall into batches need not be."""
+    """Return the parts of batches that must be equal in each attempt."""
     values = [
         (offset, repr(value), *(m.timestamp_ms, m.key, m.headers))
         for batch in batches
@@ -452,7 +452,7 @@ def rows(batches: list[SourceBatch]) -> list[tuple[Any, ...]]:
 
 
 def metadata_of(batch: SourceBatch) -> list[Metadata]:
-    """Return what stands beside the values of a batch, row by row."""
+    """Return the metadata of a batch, row by row."""
     return [
         Metadata(
             timestamp_ms=None if batch.timestamps is None else batch.timestamps[row],

@@ -1,4 +1,4 @@
-"""The conformance suite for backends of streams: what each must hold, as tests to inherit.
+"""The conformance suite for backends of streams: the rules, to inherit.
 
 The author of a backend writes a *case* (where the streams are, with which options) and gets the
 rules by inheriting ``StreamSuite``. What a backend says of itself (``Capabilities``) is proven, and
@@ -50,4 +50,4 @@ __all__ = ["LosesConnections", "StreamCase", "StreamLoadSuite", "StreamSuite"]
 
 
 class StreamSuite(ProducerRules, ConsumerRules, PositionRules, GroupRules, TransactionRules):
-    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""
+    """The rules for backends. Inherit and set ``case_type``, or a fixture ``case``."""

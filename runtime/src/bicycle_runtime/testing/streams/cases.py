@@ -1,4 +1,4 @@
-"""Cases: all that the suite knows of a backend, and what its author writes."""
+"""Cases: the knowledge of the suite about a backend, written by its author."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class StreamCase(ABC):
     @property
     @abstractmethod
     def uri(self) -> str:
-        """Where the streams are: a place that is empty when the test begins."""
+        """The location of the streams, empty at the start of the test."""
 
     @property
     def options(self) -> dict[str, object]:
-        """Options with which a streamer reaches the place, and finds streams that are missing."""
+        """The options of a streamer for the location, which create missing streams."""
         return {}
 
     def transaction_options(self, name: str) -> dict[str, object]:  # noqa: ARG002 - of others.
@@ -70,7 +70,10 @@ class StreamCase(ABC):
         return name
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open.
-        """Release what the case holds. Called once, after the test."""
+        """Release the resources of the case.
+
+        Called once, after the test.
+        """
 
 
 class LosesConnections(ABC):
@@ -78,7 +81,7 @@ class LosesConnections(ABC):
 
     @abstractmethod
     def break_connections(self) -> None:
-        """Break all connections, once; what was acknowledged stays."""
+        """Break all connections once; acknowledged messages remain."""
 
 
 class CaseRules(Suite):
@@ -88,7 +91,7 @@ class CaseRules(Suite):
 
     @pytest.fixture
     def case(self, tmp_path: Path) -> Iterator[StreamCase]:
-        """The outside world; replace this fixture when the case needs another one."""
+        """Yield the outside world; replace this fixture if the case needs another one."""
         case = self.case_type(tmp_path / "world")
         case.folder.mkdir()
         yield case
@@ -100,7 +103,7 @@ def play(
     scenario: Callable[[Streamer], Awaitable[T]],
     options: Mapping[str, object] | None = None,
 ) -> T:
-    """Run a scenario with a streamer that is disconnected in the end, and return its result.
+    """Run a scenario with a streamer, disconnect it, and return the result.
 
     Args:
         case: Where the streams are.

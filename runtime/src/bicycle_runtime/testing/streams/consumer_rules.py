@@ -1,4 +1,4 @@
-"""The rules for consumers: which messages they get, in which order, and when they end."""
+"""The rules for consumers: messages, their order, and the end."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _WAIT_S = 0.2  # So long nothing comes, where there is nothing.
 
 
 class ConsumerRules(CaseRules):
-    """What consumers of every backend do when they are alone."""
+    """The rules for single consumers."""
 
     def test_consumers_get_the_messages_of_their_streams(self, case: StreamCase) -> None:
-        """Streams that are sent in turns arrive each in order, and whole."""
+        """Check that alternating streams arrive completely, each in order."""
         cat, dog = case.key("cat"), case.key("dog")
 
         async def scenario(streamer: Streamer) -> None:
@@ -58,7 +58,7 @@ class ConsumerRules(CaseRules):
     def test_a_consumer_of_what_comes_may_wait_before_there_is_a_stream(
         self, case: StreamCase
     ) -> None:
-        """Its position is fixed when it is created: what was sent before is not for it."""
+        """Check that a consumer's position is fixed on creation, without earlier messages."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -75,7 +75,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_batches_hold_what_is_there(self, case: StreamCase) -> None:
-        """At least one message, no more than asked for, in order."""
+        """Check that a batch has between one and the maximum of messages, in order."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -91,7 +91,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_a_cancelled_call_loses_nothing(self, case: StreamCase) -> None:
-        """Neither one that waits for a message, nor one that gathers a batch."""
+        """Check that cancelling a wait for a message or batch loses no message."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -112,7 +112,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_what_cannot_be_consumed_is_refused(self, case: StreamCase) -> None:
-        """Modes are those of the capabilities, and groups belong to modes."""
+        """Check that modes match the capabilities, and groups match modes."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -130,7 +130,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_nothing_is_acknowledged_in_real_time(self, case: StreamCase) -> None:
-        """There is no position to keep."""
+        """Check that a real-time consumer refuses acknowledgments."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -145,7 +145,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_a_consumer_that_was_ended_gives_nothing(self, case: StreamCase) -> None:
-        """Neither what it held, nor what comes; others go on."""
+        """Check that an ended consumer returns no message, while others continue."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -162,7 +162,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_a_call_that_waits_ends_with_its_consumer(self, case: StreamCase) -> None:
-        """Several of them, whatever the backend waits for, and in each of its modes."""
+        """Check that waiting calls end with their consumer, in each mode."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -186,7 +186,7 @@ class ConsumerRules(CaseRules):
         play(case, scenario)
 
     def test_a_consumer_of_what_is_there_ends(self, case: StreamCase) -> None:
-        """With ``is_live=False`` it reads all, where the backend keeps messages."""
+        """Check that ``is_live=False`` reads all stored messages, then ends."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:

@@ -1,4 +1,4 @@
-"""The rules for groups: who goes on where, and who gets what."""
+"""The rules for groups: positions, and the distribution of messages."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ __all__ = ["GroupRules"]
 
 
 class GroupRules(CaseRules):
-    """What consumers of one group do together, or one after the other."""
+    """The rules for consumers of one group, at once or in turn."""
 
     def test_a_resumed_consumer_goes_on_behind_the_committed_message(
         self, case: StreamCase
     ) -> None:
-        """What was not committed comes again; groups know nothing of each other."""
+        """Check that uncommitted messages come again, and that groups are independent."""
         key = case.key("a")
 
         async def sending(streamer: Streamer) -> bool:
@@ -44,7 +44,7 @@ class GroupRules(CaseRules):
         assert play(case, lambda s: reading(s, "other", commit=True)) == [0, 1]
 
     def test_a_resumed_consumer_goes_on_where_it_began(self, case: StreamCase) -> None:
-        """Also when it never committed anything: what came after its first start comes."""
+        """Check that a restart without a commit continues at the first start's position."""
         key = case.key("a")
 
         async def beginning(streamer: Streamer) -> bool:
@@ -63,7 +63,7 @@ class GroupRules(CaseRules):
             play(case, going_on)
 
     def test_the_members_of_a_group_share_the_messages(self, case: StreamCase) -> None:
-        """All come, and none twice unless members join meanwhile."""
+        """Check that all messages arrive, without duplicates unless members join."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -88,7 +88,7 @@ class GroupRules(CaseRules):
         play(case, scenario)
 
     def test_one_member_gets_all(self, case: StreamCase) -> None:
-        """A group of one is as good as none."""
+        """Check that a group of one member gets all messages."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -101,7 +101,7 @@ class GroupRules(CaseRules):
         play(case, scenario)
 
     def test_what_a_member_left_undone_goes_to_the_others(self, case: StreamCase) -> None:
-        """And what it acknowledged does not come again."""
+        """Check that acknowledged messages do not come again to other members."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:

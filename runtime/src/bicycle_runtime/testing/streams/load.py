@@ -17,11 +17,11 @@ _FILL = b"x" * 248
 
 
 class StreamLoadSuite(CaseRules):
-    """Inherit, and set ``case_type``; or give a fixture ``case`` that makes one."""
+    """The load rules. Inherit and set ``case_type``, or define a fixture ``case``."""
 
     @pytest.mark.parametrize("mode", ["real-time", "resumable", "load-balanced"])
     def test_many_messages_arrive_each_once_and_in_order(self, case: StreamCase, mode: str) -> None:
-        """Nobody waits for anybody but by flushes and full queues."""
+        """Check delivery under load, with waits only for flushes and full queues."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:

@@ -38,13 +38,13 @@ _FAR = 1 << 62
 
 
 class PositionRules(CaseRules):
-    """What consumers do that move."""
+    """The rules for consumers that move."""
 
     @pytest.mark.parametrize("how", HOW)
     def test_rewinding_gives_the_rest_that_message_included(
         self, case: StreamCase, how: dict[str, Any]
     ) -> None:
-        """``At(n)`` is inclusive; the beginning gives all, and the end what comes."""
+        """Check that ``At(n)`` is inclusive, and the moves to beginning and end."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -67,7 +67,7 @@ class PositionRules(CaseRules):
     def test_seeking_gives_the_earliest_message_of_that_time_or_later(
         self, case: StreamCase, how: dict[str, Any]
     ) -> None:
-        """A time between two messages, that of one of them, and one that two of them have."""
+        """Check seeks to a time between messages, of one, and of two messages."""
         key = case.key("a")
         begin = lately_ms()
 
@@ -88,7 +88,7 @@ class PositionRules(CaseRules):
     def test_a_position_beyond_the_end_is_refused_and_nothing_moves(
         self, case: StreamCase, how: dict[str, Any]
     ) -> None:
-        """The next message is the one that would have come."""
+        """Check that a refused move leaves the position unchanged."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -107,7 +107,7 @@ class PositionRules(CaseRules):
         play(case, scenario)
 
     def test_what_is_not_kept_cannot_be_sought(self, case: StreamCase) -> None:
-        """A backend without memory says so."""
+        """Check that a backend without storage refuses a seek."""
 
         async def scenario(streamer: Streamer) -> None:
             if streamer.capabilities.is_replayable:
@@ -122,7 +122,7 @@ class PositionRules(CaseRules):
         play(case, scenario)
 
     def test_shards_are_assigned_from_the_next_move_on(self, case: StreamCase) -> None:
-        """All of them are read where none is assigned; the last one stays."""
+        """Check that no assignment means all shards, and that the last one remains."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -157,7 +157,7 @@ async def _read_shards(streamer: Streamer, key: str) -> None:
 
 
 async def _only(consumer: Consumer, key: str, shard: int, count: int) -> list[int]:
-    """Return what a consumer reads of one more shard that is assigned to it."""
+    """Return the messages that a consumer reads of one more assigned shard."""
     consumer.assign(key, shard)
     await consumer.rewind(BEGINNING)
     found = [await consumer.next() for _ in range(count if shard == 0 else 2 * count)]
@@ -165,6 +165,6 @@ async def _only(consumer: Consumer, key: str, shard: int, count: int) -> list[in
 
 
 def _can(streamer: Streamer, how: dict[str, Any]) -> bool:
-    """Whether the backend moves, and has this mode; that the rest is refused, other rules show."""
+    """Return whether the backend supports moves in this mode."""
     able = streamer.capabilities
     return able.is_replayable and how.get("mode", "real-time") in able.modes

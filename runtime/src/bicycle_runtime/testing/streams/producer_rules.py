@@ -1,4 +1,4 @@
-"""The rules for producers: what is sent arrives, and receipts tell where it stands."""
+"""The rules for producers: delivery of messages, and positions in receipts."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ _ALL_BYTES = bytes(range(256))
 
 
 class ProducerRules(CaseRules):
-    """What producers of every backend do."""
+    """The rules for producers."""
 
     def test_a_message_arrives_with_what_its_receipt_says(self, case: StreamCase) -> None:
-        """Key, shard, sequence and time are the same on both sides, and sequences grow."""
+        """Check that receipts match received messages, and that sequences grow."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -59,7 +59,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_messages_whose_receipts_are_dropped_arrive_in_order(self, case: StreamCase) -> None:
-        """Nothing awaits them but the flush; one by one and in batches."""
+        """Check that messages without awaited receipts arrive in order."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -74,7 +74,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_a_time_that_is_given_stays(self, case: StreamCase) -> None:
-        """Where no message of the stream is later."""
+        """Check that a given time is kept if no message of the stream is later."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -88,7 +88,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_copies_keep_times_and_shards(self, case: StreamCase) -> None:
-        """Of messages of another stream; shards where the backend has some."""
+        """Check that copies keep times, and shards if supported."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -115,7 +115,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_keys_and_headers_arrive_or_are_refused(self, case: StreamCase) -> None:
-        """With those of copies; where the backend has neither, copies go without them."""
+        """Check keys and headers, which copies lose if the backend has neither."""
         key = case.key("a")
         heads: list[dict[str, Any]] = [
             {"key": "é"},
@@ -159,7 +159,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_any_payload_arrives_or_is_refused(self, case: StreamCase) -> None:
-        """A backend of texts refuses what is none; nothing is sent of it."""
+        """Check that a text backend refuses binary payloads and sends no part of them."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -179,7 +179,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_what_is_in_flight_is_counted_until_the_flush(self, case: StreamCase) -> None:
-        """Over all clones; a flush that gives up waiting takes nothing back."""
+        """Check the count of messages in flight over clones, and a cancelled flush."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -204,7 +204,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_a_producer_without_a_stream_is_given_one_once(self, case: StreamCase) -> None:
-        """Until then it sends to streams that are named."""
+        """Check that a producer without a stream requires a name, until it is anchored."""
         first, second = case.key("a"), case.key("b")
 
         async def scenario(streamer: Streamer) -> None:
@@ -226,7 +226,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_a_clone_that_is_dropped_ends_nothing(self, case: StreamCase) -> None:
-        """Clones share what they send through; ending one ends all."""
+        """Check that a dropped clone has no effect, and an ended clone ends all."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -244,7 +244,7 @@ class ProducerRules(CaseRules):
         play(case, scenario)
 
     def test_disconnecting_sends_what_waits(self, case: StreamCase) -> None:
-        """All producers of a streamer have ended then."""
+        """Check that disconnecting sends waiting messages, and ends all producers."""
         key = case.key("a")
 
         async def sending(streamer: Streamer) -> Producer:
@@ -265,7 +265,7 @@ class ProducerRules(CaseRules):
         play(case, reading)
 
     def test_what_a_producer_cannot_promise_it_refuses(self, case: StreamCase) -> None:
-        """Durabilities and shards are those of the capabilities."""
+        """Check that durabilities and shards match the capabilities."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:
@@ -285,7 +285,7 @@ class ProducerRules(CaseRules):
 
     @needs(LosesConnections)
     def test_a_message_with_a_receipt_survives_a_broken_connection(self, case: StreamCase) -> None:
-        """Producers and consumers go on by themselves, and no message is missing."""
+        """Check that producers and consumers recover, without a lost message."""
         key = case.key("a")
 
         async def scenario(streamer: Streamer) -> None:

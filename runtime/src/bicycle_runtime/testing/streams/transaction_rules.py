@@ -1,4 +1,4 @@
-"""The rules for transactions: all at once with positions, or nothing, and each message once."""
+"""The rules for transactions: atomic messages and positions, without duplicates."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SHARED_COUNT = 60
 
 
 class _StopError(Exception):
-    """What a program raises in a transaction."""
+    """An error that a program raises in a transaction."""
 
 
 class TransactionRules(CaseRules):
-    """What producers with transactions do; where there are none, they say so."""
+    """The rules for producers with transactions, or their refusal."""
 
     def test_a_transaction_is_seen_at_its_end_with_its_positions(self, case: StreamCase) -> None:
-        """Until then, neither what was sent nor what was acknowledged."""
+        """Check that messages and positions are invisible until the end."""
         source, target = case.key("a"), case.key("b")
 
         async def scenario(streamer: Streamer) -> None:
@@ -57,7 +57,7 @@ class TransactionRules(CaseRules):
         play(case, scenario, case.transaction_options("one"))
 
     def test_an_aborted_transaction_leaves_nothing(self, case: StreamCase) -> None:
-        """The consumer goes back, and the same messages come again."""
+        """Check that the consumer moves back, and the messages come again."""
         source, target = case.key("a"), case.key("b")
 
         async def scenario(streamer: Streamer) -> None:
@@ -84,7 +84,7 @@ class TransactionRules(CaseRules):
     def test_a_member_that_joins_in_a_transaction_makes_no_message_count_twice(
         self, case: StreamCase
     ) -> None:
-        """What goes to another member while it is open is not committed by the first one."""
+        """Check that the first member does not commit messages of another member."""
         source, target = case.key("a"), case.key("b")
 
         async def filling(streamer: Streamer) -> bool:
@@ -134,7 +134,7 @@ async def _copy(consumer: Consumer, producer: Producer, count: int) -> None:
 
 
 async def _copy_until(event: asyncio.Event, consumer: Consumer, producer: Producer) -> None:
-    """Copy what comes until something has happened."""
+    """Copy messages until an event is set."""
     copying = asyncio.create_task(_copy(consumer, producer, _SHARED_COUNT))
     await event.wait()
     copying.cancel()
@@ -142,7 +142,7 @@ async def _copy_until(event: asyncio.Event, consumer: Consumer, producer: Produc
 
 
 async def _copy_on(consumer: Consumer, producer: Producer, event: asyncio.Event) -> None:
-    """Copy all that comes, a transaction for each few; those that fail are done again."""
+    """Copy messages, a few per transaction; failed transactions are repeated."""
     while True:
         batch = await consumer.next_batch(5)
         event.set()
@@ -156,7 +156,7 @@ async def _copy_on(consumer: Consumer, producer: Producer, event: asyncio.Event)
 
 
 async def _see_all(streamer: Streamer, key: str, tasks: list[asyncio.Task[None]]) -> None:
-    """Wait until all is committed; end who copies, and see that each message came once."""
+    """Wait until all messages are committed; stop copying, and check for duplicates."""
     consumer = await streamer.create_consumer(key, start="earliest")
     seen: set[int] = set()
     while len(seen) < _SHARED_COUNT:
@@ -168,7 +168,7 @@ async def _see_all(streamer: Streamer, key: str, tasks: list[asyncio.Task[None]]
 
 
 async def _read_committed(streamer: Streamer, key: str) -> list[int]:
-    """Return what everybody sees of a stream."""
+    """Return the committed messages of a stream."""
     consumer = await streamer.create_consumer(key, start="earliest", is_live=False)
     found = [int(message.payload) async for message in consumer]
     await consumer.end()
