@@ -1,5 +1,6 @@
 """Bases are made beside the epochs: whatever becomes of them, the state is what was sealed."""
 
+import shutil
 import threading
 
 import pytest
@@ -296,6 +297,53 @@ def test_a_damaged_base_in_the_storage_is_noticed(start, tmp_path, part, damage,
     elsewhere.store.close()
     assert caught.value.facts["operator"] == "op"
     assert caught.value.facts["path"] in (path, base.path)
+
+
+def damages_of(data):
+    """Return damaged copies of a file: bytes that were changed, cut ends, an empty file, none."""
+    for at in range(0, len(data), 9):
+        yield data[:at] + bytes([data[at] ^ (1 << at % 8)]) + data[at + 1 :]
+    for at in range(0, len(data), 101):
+        yield data[:at]
+        yield data[:at] + bytes(len(data[at : at + 64])) + data[at + 64 :]
+    yield data + b"x"
+    yield None
+
+
+@pytest.mark.parametrize("reader", ["entries", *BACKENDS])
+def test_a_base_that_is_damaged_anywhere_is_refused_by_name_or_read_as_it_was(
+    start, tmp_path, reader
+):
+    worker = start()
+    sealed = with_base(worker, three_epochs(worker), joe=5)
+    worker.store.close()
+    base = sealed.files[0]
+
+    def read():
+        if reader == "entries":
+            found = sealed_entries(worker.storage, sealed, operator="op", is_window=False)
+            return {entry.key: entry.value() for entry in found if entry.state == "counts"}
+        elsewhere = Worker(tmp_path, backend=reader, job_url="moved")
+        try:
+            return counts_of(elsewhere, sealed)
+        finally:
+            elsewhere.store.close()
+            shutil.rmtree(tmp_path / "local", ignore_errors=True)
+
+    outcomes = []
+    for path in (base.path, *(sst.path for sst in base.ssts)):
+        file = tmp_path / "sealed" / path
+        whole = file.read_bytes()
+        for damaged in list(damages_of(whole))[:: 1 if reader == "entries" else 11]:
+            file.unlink() if damaged is None else file.write_bytes(damaged)
+            try:
+                assert read() == EXPECTED | {"joe": 5}  # RocksDB did not read these bytes.
+                outcomes.append("whole")
+            except StateFileError as error:
+                assert error.facts["path"] == path
+                outcomes.append("refused")
+            file.write_bytes(whole)
+    assert outcomes.count("refused") > len(outcomes) / 2
 
 
 def test_a_base_of_another_layout_is_refused(start, tmp_path, monkeypatch):

@@ -36,7 +36,7 @@ from bicycle_runtime.layouts.state import (
 from bicycle_runtime.state.disk.cache import DiskCache
 from bicycle_runtime.state.errors import LOCAL_STATE_UNUSABLE, StateFileError
 from bicycle_runtime.state.memory.space import StateTable, Store
-from bicycle_runtime.state.rocksdb.bases import bring, index_of, mount, upload, watch
+from bicycle_runtime.state.rocksdb.bases import bring, damage_of, index_of, mount, upload, watch
 from bicycle_runtime.state.rocksdb.claimed_folders import (
     ClaimedFolder,
     claim_folder,
@@ -365,13 +365,13 @@ def restore(
             space.keep_only(groups_in(seed, groups))
         for number, ref in enumerate(ref for ref in bases if ref is not seed):
             index = indexes[ref.path]
-            with mount(files, index, path=ref.path, progress=progress) as other:
+            with mount(files, ref, index, progress=progress) as other:
                 if seed is None and number == 0:
                     space.set_marks(other.marks())
                 try:
                     space.absorb(other, groups_in(ref, groups))
                 except UnreadableError as error:
-                    raise files.damaged(ref.path, str(error)) from error
+                    raise damage_of(files, ref, error) from error
     return space, known
 
 

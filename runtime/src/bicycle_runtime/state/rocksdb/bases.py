@@ -39,6 +39,7 @@ from bicycle_runtime.layouts.state import (
     SstRef,
     StateRef,
 )
+from bicycle_runtime.state.errors import StateFileError
 from bicycle_runtime.state.rocksdb.space import LAYOUT, READ_LAYOUTS, RocksSpace, SpaceError
 from bicycle_runtime.state.sealed.bases import BaseFolder, Make, decode_index
 from bicycle_runtime.state.sealed.loading import LOADING
@@ -47,7 +48,16 @@ from bicycle_runtime.state.settings import StateSettings
 if TYPE_CHECKING:
     from bicycle_runtime.state.sealed.sealed_files import SealedFiles
 
-__all__ = ["Progress", "bring", "change_sets_of", "index_of", "mount", "upload", "watch"]
+__all__ = [
+    "Progress",
+    "bring",
+    "change_sets_of",
+    "damage_of",
+    "index_of",
+    "mount",
+    "upload",
+    "watch",
+]
 
 Progress = Callable[[int], None]  # Told how many bytes more have come; from any thread.
 
@@ -202,7 +212,9 @@ def _copy(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None
 
 def _require_whole(files: SealedFiles, sst: SstRef, size: int, checksum: int) -> None:
     if (size, checksum) != (sst.byte_count, sst.crc32):
-        reason = f"{size} bytes, {sst.byte_count} are recorded, or another checksum"
+        reason = f"it has {size} bytes with checksum {checksum:08x}, " + (
+            f"recorded are {sst.byte_count} with {sst.crc32:08x}"
+        )
         raise files.damaged(sst.path, reason)
 
 
@@ -223,14 +235,14 @@ def _link(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None
 
 @contextmanager
 def mount(
-    files: SealedFiles, index: BaseIndex, *, path: str, progress: Progress | None = None
+    files: SealedFiles, ref: StateRef, index: BaseIndex, *, progress: Progress | None = None
 ) -> Iterator[RocksSpace]:
     """Open a base for reading, in a folder that is gone afterwards.
 
     Args:
         files: The operator's.
+        ref: The base.
         index: Of the base.
-        path: Of the index, for errors.
         progress: Is told what has come.
 
     Raises:
@@ -242,11 +254,31 @@ def mount(
         try:
             space = RocksSpace.open_for_reading(place, StateSettings())
         except SpaceError as error:
-            raise files.damaged(path, str(error)) from error
+            raise damage_of(files, ref, error) from error
         try:
             yield space
         finally:
             space.close()
+
+
+def damage_of(files: SealedFiles, ref: StateRef, error: SpaceError) -> StateFileError:
+    """Return the error of a base that RocksDB cannot read. It names the first damaged file.
+
+    RocksDB names a file of a temporary folder, so the files are compared with their sizes and
+    checksums. If all of them are intact, the error names the index.
+    """
+    for sst in index_of(files, ref).ssts:
+        checksum = size = 0
+        try:
+            with files.storage.open_read(sst.path) as stream:
+                while piece := stream.read(_PIECE_BYTES):
+                    checksum, size = crc32(piece, checksum), size + len(piece)
+            _require_whole(files, sst, size, checksum)
+        except ObjectMissingError:
+            return files.damaged(sst.path, "it is missing")
+        except StateFileError as found:
+            return found
+    return files.damaged(ref.path, str(error))
 
 
 def change_sets_of(
@@ -257,12 +289,12 @@ def change_sets_of(
     Raises:
         StateFileError: a file is missing or damaged.
     """
-    with mount(files, index_of(files, ref), path=ref.path) as space:
+    with mount(files, ref, index_of(files, ref)) as space:
         for group in (EVERYWHERE, *groups):
             try:
                 change_sets = [space.change_set(group, name) for name in space.names(group)]
             except SpaceError as error:
-                raise files.damaged(ref.path, str(error)) from error
+                raise damage_of(files, ref, error) from error
             yield change_sets
 
 

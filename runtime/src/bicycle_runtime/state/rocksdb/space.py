@@ -248,11 +248,25 @@ class RocksSpace:
             self.tidy((), dict.fromkeys(belied, False))
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Yield database keys and values with ``start <= db_key < end``, in order."""
+        """Yield database keys and values with ``start <= db_key < end``, in order.
+
+        Raises:
+            SpaceError: a part of the range cannot be read.
+        """
         options = rocksdict.ReadOptions()
         options.set_iterate_upper_bound(end)
         with _space_errors():
-            yield from self._database.items(from_key=start, read_opt=options)
+            # ``items()`` of the library ends at a damaged block as if nothing followed.
+            # hot path: 3.4 us a range of one entry, 3.0 with ``items()``.
+            iterator = self._database.iter(read_opt=options)
+            iterator.seek(start)
+            is_valid, key, value, move = (
+                iterator.valid, iterator.key, iterator.value, iterator.next,
+            )  # fmt: skip
+            while is_valid():
+                yield key(), value()
+                move()
+            iterator.status()
 
     def last(self, start: bytes, end: bytes) -> tuple[bytes, bytes] | None:
         """Return the last entry with ``start <= db_key < end``."""

@@ -79,7 +79,7 @@ class Contents:
         self, files: SealedFiles, ref: StateRef, groups: range, wants: Wants
     ) -> Iterator[ChangeSet]:
         with _mount(files, ref) as space:
-            yield from _wanted_rows(files, ref.path, space, groups, wants=wants)
+            yield from _wanted_rows(files, ref, space, groups, wants=wants)
 
 
 class KeptContents(Contents):
@@ -131,7 +131,7 @@ class KeptContents(Contents):
         while len(self._databases) > _DATABASES_MAX:
             self._forget(next(iter(self._databases)))
         try:
-            yield from _wanted_rows(files, ref.path, found[0], groups, wants=wants)
+            yield from _wanted_rows(files, ref, found[0], groups, wants=wants)
         except StateFileError:  # It may have been collected below the open database.
             self._forget(ref.path)
             raise
@@ -144,13 +144,14 @@ def _mount(files: SealedFiles, ref: StateRef) -> AbstractContextManager[RocksSpa
     # A library of 11 MB, which jobs with state in memory do not need.
     from bicycle_runtime.state.rocksdb.bases import index_of, mount
 
-    return mount(files, index_of(files, ref), path=ref.path)
+    return mount(files, ref, index_of(files, ref))
 
 
 def _wanted_rows(
-    files: SealedFiles, path: str, space: RocksSpace, groups: range, *, wants: Wants
+    files: SealedFiles, ref: StateRef, space: RocksSpace, groups: range, *, wants: Wants
 ) -> Iterator[ChangeSet]:
     # A library of 11 MB, which jobs with state in memory do not need.
+    from bicycle_runtime.state.rocksdb.bases import damage_of
     from bicycle_runtime.state.rocksdb.space import SpaceError
 
     for group in (EVERYWHERE, *groups):
@@ -158,5 +159,5 @@ def _wanted_rows(
             names = [n for n in space.names(group) if wants(emptied_change_set(group, n))]
             change_sets = [space.change_set(group, name) for name in names]
         except SpaceError as error:
-            raise files.damaged(path, str(error)) from error
+            raise damage_of(files, ref, error) from error
         yield from change_sets
