@@ -142,7 +142,7 @@ def options_reference() -> str:
     lines: list[str] = []
     for cls in options_classes():
         lines += [f"## {cls.__name__}", "", _first_paragraph(cls), ""]
-        lines += ["| option | accepts | default | what it does |", "|---|---|---|---|"]
+        lines += ["| option | accepts | default | description |", "|---|---|---|---|"]
         lines += [_option_row(info) for info in describe(cls)]
         lines.append("")
     return "\n".join(lines)
@@ -178,7 +178,7 @@ def command_tree() -> click.Command | None:
 
 
 def command_reference(root: click.Command) -> str:
-    """Return an entry for each command below ``root``: what it does, its arguments, its options."""
+    """Return an entry for each command below ``root``: description, arguments, options."""
     lines: list[str] = []
     for path, command in walk_commands(root, ("bicycle",)):
         lines += [f"## {' '.join(path)}", "", _prose(command.help or ""), ""]
@@ -190,7 +190,7 @@ def command_reference(root: click.Command) -> str:
         lines += ["```", f"{' '.join(path)} {pieces}", "```", ""]
         rows = [_parameter_row(p) for p in parameters if isinstance(p, click.Option)]
         if rows:
-            lines += ["| option | default | what it does |", "|---|---|---|", *rows, ""]
+            lines += ["| option | default | description |", "|---|---|---|", *rows, ""]
         if command.epilog:
             lines += [*_epilog(command.epilog), ""]
     return "\n".join(lines)
@@ -231,7 +231,7 @@ def decisions_reference() -> str:
 
 
 def troubleshooting_reference() -> str:
-    """Return a table of all errors for each exit code: what they say, and what to do."""
+    """Return a table of all errors for each exit code: message and fix."""
     import_all()
     by_exit_code: dict[int, list[str]] = {}
     for _, entry in catalogue():
@@ -243,7 +243,7 @@ def troubleshooting_reference() -> str:
     for exit_code, rows in sorted(by_exit_code.items()):
         meaning = MEANINGS[exit_code]
         lines += [f"### Exit code {exit_code}: {meaning}", ""]
-        lines += ["| code | what it says | what to do |", "|---|---|---|", *rows, ""]
+        lines += ["| code | message | fix |", "|---|---|---|", *rows, ""]
     return "\n".join(lines)
 
 
@@ -258,7 +258,7 @@ def sdk_reference() -> str:
             "",
             _first_paragraph(module),
             "",
-            "| name | what it is |",
+            "| name | description |",
             "|---|---|",
         ]
         lines += [f"| `{each}` | {_first_paragraph(getattr(module, each))} |" for each in public]
@@ -301,12 +301,12 @@ def operators_reference() -> str:
         keyed = "as the stream" if known.is_keyed is None else "yes" if known.is_keyed else "no"
         state = "" if known.state is StateShape.NONE else known.state.value
         rows.append(f"| {kind.value} | {known.description} | {keyed} | {state} |")
-    return "\n".join(["| kind | what it does | per key | state |", "|---|---|---|---|", *rows])
+    return "\n".join(["| kind | description | per key | state |", "|---|---|---|---|", *rows])
 
 
 def routes_reference() -> str:
     """Return a row for each route of the REST API."""
-    lines = ["| route | least role | what it does | answers |", "|---|---|---|---|"]
+    lines = ["| route | minimum role | description | responses |", "|---|---|---|---|"]
     for route in ROUTES:
         first, *others = [f"`{route.method} {path}`" for path in paths_of(route)]
         answers = sorted({route.code, 400, 403, 503, *route.errors})
@@ -322,7 +322,7 @@ def routes_reference() -> str:
 
 def states_reference() -> str:
     """Return the table of states and what may follow each."""
-    lines = ["| state | may be followed by |", "|---|---|"]
+    lines = ["| state | possible next states |", "|---|---|"]
     for state, followers in FOLLOWERS.items():
         names = ", ".join(sorted(each.value for each in followers))
         lines.append(f"| {state.value} | {names}{' (a new run)' if state.is_final else ''} |")

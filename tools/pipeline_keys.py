@@ -60,7 +60,7 @@ def _table(heading: str, kind: type[msgspec.Struct], also: list[str] | None = No
     rows = list(_rows(kind))
     if not rows:
         return lines
-    return [*lines, "| key | accepts | default | what it does |", "|---|---|---|---|", *rows, ""]
+    return [*lines, "| key | accepts | default | description |", "|---|---|---|---|", *rows, ""]
 
 
 def _rows(kind: type[msgspec.Struct]) -> Iterator[str]:

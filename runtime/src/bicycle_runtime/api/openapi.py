@@ -17,13 +17,15 @@ __all__ = ["document", "paths_of"]
 
 _REF = "#/components/schemas/{name}"
 _REASONS = {
-    200: "the answer", 201: "made", 202: "begun; the answer is the operation",
-    304: "nothing changed",
-    400: "the request cannot be read", 401: "nobody known asks",
-    403: "not allowed", 404: "there is no such thing",
-    408: "too slow", 409: "not as things stand", 413: "too large",
-    415: "not of a type that is taken",
-    422: "it cannot be met", 429: "too many", 503: "something that is needed does not answer",
+    200: "success", 201: "created", 202: "started; the response is the operation",
+    304: "not modified",
+    400: "the request cannot be parsed", 401: "the request is not authenticated",
+    403: "the caller does not have permission", 404: "not found",
+    408: "the request took too long", 409: "the current state does not allow the request",
+    413: "the body is too large",
+    415: "the media type is not supported",
+    422: "the request cannot be executed", 429: "too many requests",
+    503: "a required system does not respond",
 }  # fmt: skip
 _COMMON = (400, 401, 403, 408, 429, 503)
 _PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
@@ -57,7 +59,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Bicycle",
             "version": bicycle_runtime.__version__,
-            "description": "Jobs of one home: looked at, started, stopped, saved, rescaled.",
+            "description": "Query, start, stop, save and rescale the jobs of one home.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": paths,
@@ -85,7 +87,7 @@ def _operation(route: Route, schema_of: dict[Any, Any], *, is_alias: bool) -> di
     found: dict[str, Any] = {
         "operationId": name,
         "summary": route.summary,
-        "description": f"Least role: {route.role.name.lower()}.",
+        "description": f"Minimum role: {route.role.name.lower()}.",
         "parameters": [*_path_parameters(route), *_query_parameters(route), *_headers(route)],
         "responses": _responses(good, schema_of, (*_COMMON, *route.errors)),
     }
@@ -160,7 +162,7 @@ def _bound(name: str, schema: dict[str, Any]) -> dict[str, Any]:
 def _headers(route: Route) -> list[dict[str, Any]]:
     if not route.takes_key:
         return []
-    doc = "A repeated request with the same key is the same operation."
+    doc = "A repeated request with the same key returns the same operation."
     schema = {"type": "string", "minLength": 1, "maxLength": 200}
     return [
         {"name": "Idempotency-Key", "in": "header", "required": False, "description": doc,
