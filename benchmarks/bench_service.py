@@ -34,7 +34,7 @@ from bicycle_runtime.jobs.status import write_status
 from bicycle_runtime.service.address import read_address
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.watching.listing import JobQuery, list_page
-from bicycle_runtime.serving.main import keep_pauses_short
+from bicycle_runtime.service_process.main import keep_pauses_short
 
 _HERE = Path(__file__).parent
 _PLUGINS = """
@@ -115,7 +115,7 @@ def _served(folder: Path, count: int) -> Iterator[tuple[str, int]]:
         fleet = running.enter_context(_process("service_fleet.py", str(home.path), str(count)))
         assert fleet.stdout is not None
         fleet.stdout.readline()
-        words = [sys.executable, "-m", "bicycle_runtime.serving.main", str(home.path)]
+        words = [sys.executable, "-m", "bicycle_runtime.service_process.main", str(home.path)]
         more = {"PYTHONPATH": str(folder / "plugins")}
         doors = json.dumps({"slots": {"local": 10_000}})  # None of them waits for the 200.
         log = running.enter_context((folder / "service.log").open("wb"))

@@ -173,7 +173,14 @@ def _served(folder: Path) -> Iterator[str]:
     cache = BUILD / "spark-cache"
     cache.mkdir(parents=True, exist_ok=True)
     home.cache_dir.symlink_to(cache)
-    words = [sys.executable, "-m", "bicycle_runtime.serving.main", str(home.path), "127.0.0.1", "0"]
+    words = [
+        sys.executable,
+        "-m",
+        "bicycle_runtime.service_process.main",
+        str(home.path),
+        "127.0.0.1",
+        "0",
+    ]
     with (folder / "service.log").open("wb") as log:
         process = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ})
     try:

@@ -56,7 +56,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "state-peers": _FILES,
     "stream-relay": (f"{_RUNTIME}/streams",),
     "streams": (f"{_RUNTIME}/streams",),
-    "subscribers": (f"{_RUNTIME}/serving/subscribers", f"{_RUNTIME}/streams"),
+    "subscribers": (f"{_RUNTIME}/subscriber_server", f"{_RUNTIME}/streams"),
     "time-order": _OPERATORS,
     "upgrade": (_RUNTIME, _SDK),
     "w1-json": _FILES,

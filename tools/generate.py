@@ -269,7 +269,7 @@ def sdk_reference() -> str:
 # What jobs import from, beside `bicycle_sdk` itself, which exports most of it again.
 SDK_MODULES = (
     "bicycle_sdk.environment",
-    "bicycle_sdk.streams",
+    "bicycle_sdk.datastream",
     "bicycle_sdk.functions",
     "bicycle_sdk.expressions",
     "bicycle_sdk.connected",

@@ -40,7 +40,14 @@ def browser(request) -> Iterator[Browser]:
 @contextmanager
 def serving(home: Home) -> Iterator[str]:
     """Serve a home in a process of its own; the answer is its address."""
-    words = [sys.executable, "-m", "bicycle_runtime.serving.main", str(home.path), "127.0.0.1", "0"]
+    words = [
+        sys.executable,
+        "-m",
+        "bicycle_runtime.service_process.main",
+        str(home.path),
+        "127.0.0.1",
+        "0",
+    ]
     address = home.path / "service/address.json"
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
         try:

@@ -21,8 +21,8 @@ from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.home import Home
 from tests.browser.conftest import ARTEFACTS, is_live
 from tests.cluster.wheels import write_wheel
-from tests.unit.serving.served import Served
-from tests.unit.serving.test_uploads import upload
+from tests.unit.service_process.served import Served
+from tests.unit.service_process.test_uploads import upload
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]

@@ -74,7 +74,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
 
     assert built.returncode == 0, built.stdout + built.stderr
     streams = (ROOT / ".build/site/reference/sdk/streams/index.html").read_text("utf-8")
-    assert 'id="bicycle_sdk.streams.DataStream.map"' in streams
+    assert 'id="bicycle_sdk.datastream.DataStream.map"' in streams
     index = (ROOT / ".build/site/search/search_index.json").read_text("utf-8")
     assert "tumbling_window" in index
 

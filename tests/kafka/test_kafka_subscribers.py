@@ -4,7 +4,13 @@ import itertools
 import json
 
 from bicycle_runtime.streams import connect
-from tests.unit.serving.subscribed import SubscriberServer, client_of, figure, reaches, run
+from tests.unit.subscriber_server.subscribed import (
+    SubscriberServer,
+    client_of,
+    figure,
+    reaches,
+    run,
+)
 
 _numbers = itertools.count()
 

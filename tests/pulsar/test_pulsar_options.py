@@ -3,7 +3,7 @@
 import pytest
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, STREAM_ADDRESS_WRONG
-from bicycle_runtime.connectors.streams.pulsar import PulsarStreamSource
+from bicycle_runtime.connectors.stream_clients.pulsar import PulsarStreamSource
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.uris import source_from_uri
 from tests.raising import raises

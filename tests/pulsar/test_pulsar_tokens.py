@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.streams.pulsar import PulsarStreamSource
+from bicycle_runtime.connectors.stream_clients.pulsar import PulsarStreamSource
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.streams import StreamConnectError, connect
 from bicycle_runtime.streams.pulsar.errors import ADMIN_UNREACHABLE

@@ -18,7 +18,7 @@ from bicycle_runtime.connectors.errors import (
     STREAMS_REFUSED,
     STREAMS_UNREACHABLE,
 )
-from bicycle_runtime.connectors.streams.redis import RedisStreamSource
+from bicycle_runtime.connectors.stream_clients.redis import RedisStreamSource
 from bicycle_runtime.contract import Budget, ConnectorSpec
 from bicycle_runtime.streams import connect
 from bicycle_runtime.testing import Harness

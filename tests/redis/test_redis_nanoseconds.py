@@ -6,7 +6,7 @@ import time
 import pytest
 
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
-from bicycle_runtime.connectors.streams.redis import RedisStreamSink, RedisStreamSource
+from bicycle_runtime.connectors.stream_clients.redis import RedisStreamSink, RedisStreamSource
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_runtime.engine.options import EngineOptions
 from bicycle_runtime.operators.errors import RECORD_UNDECODABLE

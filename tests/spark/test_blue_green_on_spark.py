@@ -13,7 +13,7 @@ from bicycle_runtime.cli.root import main
 from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.layouts.paths import SHADOW
 from tests.unit.jobs.upgrading.versions import Site, plugin_wheel
-from tests.unit.serving.served import Served
+from tests.unit.service_process.served import Served
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]

@@ -6,7 +6,7 @@ import pytest
 
 from bicycle_runtime.jobs.status import JobState
 from tests.spark.cli_process import Bicycle
-from tests.unit.serving.served import Served
+from tests.unit.service_process.served import Served
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

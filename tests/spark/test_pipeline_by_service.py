@@ -12,7 +12,7 @@ from bicycle_runtime.api.rpc.generated.jobmanager_pb2_grpc import JobManagerStub
 from bicycle_runtime.cli.root import main
 from bicycle_runtime.service.address import read_address
 from tests.unit.jobs.upgrading.versions import Site
-from tests.unit.serving.served import Served
+from tests.unit.service_process.served import Served
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from tests.unit.serving.served import Served
+from tests.unit.service_process.served import Served
 from tests.waiting import until
 
 pytestmark = pytest.mark.spark

@@ -20,8 +20,8 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.service.address import read_address
 from tests.unit.jobs.upgrading.versions import Site, plugin_wheel
-from tests.unit.serving.served import Served
-from tests.unit.serving.test_uploads import upload
+from tests.unit.service_process.served import Served
+from tests.unit.service_process.test_uploads import upload
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]

@@ -34,7 +34,8 @@ CODE_RANGES = {
     "bicycle_runtime.formats": "29",
     "bicycle_runtime.service": "23",
     "bicycle_runtime.api": "24",
-    "bicycle_runtime.serving": "25",
+    "bicycle_runtime.listening": "25",
+    "bicycle_runtime.subscriber_server": "25",
     "bicycle_runtime.streams": "26",
     "bicycle_runtime.pipelines": "27",
 }

@@ -34,6 +34,17 @@ if typing.TYPE_CHECKING:
         SourceMessage,
         TaskInfo,
     )
+    from bicycle_sdk.datastream import (
+        ConnectedStreams,
+        DataStream,
+        IterativeStream,
+        JoinedStreams,
+        KeyedConnectedStreams,
+        KeyedStream,
+        SinkStream,
+        SplitStream,
+        WindowedStream,
+    )
     from bicycle_sdk.environment import (
         StreamEnvironment,
     )
@@ -101,17 +112,6 @@ if typing.TYPE_CHECKING:
         UnionListStateDescriptor,
         ValueState,
         ValueStateDescriptor,
-    )
-    from bicycle_sdk.streams import (
-        ConnectedStreams,
-        DataStream,
-        IterativeStream,
-        JoinedStreams,
-        KeyedConnectedStreams,
-        KeyedStream,
-        SinkStream,
-        SplitStream,
-        WindowedStream,
     )
     from bicycle_sdk.time import (
         WatermarkGenerator,
@@ -212,7 +212,7 @@ else:
                 "ValueState",
                 "ValueStateDescriptor",
             ),
-            "streams": (
+            "datastream": (
                 "ConnectedStreams",
                 "DataStream",
                 "IterativeStream",

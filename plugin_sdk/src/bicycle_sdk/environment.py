@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, overload
 from bicycle_sdk import connectors, kafka
 from bicycle_sdk.arguments import require_text, require_whole
 from bicycle_sdk.connectors import SourceBuilder, SourceDescriptor, built
+from bicycle_sdk.datastream import DataStream
 from bicycle_sdk.drafts import GraphDraft, VertexDraft
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.graph import JobConfig, JobGraph, OperatorKind, RestartStrategy, RuntimeMode
 from bicycle_sdk.settings import check_parallelism
-from bicycle_sdk.streams import DataStream
 
 if TYPE_CHECKING:
     from bicycle_sdk.chaining import OptimizedGraph

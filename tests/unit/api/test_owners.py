@@ -25,6 +25,7 @@ from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.savepoints.paths import SAVEPOINT_FILES
 from bicycle_runtime.jobs.status import JobState, OperatorStatus
+from bicycle_runtime.listening.doors import Doors
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.store.history import SAMPLED
@@ -32,8 +33,7 @@ from bicycle_runtime.service.users.authentication import Authenticator, is_open
 from bicycle_runtime.service.users.limits import Limits
 from bicycle_runtime.service.users.owners import Quota
 from bicycle_runtime.service.users.roles import LOCAL, Identity, Role
-from bicycle_runtime.serving.doors import Doors
-from bicycle_runtime.serving.rpc import serve_rpc
+from bicycle_runtime.service_process.rpc import serve_rpc
 from bicycle_runtime.webui.rendering import Site
 from bicycle_runtime.webui.site import page_routes
 from tests.unit.api.asking import DAY_MS, MANY, Asked

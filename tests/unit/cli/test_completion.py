@@ -126,7 +126,7 @@ def test_completing_loads_nothing_slow(jobs, line, command):
     *found, modules = done.stdout.splitlines()
     assert found
     slow = {"pyspark", "py4j", "rich", "pyarrow", "numpy", "packaging", "importlib_metadata"}
-    assert not {*slow, "bicycle_sdk.streams"} & set(modules.split())
+    assert not {*slow, "bicycle_sdk.datastream"} & set(modules.split())
 
 
 @pytest.fixture

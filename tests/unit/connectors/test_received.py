@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.environment import environment_for_python
 from bicycle_runtime.cli import main
-from bicycle_runtime.connectors.streams.received import (
+from bicycle_runtime.connectors.stream_clients.received import (
     WebSocketSource,
     journal_line,
     message_of,

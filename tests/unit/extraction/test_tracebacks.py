@@ -55,7 +55,7 @@ def test_the_innermost_place_in_the_plugin_counts_before_any_other(files, expect
 
 
 def test_there_is_no_location_without_a_frame_of_somebody_else():
-    places = [(f"{SITE}/bicycle_sdk/streams.py", 1, "map"), (bicycle_sdk.__file__, 2, "x")]
+    places = [(f"{SITE}/bicycle_sdk/datastream.py", 1, "map"), (bicycle_sdk.__file__, 2, "x")]
 
     assert user_location(places, package="shop", folder=SITE) is None
 

@@ -19,7 +19,7 @@ from bicycle_runtime.streams.addresses import StreamUrl
 
 __all__ = ["serve_command"]
 
-_PACKAGE = "bicycle_runtime.serving"
+_PACKAGE = "bicycle_runtime.subscriber_server"
 _LIBRARIES = ("httpx", "prometheus_client", "starlette", "websockets")
 
 
@@ -90,11 +90,11 @@ def serve_command(
     """
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:
-        errors = importlib.import_module(f"{_PACKAGE}.subscribers.errors")
+        errors = importlib.import_module(f"{_PACKAGE}.errors")
         raise errors.SUBSCRIBER_EXTRA_MISSING(missing_text=", ".join(missing))
     # The rooms above this one are started by name, and only when they are asked for.
-    serving = importlib.import_module(f"{_PACKAGE}.subscribing")
-    what = serving.subscribing_of(
+    server = importlib.import_module(f"{_PACKAGE}.server")
+    what = server.subscribing_of(
         urls, words, limits=limits, webhooks_path=webhooks_path, origins=origins, doors=doors
     )
 
@@ -105,4 +105,4 @@ def serve_command(
             click.echo(url)
         sys.stdout.flush()
 
-    serving.serve_subscribers(service_home(folder), *place, what=what, on_ready=tell)
+    server.serve_subscribers(service_home(folder), *place, what=what, on_ready=tell)

@@ -33,7 +33,7 @@ from bicycle_runtime.service.users.tokens import checked_owners
 
 __all__ = ["door_options", "down_command", "home_option", "service_home", "up_command"]
 
-_MODULE = "bicycle_runtime.serving.main"
+_MODULE = "bicycle_runtime.service_process.main"
 _LIBRARIES = (
     "grpc",
     "grpc_health",
@@ -202,9 +202,9 @@ def up_command(
     doors["grpc_port"] = _grpc_port(port, grpc_port, is_wanted=not no_grpc)
     if not detach:
         # The rooms above this one are started by name, and only when they are asked for.
-        serving = importlib.import_module(_MODULE)
-        serving.configure(sys.stderr)
-        serving.run_service(place, host=host, port=port, doors=serving.Doors(**doors))
+        process = importlib.import_module(_MODULE)
+        process.configure(sys.stderr)
+        process.run_service(place, host=host, port=port, doors=process.Doors(**doors))
         return
     running = read_address(place)
     if running is not None:

@@ -60,11 +60,11 @@ from bicycle_runtime.pipelines.sources import KafkaSource, SourceKeys
 from bicycle_runtime.pipelines.values import ErrorRule, duration_ms
 from bicycle_sdk import ProcessFunction, StreamEnvironment
 from bicycle_sdk.aggregations import everything
+from bicycle_sdk.datastream import KeyedStream
 from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.failures import error_policy, retry
 from bicycle_sdk.graph import ErrorAction, ErrorPolicy, RestartStrategy
 from bicycle_sdk.settings import VertexSettings
-from bicycle_sdk.streams import KeyedStream
 from bicycle_sdk.time import WatermarkStrategy
 from bicycle_sdk.windows import tumbling_windows
 from bicycle_sdk.windows.triggers import PurgingTrigger

@@ -20,9 +20,9 @@ from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.testing.harness import Harness
 from bicycle_runtime.testing.rewiring import sink_names
 from bicycle_runtime.testing.script import CRASH, END, EPOCH, Mark, script_source
+from bicycle_sdk.datastream import DataStream
 from bicycle_sdk.drafts import GraphDraft
 from bicycle_sdk.environment import StreamEnvironment
-from bicycle_sdk.streams import DataStream
 
 __all__ = ["Finished", "Runner", "play"]
 

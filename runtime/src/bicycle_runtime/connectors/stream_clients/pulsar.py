@@ -1,0 +1,260 @@
+"""Streams of Pulsar as sources and sinks of jobs.
+
+A source reads by places, which the manifest holds, and has a subscription beside them: without one,
+Pulsar deletes what was not read. A sink sends an epoch at least once: brokers know for hours which
+messages of a producer they have, and not for as long as a job may rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pulsar
+
+from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG
+from bicycle_runtime.connectors.settings import secret_option
+from bicycle_runtime.connectors.stream_clients.addressing import address_error, check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.backends import (
+    AwayError,
+    Cut,
+    Extent,
+    StreamInput,
+    StreamOutput,
+    cut_of,
+    shard_name,
+    stream_in,
+)
+from bicycle_runtime.connectors.stream_clients.options import (
+    PublishedOptions,
+    PulsarSinkOptions,
+    PulsarSourceOptions,
+    StreamSourceOptions,
+)
+from bicycle_runtime.connectors.stream_clients.sent import SentOutput, SentSink
+from bicycle_runtime.connectors.stream_clients.source import StreamSource
+from bicycle_runtime.contract import BadRecord, ConnectorSpec
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
+from bicycle_runtime.streams.errors import StreamError, StreamUrlError
+from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.pulsar.cluster import PORT, TLS_PROTOCOL, Cluster
+from bicycle_runtime.streams.pulsar.consuming import time_of
+from bicycle_runtime.streams.pulsar.options import PulsarOptions
+from bicycle_runtime.streams.pulsar.positions import entry_before, id_of, sequence_of
+from bicycle_sdk.secrets import Secret
+
+__all__ = ["PulsarStreamSink", "PulsarStreamSource"]
+
+_PROTOCOLS = ("pulsar", TLS_PROTOCOL)
+_NAMESPACE = re.compile(r"[\w.=:-]+/[\w.=:-]+")
+_BATCH = 1_000
+_CUT_MAX = 50_000
+_LOOK_EACH = 200  # So many polls pass between two looks for new partitions.
+_CONNECT_MS = 10_000
+_WORDS = ("admin_url", "ca_file", "cert_file", "key_file", "namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PulsarPlace:
+    """The connection to a cluster; picklable, without the token itself."""
+
+    url: StreamUrl
+    words: Mapping[str, Any]
+    secret: Secret | None
+
+    def all_words(self) -> dict[str, Any]:
+        """Return the options of the toolkit."""
+        token = None if self.secret is None else self.secret.reveal()
+        return {**self.words, "connect_timeout_ms": _CONNECT_MS, "token": token}
+
+    def open(self) -> Cluster:
+        """Return the cluster, reached once."""
+        cluster = Cluster(self.url.streamer, PulsarOptions(**self.all_words()))
+        cluster.open()
+        return cluster
+
+
+class PulsarStreamSource(StreamSource):
+    """Reads topics of a cluster, with all their partitions."""
+
+    options_class = PulsarSourceOptions
+
+    def make_input(self, options: StreamSourceOptions) -> StreamInput:
+        """Return the input."""
+        assert isinstance(options, PulsarSourceOptions), "as options_class says"
+        url = url_of(self.spec, options.address, _PROTOCOLS)
+        if not options.group:
+            raise _option_error(self.spec, "group", options.group, "name a subscription")
+        return PulsarInput(_place_of(self.spec, url, options), options.group)
+
+
+class PulsarStreamSink(SentSink):
+    """Sends messages to one topic."""
+
+    options_class = PulsarSinkOptions
+
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
+        """Return the output."""
+        assert isinstance(options, PulsarSinkOptions), "as options_class says"
+        url = url_of(self.spec, options.address, _PROTOCOLS, is_one=True)
+        place = _place_of(self.spec, url, options)
+        words = {name: value for name, value in place.all_words().items() if value is not None}
+        self._sent_to = SentOutput(url, words)
+        return self._sent_to
+
+
+@dataclass(slots=True)
+class PulsarInput:
+    """The topics of a cluster; subscriptions in ``_kept`` retain unread messages."""
+
+    place: PulsarPlace
+    group: str
+    _cluster: Cluster | None = None
+    _kept: dict[str, Any] = field(default_factory=dict)
+    _polls: int = 0
+    _pid: int = 0
+
+    def __getstate__(self) -> Any:
+        return (self.place, self.group)
+
+    def __setstate__(self, state: Any) -> None:
+        self.place, self.group = state
+        self._cluster, self._kept, self._polls, self._pid = None, {}, 0, 0
+
+    def extents(self) -> Mapping[str, Extent]:
+        with self._away():
+            if self._polls % _LOOK_EACH == 0:
+                self._subscribe()
+            self._polls += 1
+            found = {shard: each.get_last_message_id() for shard, each in self._kept.items()}
+        return {
+            shard: Extent(end=sequence_of(last) + 1 if last.entry_id() >= 0 else 0)
+            for shard, last in found.items()
+        }
+
+    def _subscribe(self) -> None:
+        """Create missing subscriptions of all partitions, from the earliest message on."""
+        cluster = self._open_cluster()
+        for key in self.place.url.stream_keys:
+            for number, topic in enumerate(cluster.partitions(key)):
+                if shard_name(key, number) not in self._kept:
+                    self._kept[shard_name(key, number)] = cluster.client.subscribe(
+                        topic,
+                        self.group,
+                        initial_position=pulsar.InitialPosition.Earliest,
+                        receiver_queue_size=1,
+                    )
+
+    def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
+        found: list[int] = []
+        left = size[1]
+        for items in self.read(shard, start, end):
+            for item in items:
+                assert isinstance(item, Message), "others have no place"
+                left -= item.size
+                if (left < 0 and found) or len(found) >= min(size[0], _CUT_MAX):
+                    return cut_of(found, parts)
+                found.append(item.sequence)
+        return cut_of(found, parts)
+
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
+        key, number = stream_in(shard)
+        with self._away():
+            cluster = self._open_cluster()
+            topic = cluster.partitions(key, number + 1)[number]
+            reader = cluster.client.create_reader(
+                topic, id_of(start), receiver_queue_size=_BATCH, start_message_id_inclusive=True
+            )
+        try:
+            behind = start
+            while behind < end:
+                with self._away():
+                    batch = self._some(reader, (key, number), behind, end)
+                if not batch:
+                    return
+                yield list(batch)
+                behind = batch[-1].sequence + 1
+        finally:
+            with self._away():
+                reader.close()
+
+    def _some(
+        self, reader: Any, stream: tuple[StreamKey, int], start: int, end: int
+    ) -> list[Message]:
+        """Return messages of a range, in order, or an empty list at its end."""
+        batch: list[Message] = []
+        while len(batch) < _BATCH and reader.has_message_available():
+            found = reader.read_next(_CONNECT_MS)
+            sequence = sequence_of(found.message_id())
+            if sequence >= end:
+                break
+            if sequence >= start:
+                batch.append(Message(*stream, sequence, time_of(found), found.data() or b""))
+                start = sequence + 1
+                if start >= end:
+                    break
+        return batch
+
+    def keep(self, positions: Mapping[str, int]) -> None:
+        """Acknowledge read messages up to the entry of the next one, so Pulsar drops them."""
+        try:
+            for shard, position in positions.items():
+                if (kept := self._kept.get(shard)) is not None:
+                    kept.acknowledge_cumulative(entry_before(position))
+        except pulsar.PulsarException:
+            self._polls = 0  # Whatever is wrong, the positions that count are in the manifest.
+
+    def close(self) -> None:
+        cluster, self._cluster = self._cluster, None
+        self._kept, self._polls = {}, 0
+        if cluster is not None and self._pid == os.getpid():
+            cluster.close()
+
+    def _open_cluster(self) -> Cluster:
+        if self._cluster is None:
+            self._cluster, self._pid = self.place.open(), os.getpid()
+        return self._cluster
+
+    @contextmanager
+    def _away(self) -> Iterator[None]:
+        """Close resources after an error, which means that the cluster is unavailable."""
+        try:
+            yield
+        except StreamError as error:
+            self.close()
+            raise AwayError(error.summary) from None
+        except pulsar.PulsarException as error:
+            self.close()
+            raise AwayError(str(error)) from None
+
+
+def _option_error(spec: ConnectorSpec, name: str, value: str, hint: str) -> Exception:
+    return CONNECTOR_OPTION_WRONG(
+        vertex=spec.vertex_id,
+        connector=spec.connector_type,
+        name=name,
+        problem=f"it is {value!r}",
+        hint=hint,
+    )
+
+
+def _place_of(
+    spec: ConnectorSpec, url: StreamUrl, options: PulsarSourceOptions | PulsarSinkOptions
+) -> PulsarPlace:
+    """Return how a cluster is reached."""
+    try:
+        url.streamer.places(PORT)
+    except StreamUrlError as error:
+        raise address_error(spec, options.address, error.facts["problem"]) from None
+    check_tls(spec, options, url, TLS_PROTOCOL)
+    if _NAMESPACE.fullmatch(options.namespace) is None:
+        raise _option_error(spec, "namespace", options.namespace, "write TENANT/NAMESPACE")
+    return PulsarPlace(
+        url=url,
+        words={name: getattr(options, name) for name in _WORDS},
+        secret=secret_option(spec, "token", options.token),
+    )

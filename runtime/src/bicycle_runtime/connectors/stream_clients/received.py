@@ -1,0 +1,370 @@
+"""Streams without storage as sources: input is journaled, epochs read the journal.
+
+A thread connects as programs do, and again when the connection is lost. With ``journal=true`` a
+message is on the disk before an epoch may read it, so that each one that was received counts
+exactly once through any crash. Without, nobody waits for the disk, and what a machine loses when it
+dies is lost. A WebSocket asks for what it missed: it says which sequence it received last.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.logging import log_event
+from bicycle_runtime.base.quantities import amount
+from bicycle_runtime.connectors.journal import Journal, JournalSegments
+from bicycle_runtime.connectors.journal_source import SHARD, JournalSource
+from bicycle_runtime.connectors.settings import read_options
+from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.options import (
+    ReceivedOptions,
+    SocketStreamOptions,
+    WebSocketSourceOptions,
+    codec_of,
+)
+from bicycle_runtime.connectors.stream_clients.source import decoded_batch
+from bicycle_runtime.contract import (
+    BadRecord,
+    ConnectorSpec,
+    Guarantee,
+    Slice,
+    SnapshotsState,
+    SourceBatch,
+)
+from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.streams.addresses import StreamKey, StreamUrl
+from bicycle_runtime.streams.connecting import backend_of, connect
+from bicycle_runtime.streams.consuming import Consumer
+from bicycle_runtime.streams.delivering import HubConsumer
+from bicycle_runtime.streams.errors import (
+    STREAMER_IN_USE,
+    ConnectionLostError,
+    StreamConnectError,
+    StreamEndedError,
+    StreamError,
+)
+from bicycle_runtime.streams.lines import BROADCAST
+from bicycle_runtime.streams.messages import Message
+from bicycle_runtime.streams.peers import PeerStreamer
+
+__all__ = ["SocketStreamSource", "StdioSource", "WebSocketSource"]
+
+_LOG = logging.getLogger(__name__)
+_WEBSOCKET_WORDS = (
+    "ca_file", "cert_file", "frame_bytes_max", "key_file", "listen", "ping_interval_ms",
+    "ping_timeout_ms", "sequence_field", "subscribe",
+)  # fmt: skip
+_SOCKET_WORDS = ("heads", "line_bytes_max", "listen")
+_BATCH = 1_000
+_REFUSED = -1  # The shard in the journal of what is no message.
+_LOOK_S = 0.05
+_PAUSE_S, _PAUSE_MAX_S = 0.1, 5.0
+_ESCAPED = re.compile(rb"\\(.)", re.DOTALL)
+_PLAIN = {b"n": b"\n", b"\\": b"\\"}
+
+
+def refused_message(error: StreamError, now_ms: int, sequence: int | None) -> Message:
+    """Return the journal entry of received data that is not a message.
+
+    Args:
+        error: Why it is none.
+        now_ms: When it came.
+        sequence: The last sequence before it; None when there is none.
+    """
+    received = error.received or b""
+    payload = error.summary.replace("\0", "").encode() + b"\0" + received
+    return Message(BROADCAST, _REFUSED, -1 if sequence is None else sequence, now_ms, payload)
+
+
+def _bad_record(message: Message, offset: int) -> BadRecord:
+    reason, _, raw = message.payload.partition(b"\0")
+    return BadRecord(
+        offset=offset, raw=raw, reason=reason.decode(), timestamp_ms=message.timestamp_ms
+    )
+
+
+def journal_line(message: Message) -> bytes:
+    """Return a message as a line of the journal; ends of lines in it are escaped."""
+    payload = message.payload.replace(b"\\", b"\\\\").replace(b"\n", b"\\n")
+    head = (message.timestamp_ms, message.sequence, message.shard_id, message.stream_key.encode())
+    return b"%d %d %d %s %s\n" % (*head, payload)
+
+
+def message_of(line: bytes) -> Message:
+    """Return the message of a line, without its end."""
+    time_ms, sequence, shard_id, key, payload = line.split(b" ", 4)
+    if b"\\" in payload:
+        payload = _ESCAPED.sub(lambda found: _PLAIN[found[1]], payload)
+    return Message(StreamKey(key.decode()), int(shard_id), int(sequence), int(time_ms), payload)
+
+
+class Receiver:
+    """Receives messages on a thread until it is stopped, or the streams end.
+
+    Args:
+        vertex_id: For the log.
+        url: The streams.
+        words: Gives the options of the backend; it is told the sequence that came last.
+        journal: Where messages go; closed by ``stop``.
+        unread_bytes_max: While so much waits unread, nothing is taken.
+    """
+
+    def __init__(
+        self,
+        vertex_id: str,
+        url: StreamUrl,
+        words: Callable[[int | None], Mapping[str, object]],
+        journal: Journal,
+        *,
+        unread_bytes_max: int,
+    ) -> None:
+        self.read_position = 0
+        self.has_ended = False
+        self.is_reachable = False  # Nobody knows before the first connection.
+        self.last_sequence: int | None = None
+        self._vertex_id = vertex_id
+        self._url = url
+        self._words = words
+        self._journal = journal
+        self._unread_bytes_max = unread_bytes_max
+        self._error: BaseException | None = None
+        self._gap_count = 0
+        self._is_stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"streams-{vertex_id}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def check(self) -> None:
+        """Raise the error that ended the thread, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        """Write the received input to the journal, close both, and end the thread."""
+        self._is_stopping.set()
+        self._thread.join()
+        self._journal.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._receive_always())
+        except Exception as error:  # noqa: BLE001 - whatever it is, the driver raises it.
+            self._error = error
+
+    async def _receive_always(self) -> None:
+        pause_s, is_waiting = _PAUSE_S, False
+        while not self._is_stopping.is_set():
+            try:
+                await self._receive()
+            except (StreamConnectError, ConnectionLostError) as error:
+                if error.code == STREAMER_IN_USE.code:
+                    raise
+                if self.is_reachable or not is_waiting:
+                    self._warn("streams_waiting", error.summary)
+                    pause_s = _PAUSE_S
+                self.is_reachable, is_waiting = False, True
+            else:
+                self.has_ended = not self._is_stopping.is_set()
+                return
+            await self._wait(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_MAX_S)
+
+    async def _receive(self) -> None:
+        """Receive until the streams end, or this is to stop."""
+        async with connect(self._url, self._words(self.last_sequence)) as streamer:
+            consumer = await streamer.create_consumer(self._url.stream_keys)
+            self.is_reachable = True
+            assert isinstance(consumer, HubConsumer), "these backends have no others"
+            while (batch := await self._next(consumer)) is not None:
+                self.is_reachable = not isinstance(streamer, PeerStreamer) or streamer.is_reachable
+                self._keep(batch)
+                self._note_gaps(getattr(streamer, "gap_count", 0))
+                await self._wait_for_room()
+            self._keep(consumer.leave())
+
+    def _keep(self, batch: list[Message]) -> None:
+        if batch:
+            self._journal.append(b"".join(map(journal_line, batch)))
+            self.last_sequence = batch[-1].sequence
+
+    async def _next(self, consumer: Consumer) -> list[Message] | None:
+        """Return received messages, or None after a pause or at the end.
+
+        What is no message is among them, for the ``on_error`` of the source.
+        """
+        if self._is_stopping.is_set():
+            return None
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                return await consumer.next_batch(_BATCH)
+        except TimeoutError:
+            return []
+        except StreamEndedError:
+            return None
+        except (StreamConnectError, ConnectionLostError):
+            raise
+        except StreamError as error:  # One message that is none; others go on.
+            return [refused_message(error, SystemClock().now_ms(), self.last_sequence)]
+
+    async def _wait_for_room(self) -> None:
+        """Take nothing while too much waits unread; the other side is held back then."""
+        while self._journal.end - self.read_position >= self._unread_bytes_max:
+            if self._is_stopping.is_set():
+                return
+            await asyncio.sleep(_LOOK_S)
+
+    async def _wait(self, seconds: float) -> None:
+        deadline = asyncio.get_running_loop().time() + seconds
+        while not self._is_stopping.is_set() and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(_LOOK_S)
+
+    def _note_gaps(self, count: int) -> None:
+        if count > self._gap_count:
+            self._warn("streams_gap", f"missing: {amount(count - self._gap_count, 'message')}")
+        self._gap_count = count
+
+    def _warn(self, event: str, reason: str) -> None:
+        log_event(_LOG, event, level=logging.WARNING, operator=self._vertex_id, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedReader:
+    """Reads messages out of the journal."""
+
+    segments: JournalSegments
+    codec: Codec
+
+    def read(self, part: Slice) -> Iterator[SourceBatch]:
+        """Yield the records of the range, which begins and ends where messages do."""
+        position, held = part.start, b""
+        for data in self.segments.blocks(list(part.details["segments"]), part.start, part.end):
+            whole, newline, rest = (held + data).rpartition(b"\n")
+            held = rest
+            if newline:
+                lines = whole.split(b"\n")
+                offsets = [position]
+                for line in lines:
+                    offsets.append(offsets[-1] + len(line) + 1)
+                position = offsets.pop()
+                yield self._batch(list(map(message_of, lines)), offsets, position)
+        if position == part.start:
+            yield SourceBatch(values=[], offsets=(), next_offset=part.start)
+
+    def _batch(
+        self, messages: Sequence[Message], offsets: Sequence[int], position: int
+    ) -> SourceBatch:
+        placed = list(zip(messages, offsets, strict=True))
+        good = [each for each in placed if each[0].shard_id != _REFUSED]
+        batch = decoded_batch(
+            self.codec, [message for message, _ in good], [at for _, at in good], position
+        )
+        if len(good) < len(placed):
+            bad = [_bad_record(*each) for each in placed if each[0].shard_id == _REFUSED]
+            batch.failures = sorted([*batch.failures, *bad], key=lambda failure: failure.offset)
+        return batch
+
+    def close(self) -> None:
+        """Do nothing: the reader has no open resources between slices."""
+
+
+class ReceivedSource(SnapshotsState, JournalSource):
+    """Reads streams as they come; a subclass knows the backend."""
+
+    options_class: type[ReceivedOptions] = ReceivedOptions
+    protocols: tuple[str, ...]
+    gives_times = True
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        self._options = options = read_options(self.options_class, spec)
+        super().__init__(
+            spec,
+            segment_bytes=options.segment_bytes,
+            epochs_min=options.journal_epochs_min,
+            is_synced=options.journal,
+        )
+        # The contract has one promise for a class; here it is up to an option.
+        self.guarantee = (  # type: ignore[misc]
+            Guarantee.EXACTLY_ONCE if options.journal else Guarantee.AT_MOST_ONCE
+        )
+        self._url = url_of(spec, options.address, self.protocols)
+        backend_of(self._url.streamer)  # Its library must be there before anything begins.
+        self._codec = codec_of(spec, options)
+        self._sequence: int | None = None
+
+    def words(self, last_sequence: int | None) -> dict[str, object]:
+        """Return the backend's options for messages after a sequence."""
+        return {}
+
+    def receive(self, journal: Journal, position: int, state: Mapping[str, Any]) -> Receiver:
+        """Start to receive after the last received message."""
+        receiver = Receiver(
+            self.spec.vertex_id,
+            self._url,
+            self.words,
+            journal,
+            unread_bytes_max=self._options.journal_bytes_max,
+        )
+        receiver.read_position = position
+        self._sequence = state.get("sequence")
+        receiver.last_sequence = self._sequence_before(journal.end)
+        receiver.start()
+        return receiver
+
+    def snapshot(self, planned: Sequence[Slice], ends: Mapping[str, int]) -> dict[str, Any]:
+        """Return the sequence of the last message that was read."""
+        self._sequence = self._sequence_before(ends.get(SHARD, self._next))
+        return {} if self._sequence is None else {"sequence": self._sequence}
+
+    def reader_of(self, segments: JournalSegments) -> ReceivedReader:
+        """Return a reader of messages."""
+        return ReceivedReader(segments, self._codec)
+
+    def _sequence_before(self, end: int) -> int | None:
+        """Return the sequence of the last message before a place in the journal."""
+        line = self._journal.last_line(self._next, end)
+        return message_of(line).sequence if line else self._sequence
+
+
+class WebSocketSource(ReceivedSource):
+    """Reads streams over WebSockets; never ends."""
+
+    options_class = WebSocketSourceOptions
+    protocols = ("ws", "wss")
+
+    def __init__(self, spec: ConnectorSpec) -> None:
+        super().__init__(spec)
+        options = self._options
+        assert isinstance(options, WebSocketSourceOptions), "as options_class says"
+        check_tls(spec, options, self._url, "wss", is_server=options.listen)
+
+    def words(self, last_sequence: int | None) -> dict[str, object]:
+        """Return the options of the connection."""
+        found = {name: getattr(self._options, name) for name in _WEBSOCKET_WORDS}
+        found["last_sequence"] = last_sequence
+        return {name: value for name, value in found.items() if value is not None}
+
+
+class SocketStreamSource(ReceivedSource):
+    """Reads lines of a TCP connection; never ends."""
+
+    options_class = SocketStreamOptions
+    protocols = ("socket",)
+
+    def words(self, last_sequence: int | None) -> dict[str, object]:
+        """Return the options of the connection."""
+        return {name: getattr(self._options, name) for name in _SOCKET_WORDS}
+
+
+class StdioSource(ReceivedSource):
+    """Reads streams from the standard input of the driver, to its end."""
+
+    protocols = ("stdio",)

@@ -1,0 +1,208 @@
+"""Streams without storage as sinks of jobs: sealed epochs are sent at least once.
+
+A thread keeps the connection between epochs. What has no receipt when a connection breaks is sent
+again, with its whole epoch; who listens and has no client drops messages, and counts them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from bicycle_runtime.connectors.stream_clients.addressing import check_tls, url_of
+from bicycle_runtime.connectors.stream_clients.backends import AwayError, RefusedError, StreamOutput
+from bicycle_runtime.connectors.stream_clients.options import (
+    PublishedOptions,
+    SentOptions,
+    SentToSocketOptions,
+    WebSocketSinkOptions,
+)
+from bicycle_runtime.connectors.stream_clients.sink import PayloadWriterFactory, StreamSink
+from bicycle_runtime.contract import DropsRecords, Guarantee
+from bicycle_runtime.formats.contract import Codec
+from bicycle_runtime.streams.addresses import StreamUrl
+from bicycle_runtime.streams.connecting import connect
+from bicycle_runtime.streams.contract import Streamer
+from bicycle_runtime.streams.errors import ConnectionLostError, StreamConnectError, StreamError
+from bicycle_runtime.streams.lines import line_payload
+from bicycle_runtime.streams.peers import PeerStreamer
+from bicycle_runtime.streams.producing import Producer
+
+__all__ = ["SocketStreamSink", "StdioSink", "WebSocketSink"]
+
+T = TypeVar("T")
+_BATCH = 1_000
+_RETRY_MS = 1_000  # So long one try waits for the other side; `Patience` tries again.
+
+
+class SentOutput:
+    """A stream that is sent to; every call is made on a thread with a loop of its own.
+
+    Args:
+        url: The stream.
+        words: Options of the backend.
+    """
+
+    def __init__(self, url: StreamUrl, words: Mapping[str, object]) -> None:
+        self._url = url
+        self._words = words
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._streamer: Streamer | None = None
+        self._producer: Producer | None = None
+        self._dropped_before = 0
+
+    @property
+    def dropped_count(self) -> int:
+        """The number of messages without a receiving client."""
+        streamer = self._streamer
+        running = streamer.dropped_count if isinstance(streamer, PeerStreamer) else 0
+        return self._dropped_before + running
+
+    def check(self) -> None:
+        """Look at the options; the other side may come later."""
+        connect(self._url, self._words)
+
+    def open(self, now_ms: int) -> None:
+        """Listen, where that was requested: clients may come before the first epoch."""
+        if self._words.get("listen"):
+            try:
+                self._call(self._open())
+            except StreamConnectError as error:
+                raise RefusedError(error.summary) from None
+
+    def written(self, run: str) -> int | None:
+        """Return None: the backend does not record epochs."""
+
+    def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
+        """Send an epoch, and return when each of its messages has a receipt."""
+        self._call(self._send(payloads))
+
+    async def _send(self, payloads: Iterator[bytes]) -> None:
+        try:
+            producer = await self._open()
+            while batch := list(islice(payloads, _BATCH)):
+                producer.send_many(batch)
+                await producer.flush()
+        except (StreamConnectError, ConnectionLostError) as error:
+            await self._disconnect()
+            if self._url.streamer.protocol == "stdio":  # A pipe that broke is gone.
+                raise RefusedError(error.summary) from None
+            raise AwayError(error.summary) from None
+        except StreamError as error:
+            raise RefusedError(error.summary) from None
+
+    async def _open(self) -> Producer:
+        if self._producer is None:
+            streamer = await connect(self._url, self._words).__aenter__()
+            self._streamer = streamer
+            self._producer = await streamer.create_producer(self._url.stream_key)
+        return self._producer
+
+    async def _disconnect(self) -> None:
+        self._dropped_before = self.dropped_count
+        streamer, self._streamer, self._producer = self._streamer, None, None
+        if streamer is not None:
+            with contextlib.suppress(StreamError):  # It was told before.
+                await streamer.disconnect()
+
+    def _call(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=self._loop.run_forever, name=f"send to {self._url}", daemon=True
+            )
+            self._thread.start()
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """Close the connection, and end the thread."""
+        if self._loop is not None and self._thread is not None:
+            self._call(self._disconnect())
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+            self._loop = self._thread = None
+
+
+class LineCodec:
+    """A codec with payloads of one line, which refuses other records early.
+
+    Args:
+        codec: Of the payloads.
+        address: For errors.
+    """
+
+    def __init__(self, codec: Codec, address: str) -> None:
+        self._codec = codec
+        self._address = address
+
+    def encode(self, value: Any) -> bytes:
+        """Return the payload; raise StreamUnsupportedError where it is no line."""
+        payload = self._codec.encode(value)
+        line_payload(payload, self._address)
+        return payload
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value of a payload."""
+        return self._codec.decode(data)
+
+
+class SentSink(DropsRecords, StreamSink):
+    """Sends records as messages of one stream; a subclass knows the backend."""
+
+    guarantee = Guarantee.AT_LEAST_ONCE
+    options_class: type[PublishedOptions] = SentOptions
+    protocols: tuple[str, ...]
+    # Options that the backend has, too.
+    passed_on: Sequence[str] = ()
+
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
+        """Return the output."""
+        url = url_of(self.spec, options.address, self.protocols, is_one=True)
+        words: dict[str, object] = {name: getattr(options, name) for name in self.passed_on}
+        if words:
+            words |= {"retry_timeout_ms": _RETRY_MS}
+        self._sent_to = SentOutput(url, {k: v for k, v in words.items() if v is not None})
+        return self._sent_to
+
+    def writer(self) -> PayloadWriterFactory:
+        """Return the factory of writers."""
+        return PayloadWriterFactory(LineCodec(self._codec, self._options.address))
+
+    def dropped_count(self) -> int:
+        """Return how many messages found no client."""
+        return self._sent_to.dropped_count
+
+
+class WebSocketSink(SentSink):
+    """Sends frames over WebSockets."""
+
+    options_class = WebSocketSinkOptions
+    protocols = ("ws", "wss")
+    passed_on = ("ca_file", "cert_file", "key_file", "listen")
+
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
+        """Return the output."""
+        assert isinstance(options, WebSocketSinkOptions), "as options_class says"
+        url = url_of(self.spec, options.address, self.protocols, is_one=True)
+        check_tls(self.spec, options, url, "wss", is_server=options.listen)
+        return super().make_output(options)
+
+
+class SocketStreamSink(SentSink):
+    """Sends lines to a TCP server, or as one to its clients."""
+
+    options_class = SentToSocketOptions
+    protocols = ("socket",)
+    passed_on = ("listen", "heads")
+
+
+class StdioSink(SentSink):
+    """Writes lines to the standard output of the driver."""
+
+    protocols = ("stdio",)

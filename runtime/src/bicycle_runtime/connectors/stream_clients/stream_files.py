@@ -1,0 +1,297 @@
+"""Files of streams as sources and sinks of jobs.
+
+An epoch of a sink stands between two messages of a stream of its own, which tell what a crash left.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from bicycle_runtime.base.faults import fault_point
+from bicycle_runtime.connectors.stream_clients.addressing import url_of
+from bicycle_runtime.connectors.stream_clients.backends import (
+    AwayError,
+    ChangedError,
+    Cut,
+    Extent,
+    RefusedError,
+    StreamInput,
+    StreamOutput,
+    cut_of,
+    shard_name,
+    stream_in,
+)
+from bicycle_runtime.connectors.stream_clients.options import (
+    PublishedOptions,
+    StreamSinkOptions,
+    StreamSourceOptions,
+)
+from bicycle_runtime.connectors.stream_clients.sink import StreamSink
+from bicycle_runtime.connectors.stream_clients.source import StreamSource
+from bicycle_runtime.contract import BadRecord
+from bicycle_runtime.streams.addresses import StreamKey
+from bicycle_runtime.streams.errors import StreamConnectError, StreamError
+from bicycle_runtime.streams.file.creating import create_file
+from bicycle_runtime.streams.file.format import FileHeader
+from bicycle_runtime.streams.file.reading import FileReader, Wanted
+from bicycle_runtime.streams.file.seeking import find, last_of_stream, last_of_streams
+from bicycle_runtime.streams.file.view import FileView
+from bicycle_runtime.streams.file.writing import FileWriter
+from bicycle_runtime.streams.messages import Message
+
+__all__ = ["StreamFileSink", "StreamFileSource"]
+
+_BATCH = 4_096
+_BEGUN, _DONE = "begun", "done"
+_INTERVAL = 1 << 20
+_BUFFER = 1 << 20
+
+
+class StreamFileSource(StreamSource):
+    """Reads streams of one file, which may come to be later."""
+
+    options_class = StreamSourceOptions
+
+    def make_input(self, options: StreamSourceOptions) -> StreamInput:
+        """Return the input."""
+        url = url_of(self.spec, options.address, ("file",))
+        return FileInput(Path(url.streamer.node), url.stream_keys)
+
+
+class StreamFileSink(StreamSink):
+    """Appends to a stream of one file."""
+
+    options_class = StreamSinkOptions
+
+    def make_output(self, options: PublishedOptions) -> StreamOutput:
+        """Return the output."""
+        url = url_of(self.spec, options.address, ("file",), is_one=True)
+        return FileOutput(Path(url.streamer.node), url.stream_key)
+
+
+@dataclass(frozen=True, slots=True)
+class FileInput:
+    """Streams of one file, which may not be there yet.
+
+    Args:
+        path: The file.
+        keys: The streams.
+    """
+
+    path: Path
+    keys: tuple[StreamKey, ...]
+
+    def extents(self) -> Mapping[str, Extent]:
+        if not self.path.exists():
+            return {}
+        view = self._view()
+        try:
+            return {
+                shard_name(*stream): Extent(end=last.sequence + 1, last_end=last.sequence + 1)
+                for stream, last in last_of_streams(view).items()
+                if stream[0] in self.keys
+            }
+        finally:
+            view.close()
+
+    def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
+        stream = stream_in(shard)
+        record_count, byte_count = size
+        found: list[int] = []
+        view = self._view()
+        try:
+            offset = find(view, _wanted_before(stream, start))
+            for head in view.heads(offset) if offset is not None else ():
+                if (head.key, head.shard_id) != stream:
+                    continue
+                byte_count -= head.size
+                is_full = len(found) == record_count or (found and byte_count < 0)
+                if is_full or head.sequence >= end:
+                    break
+                found.append(head.sequence)
+        finally:
+            view.close()
+        return cut_of(found, parts)
+
+    def read(self, shard: str, start: int, end: int) -> Iterator[list[Message | BadRecord]]:
+        stream = stream_in(shard)
+        wanted = _wanted_before(stream, start)
+        view = self._view()
+        try:
+            offset = find(view, wanted)
+            if offset is None:
+                return
+            reader = FileReader(self.path, view.interval, offset, wanted)
+            while True:
+                while messages := reader.take(_BATCH):
+                    if messages[-1].sequence < end:
+                        yield list(messages)
+                        continue
+                    yield [message for message in messages if message.sequence < end]
+                    return
+                place, length = reader.request()
+                data = os.pread(view.descriptor, max(0, min(length, view.size - place)), place)
+                if reader.has_ended or not reader.feed(data):
+                    return
+        finally:
+            view.close()
+
+    def keep(self, positions: Mapping[str, int]) -> None:
+        """Do nothing: a file stores no positions."""
+
+    def close(self) -> None:
+        """Do nothing: no resource is open."""
+
+    def _view(self) -> FileView:
+        return FileView.open(self.path)
+
+
+def _wanted_before(stream: tuple[StreamKey, int], start: int) -> Wanted:
+    def is_before(_stream: tuple[StreamKey, int], sequence: int, _time_ms: int) -> bool:
+        return sequence < start
+
+    return Wanted((stream[0],), [stream], is_before)
+
+
+class _Marker(NamedTuple):
+    """The last message of a run's own stream: an epoch that was begun or completed."""
+
+    epoch: int
+    is_done: bool
+    end: int
+
+
+class FileOutput:
+    """A stream of a file.
+
+    A message of a stream of the run's own stands before an epoch, and one behind it. An epoch that
+    has only the first was not written whole: it is cut off before it is written again.
+
+    Args:
+        path: The file.
+        key: The stream.
+    """
+
+    def __init__(self, path: Path, key: StreamKey) -> None:
+        self._path = path
+        self._key = key
+
+    def check(self) -> None:
+        """Look whether the file can be used, if it is there."""
+        try:
+            if self._path.exists():
+                FileView.open(self._path).close()
+            elif not self._path.parent.is_dir():
+                raise RefusedError(f"there is no folder {self._path.parent}")
+        except StreamError as error:
+            raise RefusedError(error.summary) from None
+
+    def open(self, now_ms: int) -> None:
+        """Make the file where it is missing."""
+        self.check()
+        try:
+            header = FileHeader(self._path.name, now_ms, _INTERVAL)
+            create_file(self._path, header, must_be_new=False)
+        except StreamError as error:
+            raise RefusedError(error.summary) from None
+
+    def written(self, run: str) -> int | None:
+        """Return the last epoch of a run that is written whole."""
+        marker = self._marker(run)
+        return None if marker is None else marker.epoch - (not marker.is_done)
+
+    def _marker(self, run: str) -> _Marker | None:
+        if not self._path.exists():
+            return None
+        stream = (_marker_key(run), 0)
+        view = FileView.open(self._path)
+        try:
+            last = last_of_stream(view, stream)
+            if not last.sequence:
+                return None
+
+            def is_before(_stream: object, sequence: int, _time_ms: int) -> bool:
+                return sequence < last.sequence
+
+            offset = find(view, Wanted((stream[0],), [stream], is_before))
+            assert offset is not None, "what the end of the file tells of is there"
+            payload, end = view.payload(view.head(offset))
+            word, _, number = payload.decode().partition(" ")
+            return _Marker(int(number), word == _DONE, end)
+        finally:
+            view.close()
+
+    def write(self, run: str, epoch: int, payloads: Iterator[bytes]) -> None:
+        """Write an epoch.
+
+        1. The last mark of the run tells whether the epoch is written; half of it is cut off.
+        2. The messages are appended behind a mark, and made durable.
+        3. The mark that ends the epoch is appended, and made durable.
+        """
+        # 1. The last mark of the run tells whether the epoch is written; half of it is cut off.
+        fault_point("transaction_begun")
+        marker = self._marker(run)
+        if marker is not None and marker.is_done and marker.epoch >= epoch:
+            return
+        expected = list(payloads)
+        is_begun = marker is not None and not marker.is_done
+        if marker is not None and is_begun:
+            self._cut_off(marker.end, expected)
+        with self._writer() as writer:
+            # 2. The messages are appended behind a mark, and made durable.
+            if not is_begun:
+                writer.take(_marker_key(run), 0, f"{_BEGUN} {epoch}".encode(), None)
+            for payload in expected:
+                writer.take(self._key, 0, payload, None)
+            writer.write_out()
+            writer.sync()
+            fault_point("transaction_produced")
+            # 3. The mark that ends the epoch is appended, and made durable.
+            writer.take(_marker_key(run), 0, f"{_DONE} {epoch}".encode(), None)
+            fault_point("transaction_marked")
+            writer.write_out()
+            writer.sync()
+        fault_point("transaction_committed")
+
+    @contextmanager
+    def _writer(self) -> Iterator[FileWriter]:
+        """Yield the file's only writer; unwritten data are dropped at the end."""
+        writer: FileWriter | None = None
+        try:
+            writer = FileWriter(self._path, limit_bytes=1 << 62, buffer_bytes=_BUFFER)
+            yield writer
+        except StreamConnectError as error:  # Another process writes just now.
+            raise AwayError(error.summary) from None
+        except StreamError as error:
+            raise RefusedError(error.summary) from None
+        except OSError as error:
+            raise RefusedError(error.strerror) from None
+        finally:
+            if writer is not None:
+                writer.abandon()
+
+    def _cut_off(self, end: int, expected: list[bytes]) -> None:
+        """Cut off an epoch that was half written; refuse where others wrote meanwhile."""
+        view = FileView.open(self._path)
+        try:
+            if view.size <= end:
+                return
+            for place, head in enumerate(view.heads(end)):
+                is_ours = head.key == self._key and place < len(expected)
+                if not is_ours or view.payload(head)[0] != expected[place]:
+                    raise ChangedError
+        finally:
+            view.close()
+        os.truncate(self._path, end)
+
+    def close(self) -> None:
+        """Do nothing: no resource is open."""
+
+
+def _marker_key(run: str) -> StreamKey:
+    return StreamKey(f"bicycle.epochs.{run}")

@@ -1,0 +1,98 @@
+"""The loopback rule: who can reach the service is on this machine, or says over TLS who asks.
+
+A job is code that runs as the service's user, so that anyone who may start one may do all that
+this user may. Addresses that others reach are refused before anything listens, unless there is a
+certificate, and somebody who may come in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+from bicycle_runtime.listening.accepting import Listener
+from bicycle_runtime.listening.errors import ADDRESS_REFUSED, ADDRESS_TAKEN
+
+__all__ = ["hosts_of", "is_loopback", "listen", "require_safe"]
+
+_BACKLOG = 128
+
+
+def listen(host: str, port: int, *, missing: str | None) -> Listener:
+    """Return a socket that listens on an address, and counts what it accepts.
+
+    Args:
+        host: An address, or a name.
+        port: 0 to 65,535; 0 takes any that is free.
+        missing: What an address lacks that others reach; None when it lacks nothing.
+
+    Raises:
+        ADDRESS_REFUSED: others could reach the address, and something is missing.
+        ADDRESS_TAKEN: the address is none, or is taken.
+    """
+    family, kind, protocol, place = require_safe(host, port, missing=missing)
+    # With its protocol: asyncio sends small pieces at once only where it knows that this is TCP,
+    # and an answer would else wait 40 ms between head and body.
+    listener = Listener(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(place)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        raise ADDRESS_TAKEN(host=host, port=port, reason=error.strerror or str(error)) from error
+    return listener
+
+
+def require_safe(host: str, port: int, *, missing: str | None) -> tuple[int, int, int, Any]:
+    """Return the first place that an address means: family, kind, protocol and address of a socket.
+
+    Raises:
+        ADDRESS_REFUSED: others could reach the address, and something is missing.
+        ADDRESS_TAKEN: the address is none.
+    """
+    found = _places(host, port)
+    for place in found:
+        address = ipaddress.ip_address(str(place[3][0]).partition("%")[0])
+        if not address.is_loopback and missing is not None:
+            text = "any address of this machine" if address.is_unspecified else str(address)
+            raise ADDRESS_REFUSED(host=host, port=port, found=text, missing=missing)
+    return found[0]
+
+
+def is_loopback(host: str, port: int) -> bool:
+    """Return whether only this machine reaches an address.
+
+    Raises:
+        ADDRESS_TAKEN: the address is none.
+    """
+    texts = [str(place[3][0]).partition("%")[0] for place in _places(host, port)]
+    return all(ipaddress.ip_address(text).is_loopback for text in texts)
+
+
+def hosts_of(
+    listener: socket.socket, host: str, *, names: Sequence[str] = (), is_tls: bool = False
+) -> list[str]:
+    """Return what requests may call a service that listens there, the best for people first.
+
+    Args:
+        listener: The socket.
+        host: What it was asked to listen on.
+        names: Further names, which come first.
+        is_tls: Whether it speaks TLS: browsers do not tell the port where it is the usual one.
+    """
+    address, port = listener.getsockname()[:2]
+    literal = f"[{address}]" if ":" in address else address
+    known = dict.fromkeys([*(n.lower() for n in names), literal, "localhost", host.lower()])
+    plain = [name for name in known if ":" not in name or name.startswith("[")]
+    return [f"{name}:{port}" for name in plain] + (plain if port == (443 if is_tls else 80) else [])
+
+
+def _places(host: str, port: int) -> list[tuple[int, int, int, Any]]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        raise ADDRESS_TAKEN(host=host, port=port, reason=str(error)) from error
+    return [(family, kind, protocol, place) for family, kind, protocol, _, place in found]

@@ -1,0 +1,149 @@
+"""``python -m bicycle_runtime.service_process.main HOME HOST PORT [DOORS]``: the process of a home.
+
+DOORS is JSON with the fields of ``Doors``.
+
+It writes ``<home>/service/address.json`` once it answers, and removes it when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import gc
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from ssl import SSLContext
+
+from bicycle_runtime.api.application import build_application
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.logging import configure
+from bicycle_runtime.base.processes import start_ticks
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.listening.accepting import Listener
+from bicycle_runtime.listening.addresses import hosts_of, is_loopback, listen, require_safe
+from bicycle_runtime.listening.doors import Doors, missing_of
+from bicycle_runtime.listening.http_server import serve
+from bicycle_runtime.service.address import service_folder
+from bicycle_runtime.service.service import Service
+from bicycle_runtime.service.users.authentication import Authenticator
+from bicycle_runtime.service.users.limits import LimitOptions, Limits
+from bicycle_runtime.webui.rendering import Site
+from bicycle_runtime.webui.site import page_routes
+from bicycle_sdk.errors import BicycleError
+
+__all__ = ["keep_pauses_short", "main", "run_service"]
+
+_DOORS = Doors()
+_GARBAGE_LIMITS = (10_000, 20, 100)
+_TURN_S = 0.001  # What an answer waits for the thread that looks at jobs; 5 ms is usual.
+
+
+def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> None:
+    """Serve a home until a signal says to end. No job is ended by it.
+
+    Raises:
+        ADDRESS_REFUSED: others could reach an address; nothing was started.
+        ADDRESS_TAKEN: the address cannot be listened on.
+        TLS_INCOMPLETE: an option for TLS lacks the one that belongs to it.
+        TLS_UNUSABLE: a certificate or key cannot be used.
+        SERVICE_RUNNING: another process serves the home.
+        DATABASE_UNUSABLE: its databases cannot be used.
+    """
+    context = doors.context()
+    if not is_loopback(host, port):
+        doors = dataclasses.replace(doors, needs_login=True)
+    missing = missing_of(home, doors)
+    if doors.grpc_port is not None:
+        require_safe(host, doors.grpc_port, missing=missing)
+    with listen(host, port, missing=missing) as listener:
+        asyncio.run(_serve(home, listener, host, doors=doors, context=context))
+
+
+async def _serve(
+    home: Home, listener: Listener, host: str, *, doors: Doors, context: SSLContext | None
+) -> None:
+    hosts = hosts_of(listener, host, names=doors.names, is_tls=context is not None)
+    address = service_folder(home) / "address.json"
+    own = os.getpid()
+    url = f"{'http' if context is None else 'https'}://{hosts[0]}"
+
+    def tell(grpc: str | None) -> None:
+        is_open = not doors.needs_login and context is None
+        facts = {"url": url, "pid": own, "started": start_ticks(own), "is_open": is_open}
+        replace_file(address, json.dumps({**facts, "grpc": grpc}).encode())
+        sys.stdout.write(f"{url}\n")
+        sys.stdout.flush()
+
+    with Service(home, clock=SystemClock(), slots=doors.slots) as service:
+        service.fleet.attach(asyncio.get_running_loop())
+        authenticator = Authenticator(
+            service.tokens, service.sessions, needs_login=doors.needs_login, clients=doors.clients
+        )
+        limits = Limits(LimitOptions())
+        site = Site(service)
+        app = build_application(
+            service, hosts=hosts, authenticator=authenticator, limits=limits,
+            pages=page_routes(site), missing=functools.partial(site.refusal, status=404),
+        )  # fmt: skip
+        try:
+            async with _rpc(
+                service, host, doors=doors, authenticator=authenticator, limits=limits
+            ) as grpc:
+                ready = functools.partial(tell, grpc)
+                await serve(app, listener, closing=service.closing, on_ready=ready, context=context)
+        finally:
+            service.closing.set()
+            with suppress(FileNotFoundError):
+                address.unlink()
+
+
+@asynccontextmanager
+async def _rpc(
+    service: Service, host: str, *, doors: Doors, authenticator: Authenticator, limits: Limits
+) -> AsyncIterator[str | None]:
+    """Serve gRPC meanwhile, where it is asked for; give its address."""
+    if doors.grpc_port is None:
+        yield None
+        return
+    # 16 MB of memory, and needed where gRPC is asked for.
+    from bicycle_runtime.service_process.rpc import serve_rpc
+
+    async with serve_rpc(
+        service, host, doors=doors, authenticator=authenticator, limits=limits
+    ) as address:
+        yield address
+
+
+def keep_pauses_short() -> None:
+    """Let nothing stop the threads of this process for long: a full machine makes it longer yet.
+
+    A full collection would look at every module, and at each job twice a minute: some 50 ms.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*_GARBAGE_LIMITS)
+    sys.setswitchinterval(_TURN_S)
+
+
+def main(arguments: list[str]) -> int:
+    """Be the process."""
+    keep_pauses_short()
+    home, host, port, *more = arguments
+    doors = Doors(**json.loads(more[0])) if more else Doors()
+    configure(sys.stderr)
+    try:
+        run_service(Home(Path(home)), host=host, port=int(port), doors=doors)
+    except BicycleError as error:
+        sys.stderr.write(json.dumps(error.to_json()) + "\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
