@@ -1,8 +1,6 @@
-"""The checks of this repository as sessions; plain ``nox`` runs those that every change must pass.
+"""The sessions that need several environments: other versions of Python, and a release.
 
-Sessions call the targets of the Makefile where there is one, so that ``make test``, the pipeline
-and ``nox`` cannot differ. They use ``.venv``; sessions that need another version of Python or tools
-of their own make environments of their own.
+``make`` has all other commands, and starts these, too: ``make versions`` and ``make release``.
 """
 
 from __future__ import annotations
@@ -16,12 +14,11 @@ from pathlib import Path
 import nox
 
 nox.options.default_venv_backend = "none"
-nox.options.sessions = ["lint", "types", "imports", "tests"]
+nox.options.sessions = ["tests-3.12", "tests-3.13"]
 
 BIN = Path(".venv/bin").absolute()
 # What `make changelog` sets up.
 RELEASE_BIN = Path(".venv-release/bin").absolute()
-PYTEST = (str(BIN / "python"), "-m", "pytest")
 IMPORT_ALL = """
 import importlib, pkgutil, sys
 root = importlib.import_module(sys.argv[1])
@@ -52,8 +49,6 @@ NEEDS_EXTRA = (
     "bicycle_runtime.service",
     "bicycle_runtime.webui",
 )
-# Dependency groups that only one session installs: requirements-GROUP.lock.
-GROUPS_WITH_LOCKS = ("release", "site")
 # Each distribution: the module it brings, and all that may be installed with it (None: anything).
 DISTRIBUTIONS = {
     "plugin_sdk": ("bicycle_sdk", frozenset({"bicycle-sdk"})),
@@ -68,44 +63,6 @@ DISTRIBUTIONS = {
 
 def _make(session: nox.Session, *words: str) -> None:
     session.run("make", *words, external=True)
-
-
-def _pytest(session: nox.Session, *arguments: str) -> None:
-    _make(session, "setup")
-    session.run(*PYTEST, *arguments, *session.posargs, external=True)
-
-
-@nox.session
-def lint(session: nox.Session) -> None:
-    """Style and format."""
-    _make(session, "lint")
-
-
-@nox.session
-def types(session: nox.Session) -> None:
-    """Static types of SDK, runtime and plugins."""
-    _make(session, "types")
-
-
-@nox.session
-def imports(session: nox.Session) -> None:
-    """Directions of imports between rooms."""
-    _make(session, "imports")
-
-
-@nox.session
-def tests(session: nox.Session) -> None:
-    """The core tests, or what the arguments for pytest say."""
-    if session.posargs:
-        _pytest(session)
-    else:
-        _make(session, "tests")
-
-
-@nox.session(name="tests-all")
-def tests_all(session: nox.Session) -> None:
-    """Every test, with the short forms of crash and soak."""
-    _make(session, "tests", "TEST_SLICE=all")
 
 
 @nox.session(name="tests-3.12")
@@ -151,61 +108,6 @@ def _interpreter(version: str) -> str | None:
         ):
             return path
     return None
-
-
-@nox.session
-def docs(session: nox.Session) -> None:
-    """Docs against code, and the site with every warning an error."""
-    _make(session, "site")
-    _pytest(session, "tests/docs")
-
-
-@nox.session
-def simulation(session: nox.Session) -> None:
-    """Seeded crashes, delays, restarts, rescales and frozen drivers: thousands of schedules."""
-    _pytest(session, "tests/simulation", "--driver-schedules=2000", "--timeout=600")
-
-
-@nox.session
-def spark(session: nox.Session) -> None:
-    """The tests that start a JVM."""
-    _pytest(session, "-m", "spark")
-
-
-@nox.session
-def cluster(session: nox.Session) -> None:
-    """The tests on a real Spark cluster of this machine, with ten schedules of losses."""
-    _pytest(session, "-m", "cluster", "--cluster-schedules=10")
-
-
-@nox.session
-def crash(session: nox.Session) -> None:
-    """Every crash point many times."""
-    _pytest(session, "-m", "crash", "--crash-rounds=10", "--timeout=3600")
-
-
-@nox.session(name="crash-kafka")
-def crash_kafka(session: nox.Session) -> None:
-    """Every crash point of jobs with Kafka a hundred times: hours on Spark."""
-    _pytest(session, "tests/kafka", "-m", "crash", "--crash-rounds=100", "--outage-seconds=60")
-
-
-@nox.session(name="backlog-kafka")
-def backlog_kafka(session: nox.Session) -> None:
-    """A job that finds five million messages."""
-    _pytest(session, "tests/kafka/test_backlog.py", "--backlog-messages=5000000")
-
-
-@nox.session
-def soak(session: nox.Session) -> None:
-    """Twenty thousand small epochs: memory, threads and files must stay flat."""
-    _pytest(session, "-m", "soak", "--soak-epochs=20000", "--timeout=0")
-
-
-@nox.session
-def bench(session: nox.Session) -> None:
-    """The benchmarks."""
-    _make(session, "bench")
 
 
 @nox.session
@@ -269,7 +171,8 @@ def _install(session: nox.Session, *, store: Path, folders: set[str], place: Pat
 
 def _constraints() -> Path:
     """Write the locked versions without hashes: with them, pip refuses the wheels made here."""
-    lines = Path("requirements.lock").read_text(encoding="utf-8").splitlines()
+    locks = [Path("requirements", f"{name}.lock") for name in ("runtime", "development")]
+    lines = [line for lock in locks for line in lock.read_text(encoding="utf-8").splitlines()]
     pins = [line.removesuffix(" \\") for line in lines if "==" in line]
     path = Path(".build/constraints.txt")
     path.write_text("\n".join(pins), encoding="utf-8")
@@ -298,42 +201,3 @@ def _import_alone(
     found = {line.partition("==")[0] for line in str(listing).split()}
     if allowed is not None and found != allowed:
         session.error(f"{module} brought {sorted(found)}, expected {sorted(allowed)}")
-
-
-@nox.session(venv_backend="venv")
-def lock(session: nox.Session) -> None:
-    """Write hashes, for every platform: of requirements.lock, and of the groups with own locks."""
-    session.install("uv")
-    _lock(session, "requirements.lock", "requirements.lock", "--no-deps")
-    for group in GROUPS_WITH_LOCKS:
-        _lock(session, f"requirements-{group}.lock", "--group", group)
-
-
-def _lock(session: nox.Session, file: str, *sources: str) -> None:
-    """Write one lock file again, with the comments at its head and the versions that it has."""
-    path = Path(file)
-    head = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
-    session.run(
-        *("uv", "pip", "compile", *sources, "--quiet", "--no-header", "--no-annotate"),
-        *("--no-emit-index-url", "--universal", "--python-version", "3.11"),
-        *("--generate-hashes", "--output-file", file),
-    )
-    path.write_text("\n".join([*head, path.read_text(encoding="utf-8")]), encoding="utf-8")
-
-
-@nox.session(venv_backend="venv")
-def audit(session: nox.Session) -> None:
-    """Look for known vulnerabilities in what is locked; fails when a package cannot be checked."""
-    session.install("pip-audit")
-    words = ("--strict", "--disable-pip", "--no-deps", "--require-hashes")
-    for file in ("requirements.lock", *(f"requirements-{g}.lock" for g in GROUPS_WITH_LOCKS)):
-        session.run("pip-audit", *words, "--requirement", file)
-
-
-@nox.session(venv_backend="venv")
-def sbom(session: nox.Session) -> None:
-    """Write the bill of materials of what is locked, in CycloneDX: .build/sbom.json."""
-    Path(".build").mkdir(exist_ok=True)
-    session.install("cyclonedx-bom")
-    words = ("--output-reproducible", "--output-file", ".build/sbom.json")
-    session.run("cyclonedx-py", "requirements", "requirements.lock", *words)

@@ -59,13 +59,13 @@ def logging_as_before() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def crash_round_count(request: pytest.FixtureRequest) -> int:
-    """How often a crash test visits each of its points: 1, or many in the sessions of nox."""
+    """How often a crash test visits each of its points: 1, or many in `make crash`."""
     return int(request.config.getoption("--crash-rounds"))
 
 
 @pytest.fixture(scope="session")
 def soak_epoch_count(request: pytest.FixtureRequest) -> int:
-    """How many epochs a soak test runs: a few hundred, or 20 000 in ``nox -s soak``."""
+    """How many epochs a soak test runs: a few hundred, or 20 000 in ``make soak``."""
     return int(request.config.getoption("--soak-epochs"))
 
 
@@ -77,7 +77,7 @@ def outage_seconds(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session")
 def backlog_messages(request: pytest.FixtureRequest) -> int:
-    """How many messages wait for a job: 300 000, or 5 million in ``nox -s backlog-kafka``."""
+    """How many messages wait for a job: 300 000, or 5 million in ``make backlog-kafka``."""
     return int(request.config.getoption("--backlog-messages"))
 
 

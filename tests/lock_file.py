@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from pathlib import Path
 
-LOCK = Path(__file__).parents[1] / "requirements.lock"
-# Dependency groups that only one session installs.
-_GROUPS_WITH_LOCKS = ("release", "site")
+FOLDER = Path(__file__).parents[1] / "requirements"
+RUNTIME = FOLDER / "runtime.lock"
+DEVELOPMENT = FOLDER / "development.lock"
+_LOCKS_OF_GROUPS = {"build": RUNTIME, "dev": DEVELOPMENT}
 
 
 def lock_of(group: str) -> Path:
     """Return the lock file that has a dependency group of the repository."""
-    return LOCK.with_name(f"requirements-{group}.lock") if group in _GROUPS_WITH_LOCKS else LOCK
+    return _LOCKS_OF_GROUPS.get(group, FOLDER / f"{group}.lock")
 
 
-def locked_lines(lock: Path = LOCK) -> list[str]:
-    """Return the lines of a lock file that name a package, in their order."""
-    lines = lock.read_text(encoding="utf-8").splitlines()
+def locked_lines(*locks: Path) -> list[str]:
+    """Return the lines of lock files that name a package, in their order."""
+    lines = [line for lock in locks for line in lock.read_text(encoding="utf-8").splitlines()]
     return [line for line in lines if "==" in line.partition(";")[0]]
 
 
-def locked(lock: Path = LOCK) -> dict[str, str]:
-    """Return the version of each package by its name; of several, the one for the newest Python."""
-    lines = (line.removesuffix(" \\").partition(";")[0].strip() for line in locked_lines(lock))
+def locked(*locks: Path) -> dict[str, str]:
+    """Return the version of each package by name; of several, the version for the newest Python.
+
+    Args:
+        locks: The lock files; by default those that ``make setup`` installs.
+    """
+    found = locked_lines(*(locks or (RUNTIME, DEVELOPMENT)))
+    lines = (line.removesuffix(" \\").partition(";")[0].strip() for line in found)
     pairs = (line.split("==") for line in lines)
     return {name: version for name, version in pairs}

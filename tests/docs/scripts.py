@@ -15,6 +15,7 @@ PAGES = [
     *sorted((ROOT / ".github").rglob("*.md")),
     ROOT / "plugin_sdk/README.md",
     *sorted(ROOT.glob("plugins/*/README.md")),
+    ROOT / "plugins/README.md",
     ROOT / "runtime/README.md",
     *sorted(DOCS.rglob("*.md")),
     *sorted((ROOT / "changelog.d").glob("*.md")),

@@ -7,6 +7,7 @@ import pytest
 
 from tests.docs.scripts import DOCS, ROOT, load
 
+SETTINGS = ROOT / "tools/mkdocs.yml"
 SOURCES = "https://bicycle.example/source/"
 
 
@@ -62,7 +63,7 @@ def test_links_lead_to_where_the_site_has_what_they_name(site, uri, origin, link
 
 
 def test_the_address_of_the_sources_is_that_of_the_distributions():
-    text = (ROOT / "mkdocs.yml").read_text("utf-8")
+    text = SETTINGS.read_text("utf-8")
 
     assert re.findall(r"^repo_url: (.*)$", text, re.MULTILINE) == [SOURCES]
 
@@ -73,7 +74,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     built = subprocess.run(["make", "site"], capture_output=True, text=True, check=False, cwd=ROOT)
 
     assert built.returncode == 0, built.stdout + built.stderr
-    streams = (ROOT / ".build/site/reference/sdk/streams/index.html").read_text("utf-8")
+    streams = (ROOT / ".build/site/reference/sdk/datastream/index.html").read_text("utf-8")
     assert 'id="bicycle_sdk.datastream.DataStream.map"' in streams
     index = (ROOT / ".build/site/search/search_index.json").read_text("utf-8")
     assert "tumbling_window" in index
@@ -82,14 +83,11 @@ def test_the_site_is_built_without_a_warning(tmp_path):
 @pytest.mark.extended
 @pytest.mark.timeout(900)
 def test_a_link_that_leads_nowhere_ends_the_build(tmp_path):
-    settings = ROOT / f".mkdocs-{tmp_path.name}.yml"
+    settings = SETTINGS.with_name(f".mkdocs-{tmp_path.name}.yml")
     (tmp_path / "index.md").write_text("# Title\n\n[gone](gone.md), [nowhere](#nowhere)\n", "utf-8")
-    text = (
-        (ROOT / "mkdocs.yml").read_text("utf-8").replace("docs_dir: docs", f"docs_dir: {tmp_path}")
-    )
-    text = text.replace(".build/site", ".build/broken-site").replace(
-        "hooks:\n  - tools/site_pages.py\n", ""
-    )
+    text = SETTINGS.read_text("utf-8").replace("docs_dir: ../docs", f"docs_dir: {tmp_path}")
+    text = text.replace(".build/site", ".build/broken-site")
+    text = text.replace("hooks:\n  - site_pages.py\n", "")
     settings.write_text(text, "utf-8")
     try:
         command = [".venv-site/bin/mkdocs", "build", "--strict", "--config-file", str(settings)]

@@ -1,7 +1,7 @@
 """Keys come and expire forever: the local disk, the checkpoints and the files stay bounded.
 
 An epoch is a second of the job's time. In the short form, keys live for a minute and 300 epochs
-pass; ``nox -s soak`` runs many more, with more keys.
+pass; ``make soak`` runs many more, with more keys.
 """
 
 import statistics

@@ -28,7 +28,7 @@ RECORDS_PER_EPOCH = 20
 KIB = 1 << 10
 SAMPLES_PER_RUN = 120
 SECONDS_BETWEEN_SAMPLES_MIN = 0.2
-# In `nox -s soak` every figure has had time to settle; in the short form those of Java have not.
+# In `make soak` every figure has had time to settle; in the short form those of Java have not.
 LONG_EPOCH_COUNT = 5_000
 
 SOAKING = whole(

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.lock_file import lock_of, locked, locked_lines
+from tests.lock_file import FOLDER, RUNTIME, lock_of, locked, locked_lines
 
 ROOT = Path(__file__).parents[2]
 PROJECTS = [
@@ -21,7 +21,7 @@ PROJECTS = [
     *sorted(ROOT.glob("plugins/*/pyproject.toml")),
 ]
 GROUPS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["dependency-groups"]
-LOCKS = sorted(ROOT.glob("requirements*.lock"))
+LOCKS = sorted(FOLDER.glob("*.lock"))
 
 
 def project_of(file: Path) -> dict:
@@ -72,10 +72,23 @@ def test_every_tool_of_a_group_is_locked(group):
     assert {canonicalize_name(tool) for tool in tools} <= locked(lock_of(group)).keys()
 
 
+@pytest.mark.parametrize("file", PROJECTS, ids=lambda file: file.parent.name)
+def test_the_lock_of_the_demo_has_what_a_distribution_needs_without_extras(file):
+    names = {Requirement(text).name for text in project_of(file).get("dependencies", [])}
+
+    assert {canonicalize_name(n) for n in names if n != "bicycle-sdk"} <= locked(RUNTIME).keys()
+
+
+def test_no_package_is_locked_twice():
+    names = [line.partition("==")[0] for line in locked_lines(RUNTIME, lock_of("dev"))]
+
+    assert len(names) == len(set(names))
+
+
 def test_each_lock_file_belongs_to_a_group():
     files = {lock_of(group) for group in GROUPS}
 
-    assert files == set(ROOT.glob("requirements*.lock"))
+    assert files == set(LOCKS)
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda lock: lock.stem)

@@ -1,4 +1,4 @@
-"""The former name of ``bicycle_sdk.datastream``, kept for jobs that import from it."""
+"""The former name of ``bicycle_sdk.datastream``, for jobs that import from it."""
 
 from bicycle_sdk.datastream import (
     ConnectedStreams,

@@ -1,4 +1,4 @@
-"""Listening sockets of servers: which addresses they accept, TLS, and counted connections.
+"""Listening sockets of servers: allowed addresses, TLS, counted connections.
 
 The process of ``bicycle up`` and the subscriber server listen by the same rules.
 """
