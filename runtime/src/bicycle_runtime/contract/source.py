@@ -61,7 +61,9 @@ class Budget:
 
     Where it ``is_approximate`` a few more records do no harm: their number makes epochs take the
     time that they should, or is high. A source need not count then what it can estimate. Where it
-    ``reads_on``, tasks go on behind their slices: each shard has one, be it empty.
+    ``reads_on``, tasks go on behind their slices: each shard has one, be it empty. A ``wave`` of
+    more than 1 is the number of records that calls in flight take at one time, in all subtasks:
+    then records are divided evenly, however few they are.
     """
 
     record_count: int
@@ -69,6 +71,7 @@ class Budget:
     parallelism: int
     is_approximate: bool = False
     reads_on: bool = False
+    wave: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

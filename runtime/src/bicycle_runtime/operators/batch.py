@@ -8,9 +8,10 @@ back. So lineage and event time cost nothing per record where nobody asks.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, islice, repeat
+from sys import getsizeof
 from typing import Any, Protocol
 
 from bicycle_runtime.contract import Headers, Raw
@@ -19,6 +20,7 @@ __all__ = [
     "NO_INPUT",
     "Batch",
     "ExchangeLineage",
+    "JoinedLineage",
     "Lineage",
     "Origin",
     "OriginLineage",
@@ -27,7 +29,10 @@ __all__ = [
     "SpreadLineage",
     "StampedLineage",
     "Streak",
+    "join_batches",
     "new_batch",
+    "size_of",
+    "split_output",
 ]
 
 
@@ -52,6 +57,16 @@ def _end_of(streak: Streak) -> int:
     return streak[0]
 
 
+class MessageColumns(Protocol):
+    """The messages of sources."""
+
+    def at(self, position: int) -> tuple[SourceLineage, int] | None:
+        """Return the batch of a source and the index in it; None when unknown."""
+
+
+Messages = tuple[MessageColumns, Sequence[int]]
+
+
 class Lineage(Protocol):
     """Leads from the position in a batch to the source."""
 
@@ -64,7 +79,7 @@ class Lineage(Protocol):
     def times(self) -> Sequence[int] | None:
         """Return the event time of each record in ms, or None without event time."""
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         """Return the source's own batch and where in it each record came from.
 
         None behind an exchange: what a source says of a message stays with the task that read it.
@@ -94,8 +109,12 @@ class SourceLineage:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         return self, range(len(self.offsets))
+
+    def at(self, position: int) -> tuple[SourceLineage, int]:
+        """Return the batch itself and the position."""
+        return self, position
 
 
 @dataclass(slots=True)
@@ -123,7 +142,7 @@ class ExchangeLineage:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         return None
 
 
@@ -147,7 +166,7 @@ class OriginLineage:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         return None
 
 
@@ -167,7 +186,7 @@ class StampedLineage:
     def times(self) -> Sequence[int] | None:
         return self.timestamps
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         return self.parent.messages()
 
 
@@ -191,7 +210,7 @@ class SpreadLineage:
         times = self.parent.times()
         return None if times is None else self._repeat(times)
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         found = self.parent.messages()
         return None if found is None else (found[0], self._repeat(found[1]))
 
@@ -218,7 +237,7 @@ class PickLineage:
         times = self.parent.times()
         return None if times is None else list(map(times.__getitem__, self.picked()))
 
-    def messages(self) -> tuple[SourceLineage, Sequence[int]] | None:
+    def messages(self) -> Messages | None:
         found = self.parent.messages()
         return found and (found[0], list(map(found[1].__getitem__, self.picked())))
 
@@ -254,6 +273,143 @@ class Batch:
         """
         times = self.lineage.times()
         return times if times is None or isinstance(times, list) else list(times)
+
+
+class JoinedLineage:
+    """The lineage of records of several batches, one after another.
+
+    Args:
+        parts: The batches, each with at least one record.
+    """
+
+    __slots__ = ("_messages", "_times", "ends", "parts")
+
+    def __init__(self, parts: Sequence[Batch]) -> None:
+        self.parts = parts
+        self.ends = list(accumulate(len(part.values) for part in parts))
+        self._times: Sequence[int | None] | None = None
+        self._messages: list[Messages | None] | None = None
+
+    def part_of(self, index: int) -> int:
+        """Return the number of the batch that holds record ``index``."""
+        return bisect_right(self.ends, index)
+
+    def start_of(self, number: int) -> int:
+        """Return the index of the first record of a batch."""
+        return self.ends[number - 1] if number else 0
+
+    def origin(self, index: int) -> Origin | None:
+        number = self.part_of(index)
+        return self.parts[number].lineage.origin(index - self.start_of(number))
+
+    def span(self) -> Origin | None:
+        """Return the span of the batches in one shard; None for several shards."""
+        first, last = self.parts[0].lineage.span(), self.parts[-1].lineage.span()
+        shards = {
+            None if span is None else (span.source, span.shard)
+            for span in (part.lineage.span() for part in self.parts)
+        }
+        if first is None or last is None or len(shards) > 1:
+            return None
+        return Origin(
+            source=first.source, shard=first.shard, offset=first.offset, end_offset=last.end_offset
+        )
+
+    def times(self) -> Sequence[Any] | None:
+        """Return the event times, computed once; None for a record without one."""
+        if self._times is None:
+            columns = [part.lineage.times() for part in self.parts]
+            if all(column is None for column in columns):
+                return None
+            self._times = list(chain.from_iterable(
+                repeat(None, len(part.values)) if column is None else column
+                for part, column in zip(self.parts, columns, strict=True)
+            ))  # fmt: skip
+        return self._times
+
+    def messages(self) -> Messages | None:
+        if self._messages is None:
+            self._messages = [part.lineage.messages() for part in self.parts]
+        return (self, range(self.ends[-1])) if any(self._messages) else None
+
+    def at(self, position: int) -> tuple[SourceLineage, int] | None:
+        """Return the batch of a source and the index in it; None when unknown."""
+        assert self._messages is not None
+        number = self.part_of(position)
+        found = self._messages[number]
+        return None if found is None else found[0].at(found[1][position - self.start_of(number)])
+
+
+def join_batches(parts: Sequence[Batch]) -> Batch:
+    """Return one batch with the records of several batches, in their order."""
+    if len(parts) == 1:
+        return parts[0]
+    ordinals = [part.ordinal for part in parts]
+    groups = [part.groups for part in parts]
+    joined: bytes | list[int] | None = None
+    if groups[0] is not None:
+        whole = chain.from_iterable(column or () for column in groups)
+        joined = bytes(whole) if isinstance(groups[0], bytes) else list(whole)
+    return Batch(
+        list(chain.from_iterable(part.values for part in parts)),
+        JoinedLineage(parts),
+        joined,
+        ordinals[0],
+        ordinals=() if len(set(ordinals)) == 1 else list(chain.from_iterable(
+            repeat(part.ordinal, len(part.values)) for part in parts
+        )),
+    )  # fmt: skip
+
+
+def split_output(output: Batch, joined: Batch) -> Iterator[Batch]:
+    """Yield the output of each batch of a joined batch.
+
+    Args:
+        output: What calls over the joined batch gave; its lineage is a ``SpreadLineage``.
+        joined: The result of ``join_batches``.
+    """
+    lineage, spread = joined.lineage, output.lineage
+    if not isinstance(lineage, JoinedLineage):
+        yield output
+        return
+    assert isinstance(spread, SpreadLineage)
+    results: list[list[Sequence[Any]]] = [[] for _ in lineage.parts]
+    orders: list[list[int]] = [[] for _ in lineage.parts]
+    if spread.order is None:
+        for number, end in enumerate(lineage.ends):
+            results[number] = list(spread.results[lineage.start_of(number) : end])
+    else:
+        for index, result in zip(spread.order, spread.results, strict=True):
+            number = lineage.part_of(index)
+            results[number].append(result)
+            orders[number].append(index - lineage.start_of(number))
+    for part, found, order in zip(lineage.parts, results, orders, strict=True):
+        its_order = None if spread.order is None else order
+        yield Batch(list(chain.from_iterable(found)), SpreadLineage(part.lineage, found, its_order))
+
+
+_ITEMS_MAX = 8
+_DEPTH_MAX = 4
+
+
+def size_of(value: Any, depth: int = 0) -> int:
+    """Return about how many bytes a record takes, from a few items of containers.
+
+    Example:
+        >>> size_of("a" * 1_000) > 1_000 and size_of([1.5] * 1_000) > 8_000
+        True
+    """
+    size = getsizeof(value)
+    if isinstance(value, str | bytes) or depth == _DEPTH_MAX:
+        return size
+    parts = value
+    if isinstance(value, dict):
+        parts = value.values()
+    elif not isinstance(value, list | tuple | set | frozenset):
+        parts = getattr(value, "__dict__", {}).values()
+    seen = list(islice(parts, _ITEMS_MAX))
+    total = sum(size_of(part, depth + 1) for part in seen)
+    return size + (total * len(parts) // len(seen) if seen else 0)
 
 
 def new_batch(values: Sequence[Any], times: list[int], span: Origin | None = None) -> Batch:

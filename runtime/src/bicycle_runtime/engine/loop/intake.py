@@ -82,6 +82,7 @@ class Intake:
                     parallelism=parallelism[uid],
                     is_approximate=self.pacer.is_approximate,
                     reads_on=self.read_on is not None,
+                    wave=self.pacer.wave,
                 )
             )
             for uid, status in statuses.items()

@@ -204,6 +204,11 @@ class Pacer:
         return self._wave <= 1 and (self.record_count < limit or limit >= _HIGH_LIMIT)
 
     @property
+    def wave(self) -> int:
+        """Records that calls in flight take at one time."""
+        return self._wave
+
+    @property
     def fixed_ms(self) -> float | None:
         """What an epoch costs by itself; None while that is not known, and without backlog."""
         return self._fixed_ms

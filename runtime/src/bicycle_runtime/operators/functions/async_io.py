@@ -96,6 +96,10 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         super().__init__(spec, policy, context, function)
         self._size: int = spec.vertex.details["batch_size"]
 
+    @property
+    def wave(self) -> int:
+        return self.settings.capacity * self._size
+
     def apply(self, batch: Batch) -> Batch:
         starts = range(0, len(batch.values), self._size)
         values = batch.to_list()

@@ -21,7 +21,10 @@ from bicycle_sdk.errors import StateDefinitionError
 from bicycle_sdk.state import StateDescriptor
 from bicycle_sdk.state.handles import KeyScope
 
-__all__ = ["WorkerContext"]
+__all__ = ["Sent", "WorkerContext"]
+
+# A record for a side output: tag, value, event time, and the index of the record in hand.
+Sent = tuple[str, Any, int | None, int]
 
 
 class WorkerContext(ProcessContext):
@@ -60,7 +63,7 @@ class WorkerContext(ProcessContext):
         self._key_selector = key_selector
         self._groups = GroupCache(group_count)
         self.table: FunctionTable | None = None
-        self.sides: list[tuple[str, Any, int | None]] = []
+        self.sides: list[Sent] = []
         self.attempts: Attempts | None = None
 
     def undo_attempts(self, attempts: Attempts) -> None:
@@ -127,8 +130,9 @@ class WorkerContext(ProcessContext):
             self._messages_of, self._messages = batch, batch.lineage.messages()
         if self._messages is None:
             return None
-        lineage, positions = self._messages
-        return _message(lineage, positions[self.index])
+        columns, positions = self._messages
+        found = columns.at(positions[self.index])
+        return None if found is None else _message(*found)
 
     @message.setter
     def message(self, message: SourceMessage | None) -> None:
@@ -170,7 +174,7 @@ class WorkerContext(ProcessContext):
 
     def side_output(self, tag: str, value: Any) -> None:
         """Send a value to the side output ``tag``."""
-        self.sides.append((tag, value, self.timestamp))
+        self.sides.append((tag, value, self.timestamp, self.index))
 
     def _state_key(self, name: str) -> Any:
         return name if self._key_selector is None else (name, self.current_key())

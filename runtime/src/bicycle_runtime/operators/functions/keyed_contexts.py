@@ -275,7 +275,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         if self._fired is None:
             super().side_output(tag, value)
         else:
-            self.sides.append((tag, value, self._side_time_ms))
+            self.sides.append((tag, value, self._side_time_ms, 0))
 
 
 def _refuse_access(descriptor: StateDescriptor) -> None:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.user_code import error_text, users_error
 from bicycle_runtime.layouts.state import RangeState
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage, PickLineage, SpreadLineage
+from bicycle_runtime.operators.batch import (
+    Batch,
+    ExchangeLineage,
+    JoinedLineage,
+    PickLineage,
+    SpreadLineage,
+)
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.metrics import Durations, MetricValues, grown_metrics
 from bicycle_runtime.operators.spec import OperatorSpec
@@ -23,7 +29,7 @@ from bicycle_runtime.operators.user_calls.user_functions import resolve, run_wat
 from bicycle_sdk.errors import FunctionResultError
 
 if TYPE_CHECKING:
-    from bicycle_runtime.operators.functions.contexts import WorkerContext
+    from bicycle_runtime.operators.functions.contexts import Sent, WorkerContext
 
 __all__ = ["Advance", "EpochTime", "Operator", "SideBatch", "Stateful", "Timed"]
 
@@ -104,10 +110,15 @@ class Operator(ABC):
     def process(self, batch: Batch) -> Batch:
         """Run the operator over a batch and return its main output."""
         LAST_POSITION.enter(self.uid)
-        if self.select is not None:
-            batch = self.select(batch)
-            if not batch.values:
-                return batch
+        batch = self.shown(batch)
+        return self.run(batch) if batch.values or self.select is None else batch
+
+    def shown(self, batch: Batch) -> Batch:
+        """Return the part of a batch that the operator gets: some replays show less."""
+        return batch if self.select is None else self.select(batch)
+
+    def run(self, batch: Batch) -> Batch:
+        """Run the operator over a batch, count it, and return its main output."""
         self.records_in += len(batch.values)
         self.policy.total += len(batch.values)
         self.policy.batch = self.context.batch = batch
@@ -116,6 +127,19 @@ class Operator(ABC):
         self.took(perf_counter_ns() - started, len(batch.values))
         self.records_out += len(output.values)
         return output
+
+    @property
+    def gathers(self) -> bool:
+        """True when batches wait for others, so that calls are in flight together."""
+        return False
+
+    def gather(self, batch: Batch) -> Iterator[Batch]:
+        """Take a batch, and yield the outputs of batches whose calls have ended."""
+        yield self.process(batch)
+
+    def drain(self) -> Iterator[Batch]:
+        """Make the calls for all batches that wait, and yield the output of each."""
+        return iter(())
 
     def took(self, duration_ns: int, record_count: int) -> None:
         """Take note of the time that a batch took; called once a batch."""
@@ -274,21 +298,23 @@ async def _collect(results: Any) -> list[Any]:
     return [result async for result in results]
 
 
-def side_batches(batch: Batch, sent: Iterable[tuple[str, Any, int | None]]) -> list[SideBatch]:
+def side_batches(batch: Batch, sent: Iterable[Sent]) -> list[SideBatch]:
     """Return one batch per tag, with the source span of the input batch.
 
     Args:
-        batch: The input.
-        sent: Tag, record, and event time of the record in hand (None when it has none).
+        batch: The input; of joined batches each has batches per tag of its own.
+        sent: What was sent (an event time is None for a record that has none).
     """
-    by_tag: dict[str, tuple[list[Any], list[int]]] = {}
-    for tag, value, time in sent:
-        values, times = by_tag.setdefault(tag, ([], []))
+    lineage = batch.lineage
+    by_tag: dict[tuple[str, int], tuple[list[Any], list[int]]] = {}
+    for tag, value, time, index in sent:
+        part = lineage.part_of(index) if isinstance(lineage, JoinedLineage) else 0
+        values, times = by_tag.setdefault((tag, part), ([], []))
         values.append(value)
         if time is not None:
             times.append(time)
-    span = batch.lineage.span() if by_tag else None
+    parts = lineage.parts if isinstance(lineage, JoinedLineage) else [batch]
     return [
-        SideBatch(tag, Batch(values, ExchangeLineage(span, times or None)))
-        for tag, (values, times) in by_tag.items()
+        SideBatch(tag, Batch(values, ExchangeLineage(parts[part].lineage.span(), times or None)))
+        for (tag, part), (values, times) in by_tag.items()
     ]

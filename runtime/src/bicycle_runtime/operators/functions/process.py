@@ -10,7 +10,13 @@ from typing import Any
 
 from bicycle_runtime.base.storage import Storage
 from bicycle_runtime.layouts.state import RangeState
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage
+from bicycle_runtime.operators.batch import (
+    Batch,
+    ExchangeLineage,
+    join_batches,
+    size_of,
+    split_output,
+)
 from bicycle_runtime.operators.functions.contexts import WorkerContext
 from bicycle_runtime.operators.functions.declarations import declared_states, texts_in
 from bicycle_runtime.operators.functions.keyed_contexts import KeyedContext
@@ -27,6 +33,7 @@ from bicycle_runtime.operators.functions.operator import (
 from bicycle_runtime.operators.functions.operator_lists import OperatorLists
 from bicycle_runtime.operators.functions.time_order import TimeOrder
 from bicycle_runtime.operators.functions.timers import FiresEach, TimerRound
+from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import OperatorSpec, StateScope
 from bicycle_runtime.operators.user_calls.attempts import prepare_attempts, undoing
 from bicycle_runtime.operators.user_calls.batches import call_all, refuse_stop
@@ -48,6 +55,10 @@ from bicycle_sdk.functions import full_name
 from bicycle_sdk.graph import KEY_GROUP_COUNT_MAX
 
 __all__ = ["ProcessOperator", "StatefulOperator", "call_settings"]
+
+_WAVES = 16  # in a flight: at its end at most one wave of them has empty places
+_WAITING_BYTES = 64 << 20
+_SIZE_SAMPLES = 4
 
 
 def call_settings(config: Any) -> CallSettings:
@@ -81,6 +92,37 @@ class ProcessOperator(Operator):
         self.awaits = is_async(eager(getattr(function, method)))
         self.is_direct = direct(getattr(function, method)) is not None
         self._sides: list[SideBatch] = []
+        self._waiting = _Waiting(self)
+
+    @property
+    def gathers(self) -> bool:
+        return self.awaits and self.settings.capacity > 1
+
+    @property
+    def wave(self) -> int:
+        """The most records that are in flight at one time."""
+        return self.settings.capacity
+
+    def begin_epoch(self, time: EpochTime) -> None:
+        super().begin_epoch(time)
+        self._waiting.take()  # of an attempt that failed
+
+    def gather(self, batch: Batch) -> Iterator[Batch]:
+        batch = self.shown(batch)
+        if batch.values:
+            self._waiting.add(batch)
+        return self.drain() if self._waiting.is_full else iter(())
+
+    def drain(self) -> Iterator[Batch]:
+        parts = self._waiting.take()
+        if not parts:
+            return
+        joined = join_batches(parts)
+        LAST_POSITION.read(joined.lineage.span())
+        LAST_POSITION.enter(self.uid)
+        for output in split_output(self.run(joined), joined):
+            LAST_POSITION.read(output.lineage.span())
+            yield output
 
     def apply(self, batch: Batch) -> Batch:
         groups = self.call_groups(batch)
@@ -140,6 +182,39 @@ class ProcessOperator(Operator):
     def take_sides(self) -> list[SideBatch]:
         sides, self._sides = self._sides, []
         return sides
+
+
+class _Waiting:
+    """Batches whose records wait for calls, until there are enough for a long flight.
+
+    Places of a flight stay empty only while its last calls end. So each flight takes many waves,
+    but not more than a bounded number of bytes, unless a single wave is larger.
+    """
+
+    def __init__(self, operator: ProcessOperator) -> None:
+        self._operator = operator
+        self._batches: list[Batch] = []
+        self._record_count = self._byte_count = 0
+
+    def take(self) -> list[Batch]:
+        """Return the batches that wait, and forget them."""
+        batches, self._batches = self._batches, []
+        self._record_count = self._byte_count = 0
+        return batches
+
+    def add(self, batch: Batch) -> None:
+        """Keep a batch until its calls are made."""
+        values = batch.to_list()
+        samples = values[:: max(len(values) // _SIZE_SAMPLES, 1)]
+        self._batches.append(replace(batch, values=values))
+        self._record_count += len(values)
+        self._byte_count += sum(map(size_of, samples)) * len(values) // len(samples)
+
+    @property
+    def is_full(self) -> bool:
+        """True when it is time for their calls."""
+        count, wave = self._record_count, self._operator.wave
+        return count >= _WAVES * wave or (count >= wave and self._byte_count >= _WAITING_BYTES)
 
 
 def _call_each(
@@ -215,6 +290,10 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
             )
         self.context.table = self._table
         self._methods.clear()
+
+    @property
+    def gathers(self) -> bool:
+        return super().gathers and self.order is None
 
     def apply(self, batch: Batch) -> Batch:
         self.context.begin_batch()

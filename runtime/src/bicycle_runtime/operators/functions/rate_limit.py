@@ -57,6 +57,7 @@ class TokenBucket:
         self._per_second = per_second
         self._burst = burst
         self._piece = min(burst, max(1, int(per_second * _PIECE_S)))
+        self.before_wait: Callable[[], None] | None = None  # Those that pass do not wait for it.
         self.follow(now, _wait if wait is None else wait)
 
     def follow(self, now: Callable[[], float], wait: Callable[[float], object]) -> None:
@@ -68,6 +69,9 @@ class TokenBucket:
         """Wait until records may pass, take their tokens; return a count up to ``wanted``."""
         enough = min(wanted, self._piece)
         self._fill()
+        if self._tokens < enough - _EXACTNESS and self.before_wait is not None:
+            self.before_wait()
+            self._fill()
         while self._tokens < enough - _EXACTNESS:
             self._wait(max((enough - self._tokens) / self._per_second, _WAIT_MIN_S))
             self._fill()

@@ -38,9 +38,11 @@ class Chain:
         self._columns = columns
         self._main: list[Router] = []
         self._sides: dict[tuple[int, str], list[Router]] = {}
+        self.below: Sequence[Chain] = ()  # Those of the task that get its records, in order.
         for index, operator in enumerate(operators):
             if isinstance(operator, RateLimitOperator):
                 operator.emit = partial(self._run, first=index + 1)
+                operator.bucket.before_wait = partial(self._drain_below, index + 1)
 
     def connect(self, operator: int, tag: str | None, router: Router) -> None:
         """Attach a router to the main output, or to a side output of one operator."""
@@ -62,8 +64,19 @@ class Chain:
             self._run(batch, 0)
 
     def feed_behind(self, index: int, batch: Batch) -> None:
-        """Run a batch through the operators from ``index`` on, as records."""
+        """Run a batch through the operators from ``index`` on, as records.
+
+        The operator there makes its calls at once.
+        """
         self._run(batch, index)
+        self._pass_on(index, self.operators[index].drain())
+
+    def drain(self, first: int = 0) -> Iterator[None]:
+        """Make the calls that wait, operator by operator; pause after each operator."""
+        for index in range(first, len(self.operators)):
+            if self.operators[index].gathers:
+                self._pass_on(index, self.operators[index].drain())
+                yield
 
     def advance(self, advance_of: Callable[[Operator], Advance]) -> Iterator[None]:
         """Advance event time for each operator, after the operators upstream have fired.
@@ -71,6 +84,9 @@ class Chain:
         Pauses after each operator that may fire, so that shuffle blocks can leave.
         """
         for index, operator in enumerate(self.operators):
+            if operator.gathers:  # What others have fired waits here.
+                self._pass_on(index, operator.drain())
+                yield
             advance = advance_of(operator)
             operator.context.watermark = advance.watermark
             if isinstance(operator, Timed):
@@ -89,9 +105,27 @@ class Chain:
                 return
             if index in self._copies:
                 batch = self._copies[index](batch)
-            batch = self.operators[index].process(batch)
+            operator = self.operators[index]
+            if operator.gathers:
+                self._pass_on(index, operator.gather(batch))
+                return
+            batch = operator.process(batch)
             self._send_sides(index)
         self._send(batch)
+
+    def _pass_on(self, index: int, outputs: Iterator[Batch]) -> None:
+        """Run outputs of one operator through the next ones."""
+        for output in outputs:
+            self._send_sides(index)
+            self._run(output, index + 1)
+
+    def _drain_below(self, first: int) -> None:
+        """Make the calls that wait after a point of this chain, down to the sinks."""
+        for _ in self.drain(first):
+            continue
+        for chain in self.below:
+            for _ in chain.drain():
+                continue
 
     def _send(self, batch: Batch) -> None:
         if batch.values:

@@ -145,11 +145,26 @@ def build_program(image: JobImage, level: int, subtask: int) -> Program:
         program.chains[spec.index] = builder.chain(spec)
     for spec in specs:
         builder.connect(spec)
+        program.chains[spec.index].below = _below(spec, specs, program)
     for chain in image.plan.chains:
         for route in chain.routes:
             if route.target_chain in program.chains:
                 program.codecs[route.edge] = builder.codec(route)
     return program
+
+
+def _below(spec: ChainSpec, specs: Sequence[ChainSpec], program: Program) -> list[Chain]:
+    """Return the chains of a task that get records of a chain, in topological order."""
+    reached = {spec.index}
+    for other in specs:
+        if other.index in reached:
+            direct = (route for route in other.routes if route.link is Link.DIRECT)
+            reached |= {route.target_chain for route in direct}
+    return [
+        program.chains[other.index]
+        for other in specs
+        if other.index in reached and other is not spec
+    ]
 
 
 class _Builder:

@@ -251,12 +251,19 @@ class _Task:
         for blob, body in mine:
             self._feed(targets[blob.edge], blob, body, received)
             yield
+        yield from self._drain_calls()
         for letter in feed_letters(self._image, self._program, self._order.letters):
             self._program.replayed_letters.append(
                 {"letter": letter.id, "epoch": self._epoch.epoch, "request": letter.request}
             )
             fault_point("operator")
             yield
+        yield from self._drain_calls()
+
+    def _drain_calls(self) -> Iterator[None]:
+        """Make the calls that wait for more records, chain by chain."""
+        for chain in self._program.chains.values():
+            yield from chain.drain()
 
     def _advance(self) -> Iterator[None]:
         """Fire the operators that waited for the event time of this epoch."""
@@ -312,9 +319,11 @@ class _Task:
         reader, ends = self._image.readers[uid], self._report.source_ends[uid]
         assert isinstance(reader, FollowingReader)
         parts = [replace(part, start=ends[part.shard], end=ends[part.shard]) for part in slices]
+        yield from self._drain_calls()
         self._flush()
         for batches in reader.read_on(parts, limits):
             yield from self._feed_batches(uid, batches, dict(ends))
+            yield from self._drain_calls()
             self._flush()
             LAST_POSITION.enter(uid)
 

@@ -19,7 +19,7 @@ from bicycle_runtime.base.code_paths import is_packed_path, show_paths
 from bicycle_runtime.base.faults import InjectedFault
 from bicycle_runtime.base.user_code import error_text, show, users_error
 from bicycle_runtime.contract import BadRecord, Headers, Raw
-from bicycle_runtime.operators.batch import NO_INPUT, Batch, Origin, SourceLineage
+from bicycle_runtime.operators.batch import NO_INPUT, Batch, Messages, Origin, SourceLineage
 from bicycle_runtime.operators.errors import (
     RECORD_UNDECODABLE,
     ErrorRateError,
@@ -89,7 +89,7 @@ class RecordPolicy:
         self._few = (0, 0)  # failed and all records of epochs before, while they are few
         self._looked_at: Batch | None = None
         self._times: Sequence[int] | None = None
-        self._messages: tuple[SourceLineage, Sequence[int]] | None = None
+        self._messages: Messages | None = None
 
     @property
     def operator(self) -> str:
@@ -358,12 +358,12 @@ def _source_message(raw: Raw, headers: Headers | None, timestamp_ms: int | None)
     }
 
 
-def _message_of(found: tuple[SourceLineage, Sequence[int]] | None, index: int) -> Any:
+def _message_of(found: Messages | None, index: int) -> Any:
     """Return the source's message of a record, or None."""
-    if found is None:
+    message = None if found is None else found[0].at(found[1][index])
+    if message is None:
         return None
-    lineage, positions = found
-    at = positions[index]
+    lineage, at = message
     if lineage.raws is None and lineage.headers is None and lineage.timestamps is None:
         return None
     return _source_message(
