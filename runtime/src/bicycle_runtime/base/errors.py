@@ -125,6 +125,14 @@ STORAGE_DRIVER_MISSING = StorageError.row(
     fix="install the driver of the scheme; for s3:// it is bicycle-runtime[s3]",
 )
 
+STORED_NEWER = BicycleError.row(
+    "BIC-1140",
+    "file {path} has format version {found}, and this runtime reads versions up to {known}",
+    cause="A newer version of bicycle-runtime wrote a file of a job, of a plugin or of its dead "
+    "letters.",
+    fix="use the version of bicycle-runtime that wrote it, or a newer one; nothing was changed",
+)
+
 
 class UnsafePathError(BicycleError):
     """A checkpoint or savepoint names a path outside of its directory."""

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import json
 import random
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import OptionError
@@ -23,6 +24,7 @@ from bicycle_runtime.base.ids import job_id, slug
 from bicycle_runtime.base.processes import is_alive
 from bicycle_runtime.base.storage import LocalStorage, Storage
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.extraction.scripts import is_script, script_name
 from bicycle_runtime.jobs.errors import HOME_UNUSABLE, JOB_NOT_FOUND
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
@@ -111,11 +113,12 @@ class JobFolder:
             from_=_absolute(given.from_),
         )
         kept = replace(request, options=options, directory=request.directory or str(Path.cwd()))
-        replace_file(self.request_path, json.dumps(kept.to_json(), indent=2).encode())
+        replace_file(self.request_path, msgspec.json.format(encode_stored(kept.to_json())))
 
     def read_request(self) -> JobRequest:
         """Return what was asked for."""
-        return JobRequest.from_json(json.loads(self.request_path.read_text(encoding="utf-8")))
+        path = self.request_path
+        return JobRequest.from_json(decode_stored(path.read_bytes(), dict, path=str(path)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.options import JobRequest
 
@@ -46,18 +47,20 @@ class _Followed(msgspec.Struct):
 def read_shadow(folder: JobFolder) -> ShadowNote | None:
     """Return what is noted; None when no version runs in the shadow of the job."""
     data = _read(folder)
-    return None if data is None else msgspec.json.decode(data, type=ShadowNote)
+    return None if data is None else decode_stored(data, ShadowNote, path=str(folder.shadow_path))
 
 
 def followed_epoch(folder: JobFolder) -> int | None:
     """Return the epoch from which on a shadow needs those of the job; None without a shadow."""
     data = _read(folder)
-    return None if data is None else msgspec.json.decode(data, type=_Followed).epoch
+    if data is None:
+        return None
+    return decode_stored(data, _Followed, path=str(folder.shadow_path)).epoch
 
 
 def write_shadow(folder: JobFolder, note: ShadowNote) -> None:
     """Note it, as one step."""
-    replace_file(folder.shadow_path, msgspec.json.encode(note))
+    replace_file(folder.shadow_path, encode_stored(note))
 
 
 def forget_shadow(folder: JobFolder) -> None:

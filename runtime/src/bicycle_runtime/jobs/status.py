@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.errors import StatusFormatError
 from bicycle_runtime.operators.metrics import Durations, OperatorCounts
 
@@ -336,7 +337,7 @@ class JobStatus(msgspec.Struct, kw_only=True):
 
 def write_status(path: Path, status: JobStatus) -> None:
     """Replace the file as one step."""
-    replace_file(path, msgspec.json.format(msgspec.json.encode(status)) + b"\n")
+    replace_file(path, msgspec.json.format(encode_stored(status)) + b"\n")
 
 
 def read_status(path: Path) -> JobStatus | None:
@@ -350,6 +351,6 @@ def read_status(path: Path) -> JobStatus | None:
     except FileNotFoundError:
         return None
     try:
-        return msgspec.json.decode(data, type=JobStatus)
+        return decode_stored(data, JobStatus, path=str(path))
     except msgspec.MsgspecError as error:
         raise StatusFormatError(path=str(path), reason=str(error)) from error

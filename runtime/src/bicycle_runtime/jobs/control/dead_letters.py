@@ -18,6 +18,7 @@ import msgspec
 
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD, decode_stored, refuse_newer
 from bicycle_runtime.jobs.control.job_queries import job_status
 from bicycle_runtime.jobs.errors import DEAD_LETTER_UNKNOWN
 from bicycle_runtime.jobs.home import Home
@@ -196,12 +197,9 @@ def replayed_letters(folder: Path) -> dict[str, LetterMark]:
     marks: dict[str, LetterMark] = {}
     for path in _files(folder / "replayed"):
         for line in path.read_bytes().splitlines():
-            mark = _MARKS.decode(line)
+            mark = decode_stored(line, LetterMark, path=str(path))
             marks[mark.letter] = mark
     return marks
-
-
-_MARKS = msgspec.json.Decoder(LetterMark)
 
 
 def _place(letter: str, job: str) -> tuple[str, int]:
@@ -223,7 +221,9 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         number = 0
         while line := stream.readline(_LINE_BYTES_MAX):
             number += 1
-            yield number, json.loads(line)
+            plain = json.loads(line)
+            refuse_newer(plain.get(VERSION_FIELD, STORED_VERSION), path=f"{path}:{number}")
+            yield number, plain
 
 
 def _letter(

@@ -28,6 +28,7 @@ import msgspec
 
 from bicycle_runtime.base.faults import fault_point
 from bicycle_runtime.base.ids import attempt_id, system_random
+from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD
 from bicycle_runtime.contract import FollowingReader, ReadOn, Slice, SourceBatch, WriterTask
 from bicycle_runtime.layouts.manifest import ShardTimes
 from bicycle_runtime.operators.batch import Batch, ExchangeLineage, Origin, SourceLineage
@@ -254,7 +255,12 @@ class _Task:
         yield from self._drain_calls()
         for letter in feed_letters(self._image, self._program, self._order.letters):
             self._program.replayed_letters.append(
-                {"letter": letter.id, "epoch": self._epoch.epoch, "request": letter.request}
+                {
+                    VERSION_FIELD: STORED_VERSION,
+                    "letter": letter.id,
+                    "epoch": self._epoch.epoch,
+                    "request": letter.request,
+                }
             )
             fault_point("operator")
             yield

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn
 
 from bicycle_runtime.base.code_paths import is_packed_path, show_paths
 from bicycle_runtime.base.faults import InjectedFault
+from bicycle_runtime.base.stored import STORED_VERSION, VERSION_FIELD
 from bicycle_runtime.base.user_code import error_text, show, users_error
 from bicycle_runtime.contract import BadRecord, Headers, Raw
 from bicycle_runtime.operators.batch import NO_INPUT, Batch, Messages, Origin, SourceLineage
@@ -291,6 +292,7 @@ class RecordPolicy:
         self, facts: dict[str, Any], origin: Origin | None, data: bytes, encoding: str
     ) -> dict[str, Any]:
         return {
+            VERSION_FIELD: STORED_VERSION,
             "operator": self._spec.uid,
             "operator_name": self._spec.vertex.label,
             "plugin": self._plugin.name,

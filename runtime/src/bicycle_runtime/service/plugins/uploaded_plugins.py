@@ -26,6 +26,7 @@ import msgspec
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file, sync_folder
 from bicycle_runtime.base.storage_urls import resolve_location
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.extraction.child_process import ExtractionLimits
 from bicycle_runtime.extraction.discovery import PluginRef, discover
 from bicycle_runtime.extraction.extract import check_plugin
@@ -254,7 +255,7 @@ def find_uploaded(home: Home, digest: str) -> UploadedPlugin:
     place = _folder(home) / digest / _FACTS_FILE
     if not _DIGEST.fullmatch(digest) or not place.is_file():
         raise PLUGIN_UNKNOWN(digest=digest[:100])
-    return msgspec.json.decode(place.read_bytes(), type=UploadedPlugin)
+    return decode_stored(place.read_bytes(), UploadedPlugin, path=str(place))
 
 
 def uploaded_plugins(home: Home) -> list[UploadedPlugin]:
@@ -300,7 +301,7 @@ def install_plugin(
     try:
         shutil.copytree(upload, building)
         plugin = _build(building, facts, clock, build=build, extraction=extraction)
-        replace_file(building / _FACTS_FILE, msgspec.json.encode(plugin))
+        replace_file(building / _FACTS_FILE, encode_stored(plugin))
         building.rename(place)
         sync_folder(place.parent)
     finally:
