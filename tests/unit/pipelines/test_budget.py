@@ -8,7 +8,7 @@ from bicycle_runtime.expressions.compiling import compile_expressions
 from bicycle_runtime.expressions.types import ExpressionInvalidError
 from bicycle_runtime.jobs.plugins import pipeline_checks
 from bicycle_runtime.jobs.plugins.pipeline_checks import check_in_child
-from bicycle_runtime.pipelines import checking
+from bicycle_runtime.pipelines import checking, documents
 from bicycle_runtime.pipelines.checking import likely
 from bicycle_runtime.pipelines.documents import read_document
 from bicycle_runtime.pipelines.errors import (
@@ -104,6 +104,15 @@ def test_an_expression_has_a_budget_of_terms_and_depth(text):
         compile_expressions({"x": text}, {"a": "int"})
     except ExpressionInvalidError as error:
         assert any(word in str(error) for word in ("terms", "steps", "deep", "SQL"))
+
+
+def test_a_yaml_file_is_read_up_to_its_bound_only(monkeypatch):
+    monkeypatch.setattr(documents, "_NODE_COUNT_MAX", 1_000)  # A mapping, and two nodes per key.
+    with raises(PIPELINE_UNREADABLE) as caught:
+        check("".join(f"k{number}: 1\n" for number in range(800)) + "[")  # The end is no YAML.
+
+    assert "p.yaml:501" in caught.value.message
+    assert "more than 1,000 values" in caught.value.message
 
 
 def test_a_child_process_reports_what_is_wrong_and_what_is_good():

@@ -1,19 +1,23 @@
 """Draining, seen from outside: the job is asked, and its end is waited for."""
 
 import contextlib
+import signal
 import subprocess
 import sys
+
+import pytest
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.processes import start_ticks
 from bicycle_runtime.jobs.control.ending import drain_job
-from bicycle_runtime.jobs.errors import JOB_NOT_FOUND, STOP_TIMED_OUT
+from bicycle_runtime.jobs.errors import JOB_NOT_FOUND
 from bicycle_runtime.jobs.status import JobState
 from tests.raising import raises
 from tests.unit.jobs.job_samples import put_job
 from tests.waiting import PATIENCE_S
 
-# A driver that meets requests until it was asked to drain, and then ends with a status, or not.
+# A driver that meets requests until it was asked to drain, and then ends with a status; one that
+# drains forever, and one that never meets a request.
 DRIVER = """
 import signal, sys
 from pathlib import Path
@@ -21,14 +25,16 @@ from bicycle_runtime.jobs.home import JobFolder
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.status import JobState, write_status
 
-folder, ends = JobFolder(Path(sys.argv[1])), sys.argv[2] == "ends"
+folder, how = JobFolder(Path(sys.argv[1])), sys.argv[2]
 inbox = Inbox(folder.path)
 inbox.open()
 print("up", flush=True)
+if how == "hangs":
+    signal.pause()
 asked = []
 while not asked:
     inbox.serve({"drain": lambda facts: asked.append(facts) or {}})
-if not ends:
+if how == "drains":
     signal.pause()
 status = folder.status()
 status.state = JobState.FINISHED
@@ -58,10 +64,13 @@ def test_a_job_that_drains_is_waited_for(home):
         assert process.wait(PATIENCE_S) == 0
 
 
-def test_a_job_that_drains_for_too_long_goes_on_with_it(home):
-    with driver(home, "hangs") as process, raises(STOP_TIMED_OUT) as caught:
-        drain_job(home, "job", clock=SystemClock(), reserve_ms=0)
-    assert caught.value.facts["pid"] == process.pid
+@pytest.mark.parametrize("word", ["drains", "hangs"])
+def test_a_job_that_does_not_drain_in_time_is_stopped_by_force(home, word):
+    with driver(home, word) as process:
+        status = drain_job(home, "job", clock=SystemClock())
+
+        assert status.state is JobState.STOPPED
+        assert process.wait(PATIENCE_S) == -signal.SIGKILL
 
 
 def test_a_job_that_has_ended_is_left_alone_and_an_unknown_one_is_an_error(home):

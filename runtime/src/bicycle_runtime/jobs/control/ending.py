@@ -24,12 +24,13 @@ from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.base.storage_urls import open_storage
 from bicycle_runtime.jobs.control.job_queries import is_supervised, job_status
 from bicycle_runtime.jobs.control.requests import ask_job
-from bicycle_runtime.jobs.errors import STOP_TIMED_OUT, JobNotRunningError
+from bicycle_runtime.jobs.errors import REQUEST_TIMED_OUT, JobNotRunningError
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.locks import FileLock
 from bicycle_runtime.jobs.status import JobState, JobStatus, write_status
 from bicycle_runtime.jobs.stuck import stuck_threads, with_stuck
 from bicycle_runtime.recovery.history import EpochHistory
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["cancel_job", "drain_job", "publish_remaining", "stop_job"]
 
@@ -38,7 +39,9 @@ _STOP_MS_MIN = 10_000  # An abort of an epoch takes seconds, however short the t
 _STUCK_MIN_MS = 5_000
 
 
-def stop_job(home: Home, name: str, *, clock: Clock | None = None) -> JobStatus:
+def stop_job(
+    home: Home, name: str, *, clock: Clock | None = None, waited_ms: int = 0
+) -> JobStatus:  # fmt: skip
     """Ask a job to stop after its epoch and wait until it has. One that has ended is left alone.
 
     Processes of it that were stopped by a signal are woken, or they would never hear of it. A job
@@ -49,6 +52,7 @@ def stop_job(home: Home, name: str, *, clock: Clock | None = None) -> JobStatus:
         home: Where jobs are kept.
         name: The job's id.
         clock: For the last word about a job that was ended by force.
+        waited_ms: How much of its time for stopping the job has used before.
 
     Returns:
         The last status.
@@ -60,14 +64,12 @@ def stop_job(home: Home, name: str, *, clock: Clock | None = None) -> JobStatus:
     status = job_status(home, name)
     if status.state.is_final:
         return status
-    timeout_ms = max(folder.read_request().options.stop_timeout_ms, _STOP_MS_MIN)
+    timeout_ms = max(folder.read_request().options.stop_timeout_ms - waited_ms, _STOP_MS_MIN)
     pid, started = _leader(status)
     send_signal(pid, signal.SIGTERM)
     _wake(status)
     if not wait_for_end(pid, started, timeout_s=timeout_ms / 1_000):
-        now_ms = (clock or SystemClock()).now_ms()
-        status = folder.status() or status  # Another driver may run by now.
-        return _end_by_force(folder, status, JobState.STOPPED, now_ms=now_ms, is_stuck=True)
+        return _end_stuck(folder, status, clock or SystemClock())
     return job_status(home, name)
 
 
@@ -86,6 +88,12 @@ def cancel_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     now_ms, began_ms = clock.now_ms(), status.epoch_began_ms
     is_stuck = began_ms is not None and now_ms - began_ms >= _STUCK_MIN_MS
     return _end_by_force(folder, status, JobState.CANCELED, now_ms=now_ms, is_stuck=is_stuck)
+
+
+def _end_stuck(folder: JobFolder, status: JobStatus, clock: Clock) -> JobStatus:
+    """Stop a job by force that has not ended in its time for stopping."""
+    status = folder.status() or status  # Another driver may run by now.
+    return _end_by_force(folder, status, JobState.STOPPED, now_ms=clock.now_ms(), is_stuck=True)
 
 
 def _end_by_force(
@@ -138,36 +146,40 @@ def _leader(status: JobStatus) -> tuple[int, int]:
     return status.pid, status.pid_started
 
 
-def drain_job(
-    home: Home, name: str, *, clock: Clock, reserve_ms: int = _END_RESERVE_MS
-) -> JobStatus:
+def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
     """Ask a job to drain and wait until it has ended. One that has ended is left alone.
+
+    Its running epoch, and then the epochs in which it drains, have the job's time for stopping
+    each. A job that takes longer is stopped by force as by ``stop_job``: what it has sealed stays.
 
     Args:
         home: Where jobs are kept.
         name: The job's id.
         clock: Measures how long is waited.
-        reserve_ms: How much longer than the job's own time for stopping it is waited for.
 
     Returns:
         The last status.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
-        REQUEST_TIMED_OUT: it does not end its epoch; it goes on as if nobody had asked.
-        STOP_TIMED_OUT: it drains for longer than it was given for stopping, and goes on with it.
     """
     status = job_status(home, name)
     if status.state.is_final:
         return status
-    timeout_ms = home.find(name).read_request().options.stop_timeout_ms + reserve_ms
+    folder = home.find(name)
+    timeout_ms = max(folder.read_request().options.stop_timeout_ms * 9 // 10, _STOP_MS_MIN)
+    _wake(status)
     try:
         ask_job(home, name, "drain", {}, clock=clock, timeout_ms=timeout_ms)
     except JobNotRunningError:  # It has ended by itself.
         return job_status(home, name)
+    except BicycleError as error:
+        if error.code != REQUEST_TIMED_OUT.code:
+            raise
+        return _end_stuck(folder, status, clock)
     status = job_status(home, name)  # Another driver may have been the one to answer.
     if not wait_for_end(status.pid, status.pid_started, timeout_s=timeout_ms / 1_000):
-        raise STOP_TIMED_OUT(job=name, pid=status.pid, waited_ms=timeout_ms)
+        return _end_stuck(folder, status, clock)
     return job_status(home, name)
 
 

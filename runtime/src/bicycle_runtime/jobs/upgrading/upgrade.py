@@ -26,6 +26,7 @@ from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.storage_urls import open_storage
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
@@ -62,6 +63,7 @@ _PLANNING_TIMEOUT_S = 300
 _POLL_S = 0.1
 _HAND_OVER_EPOCHS = 1  # It has neither input nor output.
 _SAVEPOINT_TIMEOUT_MS = 3_600_000
+_SAVEPOINT_SHARE = 3  # Of the time for stopping, one part of so many is for the savepoint.
 Step = Literal["save", "follow", "stop", "start", "watch", "back"]
 Strategy = Literal["stop-and-go", "blue-green"]
 
@@ -210,6 +212,8 @@ class _Upgrade:
         self._clock = clock
         self._start = start
         self._pause = threading.Event()
+        self._began = clock.monotonic()
+        self._is_hung = False
         self._following: Following | None = None
         if note.strategy == "blue-green":
             assert prepare is not None
@@ -256,7 +260,8 @@ class _Upgrade:
             try:
                 self._take_savepoint(is_hopeless=self._hangs)
             except BicycleError as error:
-                if error.code != REQUEST_TIMED_OUT.code or not self._hangs():
+                self._is_hung = self._hangs()
+                if error.code != REQUEST_TIMED_OUT.code or not self._is_hung:
                     raise
         self._to("stop" if self._following is None else "follow")
 
@@ -268,12 +273,17 @@ class _Upgrade:
         self._note.savepoint = str(taken["url"])
 
     def _hangs(self) -> bool:
-        """Return whether the epoch of the job takes longer than a stop would wait for it."""
+        """Return whether the savepoint has waited for one epoch of the job for too long."""
         status = job_status(self._home, self._job)
         if status.state.is_final or status.epoch_began_ms is None:
             return False
-        patience_ms = self._home.find(self._job).read_request().options.stop_timeout_ms
-        return self._clock.now_ms() - status.epoch_began_ms >= patience_ms
+        options = self._home.find(self._job).read_request().options
+        patience_ms = options.stop_timeout_ms // _SAVEPOINT_SHARE
+        epoch_ms = self._clock.now_ms() - status.epoch_began_ms
+        return min(epoch_ms, self._waited_ms()) >= patience_ms
+
+    def _waited_ms(self) -> int:
+        return round((self._clock.monotonic() - self._began) * 1_000)
 
     def _follow(self, following: Following) -> None:
         # 3. Follow, in blue-green only: the new version runs in the shadow of the former one until
@@ -292,10 +302,13 @@ class _Upgrade:
         if note.step == "stop":
             # 4. Stop: the former version seals and publishes a last epoch, once what takes long of
             #    the start of the new one is done.
-            if self._following is None and self._prepare is not None:
+            #    A job that hangs has used a part of its time, and is stopped at once.
+            if self._following is None and self._prepare is not None and not self._is_hung:
                 self._ahead = self._prepare()
                 self._ahead.wait()
-            note.epoch = stop_job(self._home, self._job, clock=self._clock).epoch
+            waited_ms = self._waited_ms() if self._is_hung else 0
+            stopped = stop_job(self._home, self._job, clock=self._clock, waited_ms=waited_ms)
+            note.epoch = stopped.epoch
             if note.savepoint is None and not self._options.skip_savepoint:
                 self._take_savepoint()
             if self._following is not None:
@@ -452,15 +465,16 @@ def _plain(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(home: Home, job: str) -> _Note | None:
+    path = home.folder(job).path / _FILE
     try:
-        data = (home.folder(job).path / _FILE).read_bytes()
+        data = path.read_bytes()
     except FileNotFoundError:
         return None
-    return msgspec.json.decode(data, type=_Note)
+    return decode_stored(data, _Note, path=str(path))
 
 
 def _write(home: Home, job: str, note: _Note) -> None:
-    replace_file(home.folder(job).path / _FILE, msgspec.json.encode(note))
+    replace_file(home.folder(job).path / _FILE, encode_stored(note))
 
 
 def plan_upgrade(
