@@ -102,6 +102,13 @@ def test_functions_of_the_wheel_go_by_reference_and_lambdas_by_value(cage):
     assert bundle.shipping.keys() == bundle.payloads.keys()
 
 
+def test_a_plugin_without_a_version_has_that_of_its_distribution(cage):
+    beast = whole("plain", GOOD.source.replace(', version="2.5"', "").replace('"good"', '"plain"'))
+    bundle = cage.extract(beast)
+
+    assert (bundle.plugin, bundle.plugin_version, bundle.dist) == ("plain", "1.0", "plain 1.0")
+
+
 def test_what_travelled_does_what_was_written(cage, load):
     bundle = cage.extract(GOOD, step="4")
     payloads = {name: load(data) for name, data in bundle.payloads.items()}

@@ -58,14 +58,14 @@ class BuiltJob:
 def bicycle_plugin(target: F, /) -> F: ...
 @overload
 def bicycle_plugin(
-    *, name: str | None = None, version: str = "0.0.0", description: str | None = None
+    *, name: str | None = None, version: str = "", description: str | None = None
 ) -> Callable[[F], F]: ...
 def bicycle_plugin(
     target: Any = None,
     /,
     *,
     name: str | None = None,
-    version: str = "0.0.0",
+    version: str = "",
     description: str | None = None,
 ) -> Any:
     """Mark a job function, or a function class, as a plugin.
@@ -73,7 +73,7 @@ def bicycle_plugin(
     Args:
         target: What is marked: ``def job(env)``, ``def job(env, params)``, or a function class.
         name: Name of the plugin; that of the function otherwise.
-        version: Version of the job.
+        version: Version of the job; that of its distribution otherwise.
         description: One line for people; the first line of the docstring otherwise.
 
     Returns:

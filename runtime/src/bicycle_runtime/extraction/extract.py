@@ -77,7 +77,7 @@ def extract(
         shipping={name: shipping for name, shipping in header["payloads"]},
         digest=bundle_digest(graph, payloads),
         plugin=ref.name,
-        plugin_version=ref.version or header["plugin_version"],
+        plugin_version=ref.version or header["plugin_version"] or ref.dist_version,
         dist=ref.dist,
         sdk_version=header["sdk_version"],
         python_version=header["python_version"],
