@@ -23,6 +23,7 @@ from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.locks import FileLock
 
 WAITING = "import sys; print('up', flush=True); sys.stdin.read()"
+ECHOING = "import sys; print(sys.stdin.readline(), flush=True); __import__('time').sleep(3_600)"
 PARENT = f"""
 import subprocess, sys
 child = subprocess.Popen(
@@ -76,6 +77,44 @@ def test_hanging_up_lets_the_last_of_a_family_end_and_nobody_takes_its_place(tmp
         assert not is_alive(child, 0)
         assert descendants(process.pid) in ([], [child])  # as a zombie, since nobody waits for it
         assert is_alive(process.pid, 0)
+    finally:
+        kill_all(process.pid)
+        process.wait()
+        process.stdout.close()
+
+
+# A worker that ends in order, and needs its child for that; the child outlives it.
+WORKER = f"""
+import signal, subprocess, sys
+child = subprocess.Popen(
+    [sys.executable, "-c", {ECHOING!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+)
+def close(*_):
+    print("bye", file=child.stdin, flush=True)
+    print(child.stdout.readline().strip(), flush=True)
+    sys.exit(0)
+signal.signal(signal.SIGHUP, close)
+print(child.pid, flush=True)
+signal.pause()
+"""
+
+
+def test_hanging_up_lets_a_worker_close_with_its_child_and_leaves_no_child_behind():
+    daemon = f"""
+import signal, subprocess, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+subprocess.Popen([sys.executable, "-c", {WORKER!r}])
+signal.pause()
+"""
+    java = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {daemon!r}]).wait()"
+    process = subprocess.Popen([sys.executable, "-c", java], stdout=subprocess.PIPE, text=True)
+    try:
+        child = int(process.stdout.readline())
+        started = start_ticks(child)
+        hang_up(process.pid, timeout_s=60)
+
+        assert process.stdout.readline() == "bye\n"
+        assert wait_for_end(child, started, timeout_s=10)
     finally:
         kill_all(process.pid)
         process.wait()

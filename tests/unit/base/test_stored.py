@@ -10,7 +10,7 @@ from bicycle_runtime.base.stored import STORED_VERSION, decode_stored, encode_st
 from bicycle_runtime.jobs.control.dead_letters import dead_letters, replayed_letters
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.shadow_note import ShadowNote, followed_epoch, read_shadow, write_shadow
-from bicycle_runtime.jobs.upgrading.upgrade import former_request, require_no_upgrade
+from bicycle_runtime.jobs.upgrading.notes import former_request, require_no_upgrade
 from bicycle_runtime.service.plugins.uploaded_plugins import find_uploaded, uploaded_plugins
 from bicycle_runtime.service.plugins.wheels import UploadedPlugin
 from tests.raising import raises

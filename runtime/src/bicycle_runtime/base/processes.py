@@ -42,6 +42,7 @@ OPEN_FILES_MIN = 1_024  # What Java with Spark, and a driver with some sockets, 
 SIGNAL_BASE = 128  # As shells tell a signal by an exit code.
 _NICENESS = 5
 _POLL_S = 0.05
+_KILLED_S = 5.0  # The kernel needs a moment to end a process that was killed.
 _PASS_COUNT_MAX = 20
 _FIELD_STATE, _FIELD_PARENT, _FIELD_START = 0, 1, 19  # behind the name, which may hold blanks
 
@@ -161,10 +162,12 @@ def descendants(pid: int) -> list[int]:
 
 
 def hang_up(pid: int, *, timeout_s: float) -> None:
-    """Stop a process, end its last descendants with SIGHUP, and wait for their end.
+    """Stop a process and end its descendants, in order where they can.
 
-    What was told may end in order: cancel, close. The process itself stays stopped, so that it
-    starts nothing in their place; it is to be killed next.
+    A descendant that handles SIGHUP gets it and may cancel and close. So does a worker with a child
+    of its own, which it can still use meanwhile. All others are killed after that, also a child
+    that outlives its worker. The process itself stays stopped, so that it starts no replacement; it
+    is to be killed next.
 
     Args:
         pid: The process.
@@ -172,12 +175,27 @@ def hang_up(pid: int, *, timeout_s: float) -> None:
     """
     send_signal(pid, signal.SIGSTOP)
     family = {member: start_ticks(member) for member in descendants(pid)}
-    last = [member for member in family if not descendants(member)]
-    for member in last:
+    told = [member for member in family if _handles(member, signal.SIGHUP)]
+    for member in told:
         send_signal(member, signal.SIGHUP)
     deadline = time.monotonic() + timeout_s
-    for member in last:
+    for member in told:
         wait_for_end(member, family[member], timeout_s=max(deadline - time.monotonic(), 0))
+    left = {member: started for member, started in family.items() if is_alive(member, started)}
+    for member in left:
+        kill_all(member)
+    for member, started in left.items():
+        wait_for_end(member, started, timeout_s=_KILLED_S)
+
+
+def _handles(pid: int, number: int) -> bool:
+    """Return whether a process has a handler for a signal."""
+    try:
+        text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    masks = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    return bool(int(masks.get("SigCgt", "0"), 16) >> (number - 1) & 1)
 
 
 def kill_all(pid: int) -> list[int]:

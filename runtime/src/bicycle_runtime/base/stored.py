@@ -1,4 +1,4 @@
-"""Small JSON files with a format version, which is checked before anything else is read.
+"""Small JSON files with a format version, which is checked first.
 
 A file without a version has version 1: earlier releases wrote none.
 """
@@ -24,7 +24,7 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def encode_stored(value: msgspec.Struct | Mapping[str, Any]) -> bytes:
-    """Return a struct or mapping with at least one field as JSON, its format version first.
+    """Return a struct or a mapping, which has a field, with its version as JSON.
 
     Example:
         >>> encode_stored({"epoch": 3})
@@ -34,7 +34,7 @@ def encode_stored(value: msgspec.Struct | Mapping[str, Any]) -> bytes:
 
 
 def decode_stored(data: bytes, kind: type[_T], *, path: str) -> _T:
-    """Return what ``encode_stored`` has written.
+    """Return a struct that ``encode_stored`` has written.
 
     Args:
         data: The content of a file, or one of its lines.

@@ -187,10 +187,6 @@ def _read_yaml(text: str, file: str) -> Document:
     try:
         loader = _loader_class()(text)
         root = loader.get_single_node()
-    except _TooManyNodesError as error:
-        raise _unreadable(
-            file, error.line, f"it has more than {_NODE_COUNT_MAX:,} values"
-        ) from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = _in_words(error.problem or "it cannot be read")
@@ -208,14 +204,6 @@ def _read_yaml(text: str, file: str) -> Document:
     return Document(file=file, notation="yaml", data=data, keys=reading.keys, values=reading.values)
 
 
-class _TooManyNodesError(Exception):
-    """A document has more nodes than are read; the rest of it is left."""
-
-    def __init__(self, line: int) -> None:
-        super().__init__(line)
-        self.line = line
-
-
 def _loader_class() -> Any:
     """Return a loader with the plain scalars of YAML 1.2's core schema."""
     # Slow to import, and needed for this notation alone.
@@ -230,7 +218,8 @@ def _loader_class() -> Any:
         def compose_node(self, parent: Any, index: Any) -> Any:
             self.node_count += 1
             if self.node_count > _NODE_COUNT_MAX:
-                raise _TooManyNodesError(self.line + 1)
+                problem = f"it has more than {_NODE_COUNT_MAX:,} values"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=self.get_mark())
             return super().compose_node(parent, index)
 
     return _with_plain_scalars(PlainLoader)

@@ -17,9 +17,9 @@ from bicycle_runtime.jobs.errors import (
 )
 from bicycle_runtime.jobs.shadow_note import read_shadow
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.upgrading.notes import require_no_upgrade
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
-    require_no_upgrade,
     upgrade_job,
 )
 from bicycle_runtime.layouts.paths import SHADOW

@@ -11,10 +11,9 @@ from bicycle_runtime.jobs.errors import (
     UPGRADE_UNDERWAY,
 )
 from bicycle_runtime.jobs.status import JobState
+from bicycle_runtime.jobs.upgrading.notes import former_request, require_no_upgrade
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
-    former_request,
-    require_no_upgrade,
     upgrade_job,
 )
 from bicycle_runtime.service.plugins.errors import PLUGIN_IN_USE

@@ -17,16 +17,12 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
-
-import msgspec
+from typing import Any
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.errors import error_from_json
-from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.options import check, option
 from bicycle_runtime.base.storage_urls import open_storage
-from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
 from bicycle_runtime.jobs.child_processes import NoAnswerError, ask_child
 from bicycle_runtime.jobs.control.ending import cancel_job, publish_remaining, stop_job
@@ -46,26 +42,29 @@ from bicycle_runtime.jobs.options import JobRequest
 from bicycle_runtime.jobs.savepoints.commands import create_savepoint
 from bicycle_runtime.jobs.status import JobState, JobStatus
 from bicycle_runtime.jobs.upgrading.following import Following
+from bicycle_runtime.jobs.upgrading.notes import (
+    Step,
+    Strategy,
+    UpgradeNote,
+    forget_upgrade,
+    read_upgrade,
+    write_upgrade,
+)
 from bicycle_runtime.jobs.upgrading.starts import Prepare, Prepared, Start
 from bicycle_sdk.errors import BicycleError
 
 __all__ = [
     "UpgradeOptions",
-    "former_request",
     "plan_upgrade",
-    "require_no_upgrade",
     "upgrade_job",
 ]
 
-_FILE = "upgrade.json"
 _PLANNING = "bicycle_runtime.jobs.upgrading.planning"  # The program that makes the plan.
 _PLANNING_TIMEOUT_S = 300
 _POLL_S = 0.1
 _HAND_OVER_EPOCHS = 1  # It has neither input nor output.
 _SAVEPOINT_TIMEOUT_MS = 3_600_000
 _SAVEPOINT_SHARE = 3  # Of the time for stopping, one part of so many is for the savepoint.
-Step = Literal["save", "follow", "stop", "start", "watch", "back"]
-Strategy = Literal["stop-and-go", "blue-green"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,38 +99,6 @@ class UpgradeOptions:
 
     def __post_init__(self) -> None:
         check(self)
-
-
-class _Note(msgspec.Struct, kw_only=True):
-    """How far an upgrade has come; requests are as ``JobRequest.to_json`` gives them."""
-
-    token: str
-    step: Step
-    former: dict[str, Any]
-    wanted: dict[str, Any]
-    plan: dict[str, Any]
-    strategy: Strategy = "stop-and-go"
-    savepoint: str | None = None
-    epoch: int = 0
-    gap_ms: int | None = None
-    error: dict[str, Any] | None = None
-
-
-def require_no_upgrade(home: Home, job: str) -> None:
-    """Ensure that no upgrade of a job has begun and is not over.
-
-    Raises:
-        UPGRADE_UNDERWAY: one has.
-    """
-    note = _read(home, job)
-    if note is not None:
-        raise UPGRADE_UNDERWAY(job=job, step=note.step)
-
-
-def former_request(home: Home, job: str) -> JobRequest | None:
-    """Return what an upgrade that is underway may have to go back to."""
-    note = _read(home, job)
-    return None if note is None else JobRequest.from_json(note.former)
 
 
 def upgrade_job(
@@ -176,7 +143,7 @@ def upgrade_job(
         UPGRADE_STUCK: it failed, and the former one cannot run either.
         BicycleError: why the version cannot even be planned; the job runs on.
     """
-    note = _read(home, job)
+    note = read_upgrade(home, job)
     if note is not None and note.token != token:
         raise UPGRADE_UNDERWAY(job=job, step=note.step)
     if note is None and _runs(home, job, wanted):
@@ -188,7 +155,7 @@ def upgrade_job(
     if note is None:
         # 1. Plan: the version against the last epoch; one that does not fit changes nothing.
         note = _plan(home, job, wanted, token=token, strategy=options.strategy)
-        _write(home, job, note)
+        write_upgrade(home, job, note)
     upgrade = _Upgrade(home, job, note, options, clock=clock, start=start, prepare=prepare)
     try:
         return upgrade.run()
@@ -200,7 +167,7 @@ class _Upgrade:
     """An upgrade that is noted."""
 
     def __init__(
-        self, home: Home, job: str, note: _Note, options: UpgradeOptions, *, clock: Clock,
+        self, home: Home, job: str, note: UpgradeNote, options: UpgradeOptions, *, clock: Clock,
         start: Start, prepare: Prepare | None,
     ) -> None:  # fmt: skip
         self._prepare = prepare
@@ -423,12 +390,12 @@ class _Upgrade:
 
     def _to(self, step: Step) -> None:
         self._note.step = step
-        _write(self._home, self._job, self._note)
+        write_upgrade(self._home, self._job, self._note)
 
     def _forget(self) -> None:
         if self._following is not None:
             self._following.forget()
-        (self._home.folder(self._job).path / _FILE).unlink(missing_ok=True)
+        forget_upgrade(self._home, self._job)
 
 
 def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
@@ -440,7 +407,7 @@ def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
 
 def _plan(
     home: Home, job: str, wanted: JobRequest, *, token: str, strategy: Strategy
-) -> _Note:  # fmt: skip
+) -> UpgradeNote:  # fmt: skip
     status = job_status(home, job)
     plan = plan_upgrade(
         home, wanted, checkpoint=status.checkpoint, job=job, is_followed=strategy == "blue-green"
@@ -449,7 +416,7 @@ def _plan(
     parallelisms = {
         uid: parallelism for uid, parallelism in wanted.parallelisms.items() if uid in known
     }
-    return _Note(
+    return UpgradeNote(
         token=token,
         step="save",
         former=home.find(job).read_request().to_json(),
@@ -462,19 +429,6 @@ def _plan(
 
 def _plain(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plan[name] for name in ("changes", "plugin_version")}
-
-
-def _read(home: Home, job: str) -> _Note | None:
-    path = home.folder(job).path / _FILE
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    return decode_stored(data, _Note, path=str(path))
-
-
-def _write(home: Home, job: str, note: _Note) -> None:
-    replace_file(home.folder(job).path / _FILE, encode_stored(note))
 
 
 def plan_upgrade(

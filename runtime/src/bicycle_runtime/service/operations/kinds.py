@@ -35,10 +35,10 @@ from bicycle_runtime.jobs.errors import JobRunningError
 from bicycle_runtime.jobs.home import Home, place_job
 from bicycle_runtime.jobs.options import JobOptions, JobRequest
 from bicycle_runtime.jobs.status import JobState, JobStatus
+from bicycle_runtime.jobs.upgrading.notes import require_no_upgrade
 from bicycle_runtime.jobs.upgrading.upgrade import (
     UpgradeOptions,
     plan_upgrade,
-    require_no_upgrade,
     upgrade_job,
 )
 from bicycle_runtime.service.errors import OPERATION_FACTS_INVALID

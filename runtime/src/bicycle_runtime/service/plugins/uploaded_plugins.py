@@ -40,7 +40,7 @@ from bicycle_runtime.extraction.plugin_env import own_environment
 from bicycle_runtime.jobs.home import Home, JobFolder
 from bicycle_runtime.jobs.savepoints.commands import known_savepoints
 from bicycle_runtime.jobs.status import JobState
-from bicycle_runtime.jobs.upgrading.upgrade import former_request
+from bicycle_runtime.jobs.upgrading.notes import former_request
 from bicycle_runtime.service.errors import QUOTA_EXCEEDED, SERVICE_BUSY
 from bicycle_runtime.service.plugins.building import BuildLimits, build_environment
 from bicycle_runtime.service.plugins.errors import (

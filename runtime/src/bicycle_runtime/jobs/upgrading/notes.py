@@ -1,0 +1,80 @@
+"""The note on an upgrade in the folder of its job, with its current step."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from bicycle_runtime.base.files import replace_file
+from bicycle_runtime.base.stored import decode_stored, encode_stored
+from bicycle_runtime.jobs.errors import UPGRADE_UNDERWAY
+from bicycle_runtime.jobs.home import Home
+from bicycle_runtime.jobs.options import JobRequest
+
+__all__ = [
+    "Step",
+    "Strategy",
+    "UpgradeNote",
+    "forget_upgrade",
+    "former_request",
+    "read_upgrade",
+    "require_no_upgrade",
+    "write_upgrade",
+]
+
+_FILE = "upgrade.json"
+Step = Literal["save", "follow", "stop", "start", "watch", "back"]
+Strategy = Literal["stop-and-go", "blue-green"]
+
+
+class UpgradeNote(msgspec.Struct, kw_only=True):
+    """The step of an upgrade, with requests as from ``JobRequest.to_json``."""
+
+    token: str
+    step: Step
+    former: dict[str, Any]
+    wanted: dict[str, Any]
+    plan: dict[str, Any]
+    strategy: Strategy = "stop-and-go"
+    savepoint: str | None = None
+    epoch: int = 0
+    gap_ms: int | None = None
+    error: dict[str, Any] | None = None
+
+
+def require_no_upgrade(home: Home, job: str) -> None:
+    """Ensure that no upgrade of a job has begun and is not over.
+
+    Raises:
+        UPGRADE_UNDERWAY: one has.
+    """
+    note = read_upgrade(home, job)
+    if note is not None:
+        raise UPGRADE_UNDERWAY(job=job, step=note.step)
+
+
+def former_request(home: Home, job: str) -> JobRequest | None:
+    """Return the request to which an upgrade that is underway may go back."""
+    note = read_upgrade(home, job)
+    return None if note is None else JobRequest.from_json(note.former)
+
+
+def read_upgrade(home: Home, job: str) -> UpgradeNote | None:
+    """Return the note of an upgrade that is underway; None without one."""
+    path = home.folder(job).path / _FILE
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return decode_stored(data, UpgradeNote, path=str(path))
+
+
+def write_upgrade(home: Home, job: str, note: UpgradeNote) -> None:
+    """Write the note, as one step."""
+    replace_file(home.folder(job).path / _FILE, encode_stored(note))
+
+
+def forget_upgrade(home: Home, job: str) -> None:
+    """Remove the note: the upgrade is over."""
+    (home.folder(job).path / _FILE).unlink(missing_ok=True)
