@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 import time
 from collections.abc import Callable
@@ -17,20 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from measuring import Report, Table, Target, WrongOutputError, arguments, run_program
-from one_operator import operator_of
+from one_operator import OneTask, resident_bytes
 from workloads import scratch
 
-from bicycle_runtime.layouts.state import RangeState
-from bicycle_runtime.operators.batch import Batch, ExchangeLineage
-from bicycle_runtime.operators.functions.operator import Advance, EpochTime
-from bicycle_runtime.records.keys import encode_key, key_group
 from bicycle_runtime.state.settings import StateSettings
 from bicycle_sdk import KeyedProcessFunction
-from bicycle_sdk.contexts import WATERMARK_MIN
 
 BACKENDS = ("memory", "rocksdb")
-GROUPS = 128
-BATCH_RECORDS = 4_096
 EPOCH_RECORDS = 20_000
 FIRING_STEPS = 20
 CACHE_PART = 20  # The cache holds this part of all keys.
@@ -74,61 +66,29 @@ class Found:
     fire_us: float
 
 
-class Task:
-    """One operator, epoch by epoch."""
-
-    def __init__(self, form: str, backend: str, place: Path, *, cache: int) -> None:
-        settings = StateSettings(
-            backend=backend, folder=str(place / "local"), cache_entries=cache,
-            block_cache_bytes=8 * MIB, write_buffer_bytes=8 * MIB,
-        )  # fmt: skip
-        self._operator = operator_of(
-            lambda stream: FORMS[form](stream.key_by(_itself)), place / "sealed", settings
-        )
-        self._state = RangeState(first_group=0, end_group=GROUPS)
-        self._epoch = 0
-        self._watermark = WATERMARK_MIN
-
-    def epoch(self, first: int, count: int, watermark: int) -> int:
-        """Run an epoch with a record of each of some keys; return how many results it gave."""
-        operator = self._operator
-        self._epoch += 1
-        operator.begin_epoch(EpochTime(epoch=self._epoch, now_ms=self._epoch, seed="s"))
-        operator.restore(self._state)
-        before = Advance(watermark=self._watermark, previous=self._watermark, now_ms=self._epoch)
-        operator.begin_time(before)
-        for start in range(first, first + count, BATCH_RECORDS):
-            numbers = range(start, min(start + BATCH_RECORDS, first + count))
-            keys = [f"user-{number:07}" for number in numbers]
-            groups = [key_group(encode_key(key), group_count=GROUPS) for key in keys]
-            operator.process(Batch(keys, ExchangeLineage(None, list(numbers)), groups))
-        after = Advance(watermark=watermark, previous=self._watermark, now_ms=self._epoch)
-        given = len(operator.advance(after).values)
-        operator.next_event_ms()
-        self._state = operator.commit(self._epoch, f"a{self._epoch}", is_interval_over=False)
-        self._watermark = watermark
-        return given
-
-    def close(self) -> None:
-        """Let go of the local folder, and of a base in the making."""
-        self._operator.release()
-
-
 def measure(form: str, backend: str, key_count: int) -> Found:
     """Open a window, or set a timer, for each key; then let all fire."""
     with scratch("open-windows") as place:
-        task = Task(form, backend, place, cache=max(1_000, key_count // CACHE_PART))
-        task.epoch(0, 1, 0)
-        before = _resident_bytes()
+        settings = StateSettings(
+            backend=backend, folder=str(place / "local"),
+            cache_entries=max(1_000, key_count // CACHE_PART),
+            block_cache_bytes=8 * MIB, write_buffer_bytes=8 * MIB,
+        )  # fmt: skip
+        task = OneTask(
+            lambda stream: FORMS[form](stream.key_by(_itself)), place / "sealed", settings
+        )
+        task.epoch(["user-0000000"], [0], 0)
+        before = resident_bytes()
         began = time.process_time()
         for first in range(1, key_count, EPOCH_RECORDS):
-            task.epoch(first, min(EPOCH_RECORDS, key_count - first), 0)
+            numbers = range(first, min(first + EPOCH_RECORDS, key_count))
+            task.epoch([f"user-{number:07}" for number in numbers], numbers, 0)
         put_s = time.process_time() - began
-        held = _resident_bytes() - before
+        held = resident_bytes() - before
         began = time.process_time()
         # The windows of a tumbling window end together, the others one after another.
         steps = [key_count * step // FIRING_STEPS for step in range(1, FIRING_STEPS + 1)]
-        given = sum(task.epoch(0, 0, 1_000_000 + step) for step in steps)
+        given = sum(task.epoch([], [], 1_000_000 + step) for step in steps)
         fire_s = time.process_time() - began
         task.close()
         if given != key_count:
@@ -179,11 +139,6 @@ def main() -> None:
 def _in_process(form: str, backend: str, count: int) -> Found:
     command = [sys.executable, Path(__file__), "--child", form, backend, str(count)]
     return Found(**json.loads(run_program(command)))
-
-
-def _resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -38,6 +38,7 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "kafka-throughput": _KAFKA,
     "keyed-state": _FILES,
     "light-load": (_RUNTIME, _SDK),
+    "memory": _OPERATORS,
     "metrics-cost": (*_FILES, f"{_RUNTIME}/jobs/running"),
     "open-windows": _OPERATORS,
     "parquet-sink": (f"{_RUNTIME}/connectors/files", f"{_RUNTIME}/connectors/tables"),
