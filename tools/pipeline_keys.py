@@ -34,7 +34,7 @@ _NAMES = {
     inspect.BoolType: "true or false",
     inspect.IntType: "a whole number",
     inspect.FloatType: "a number",
-    inspect.StrType: "a text",
+    inspect.StrType: "text",
     inspect.NoneType: "nothing",
 }
 
@@ -67,18 +67,18 @@ def _rows(kind: type[msgspec.Struct]) -> Iterator[str]:
     info = inspect.type_info(kind)
     assert isinstance(info, inspect.StructType)
     for field in info.fields:
-        cells = [_accepts(field.type), _default(field), _told(field.type)]
+        cells = [_accepts(field.type), _default(field), _description(field.type)]
         text = " | ".join(cell.replace("|", r"\|") for cell in cells)
         yield f"| `{field.encode_name}` | {text} |"
 
 
-def _told(info: Any) -> str:
+def _description(info: Any) -> str:
     """Return the description of a key, wherever in its type it stands."""
     if isinstance(info, inspect.Metadata):
         extra = info.extra_json_schema or {}
-        return str(extra.get("description", "")) or _told(info.type)
+        return str(extra.get("description", "")) or _description(info.type)
     if isinstance(info, inspect.UnionType):
-        return next((text for each in info.types if (text := _told(each))), "")
+        return next((text for each in info.types if (text := _description(each))), "")
     return "See below." if isinstance(info, inspect.StructType) else ""
 
 
@@ -101,11 +101,22 @@ def _number(info: inspect.IntType | inspect.FloatType) -> str:
     return _NAMES[type(info)] + bounds
 
 
+def _plural(info: Any) -> str:
+    text = _accepts(info)
+    return _PLURALS.get(text, f"values: {text}")
+
+
+_PLURALS = {
+    "anything": "values",
+    "a table": "tables",
+    "text": "texts",
+    "a list of values": "lists of values",
+}
 _MAKERS: dict[type, Callable[[Any], str]] = {
     inspect.UnionType: _union,
     inspect.LiteralType: lambda info: ", ".join(f"`{value}`" for value in info.values),
-    inspect.ListType: lambda info: f"a list, each {_accepts(info.item_type)}",
-    inspect.DictType: lambda info: f"a table, each {_accepts(info.value_type)}",
+    inspect.ListType: lambda info: f"a list of {_plural(info.item_type)}",
+    inspect.DictType: lambda info: f"a table of {_plural(info.value_type)}",
     inspect.StructType: lambda _: "a table",
     inspect.IntType: _number,
     inspect.FloatType: _number,

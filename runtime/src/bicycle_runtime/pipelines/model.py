@@ -32,25 +32,33 @@ __all__ = [
 class Settings(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Settings of the job."""
 
-    parallelism: Annotated[Parallelism, describe("Subtasks of operators that name none.")] = 1
+    parallelism: Annotated[Parallelism, describe("Default number of subtasks of an operator.")] = 1
     max_parallelism: Annotated[
-        Parallelism | None, describe("Number of key groups, fixed with the first state; else 128.")
+        Parallelism | None,
+        describe(
+            "Number of key groups, which cannot change after the first "
+            "epoch with state. Default: 128."
+        ),
     ] = None
     checkpoint_interval_ms: Annotated[
-        int, Meta(ge=1, le=86_400_000, description="How often state is folded into a base, in ms.")
+        int, Meta(ge=1, le=86_400_000, description="Time between two bases of the state, in ms.")
     ] = 60_000
     max_restarts: Annotated[
-        int, Meta(ge=0, description="How often a job that failed is started again; 0: never.")
+        int,
+        Meta(ge=0, description="Maximum number of restarts after failures; 0 disables restarts."),
     ] = 3
-    restart_delay_ms: Annotated[int, Meta(ge=0, description="Pause before a restart, in ms.")] = (
+    restart_delay_ms: Annotated[int, Meta(ge=0, description="Delay before a restart, in ms.")] = (
         5_000
     )
     mode: Annotated[
         Literal["streaming", "batch"],
-        describe("Follow the input, or read it in one pass with event time at its end."),
+        describe(
+            "streaming follows the input; batch reads it once, and event "
+            "time then moves to its end."
+        ),
     ] = "streaming"
     properties: Annotated[
-        dict[str, str], describe("Properties of the job, which functions find in their context.")
+        dict[str, str], describe("Properties of the job, which functions read from their context.")
     ] = field(default_factory=dict)
 
 
@@ -58,58 +66,64 @@ class Ops(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The computations of the short form."""
 
     count_by: Annotated[str | None, describe("Field with the key.")] = None
-    agg: Annotated[AggregateWord, describe("What is computed.")] = "count"
-    agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
-    aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
+    agg: Annotated[AggregateWord, describe("The aggregate.")] = "count"
+    agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    aggregates: Annotated[
+        list[Aggregate] | None, describe("Several aggregates, instead of agg.")
+    ] = None
     key_name: Annotated[
         Text | None,
-        describe("Field of the result with the key; else that of count_by (in Pulse's files key)."),
+        describe(
+            "Field of the result for the key. Default: the name in count_by; key in files of Pulse."
+        ),
     ] = None
 
 
 class Edge(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename={"from_": "from"}):
-    """A path for records from one vertex to another."""
+    """A connection from one vertex to another."""
 
-    from_: Annotated[Text, describe("Id of the vertex that gives them.")]
-    to: Annotated[Text, describe("Id of the vertex that takes them.")]
-    partition: Annotated[Partition, describe("Which subtask gets a record.")] = "forward"
+    from_: Annotated[Text, describe("Id of the upstream vertex.")]
+    to: Annotated[Text, describe("Id of the downstream vertex.")]
+    partition: Annotated[Partition, describe("Distribution of records among subtasks.")] = "forward"
     output: Annotated[
-        str | None, describe("A side output: late of windows and joins, those of split.")
+        str | None, describe("A side output: late of windows and joins, or an output of split.")
     ] = None
 
 
 class Test(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Records in, records out: `bicycle pipeline test` runs it."""
+    """Input records and expected output records; `bicycle pipeline test` runs the test."""
 
-    name: Annotated[str, describe("What it shows.")] = ""
+    name: Annotated[str, describe("Name of the test.")] = ""
     input: Annotated[
-        list[Any] | dict[str, list[Any]], describe("Records of the source, or of each by its id.")
+        list[Any] | dict[str, list[Any]],
+        describe("Records of the source, or a table of records by source id."),
     ]
     output: Annotated[
-        list[Any] | dict[str, list[Any]], describe("Records of the sink, or of each by its id.")
+        list[Any] | dict[str, list[Any]],
+        describe("Expected records of the sink, or a table of records by sink id."),
     ]
-    ordered: Annotated[bool, describe("Whether the order of output counts.")] = False
+    ordered: Annotated[bool, describe("Compare the order of the output.")] = False
 
 
 class Pipeline(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """A pipeline: a source, computations and a sink, or vertices and edges."""
 
-    name: Annotated[str | None, describe("Name of the job; else that of the file.")] = None
-    description: Annotated[str, describe("One line for people.")] = ""
+    name: Annotated[str | None, describe("Name of the job. Default: the name of the file.")] = None
+    description: Annotated[str, describe("A description of the job in one line.")] = ""
     config: Annotated[Settings, describe("Settings of the job.")] = Settings()
     on_error: OnError = None
-    source: Annotated[Any, describe("Where records come from; its kind says which.")] = None
+    source: Annotated[Any, describe("The source; the key kind selects it.")] = None
     time: Annotated[Time | None, describe("Event time.")] = None
-    steps: Annotated[list[Any], describe("Operators between source and window, in order.")] = field(
-        default_factory=list
-    )
-    window: Annotated[WindowSize | None, describe("Which records are computed together.")] = None
-    ops: Annotated[Ops | None, describe("What is computed.")] = None
-    sink: Annotated[Any, describe("Where results go; its kind says which.")] = None
+    steps: Annotated[
+        list[Any], describe("Operators between the source and the window, in order.")
+    ] = field(default_factory=list)
+    window: Annotated[WindowSize | None, describe("The windows.")] = None
+    ops: Annotated[Ops | None, describe("The key and the aggregates of the windows.")] = None
+    sink: Annotated[Any, describe("The sink; the key kind selects it.")] = None
     vertices: Annotated[list[Any], describe("All operators, sources and sinks.")] = field(
         default_factory=list
     )
-    edges: Annotated[list[Edge], describe("Which vertex takes records of which.")] = field(
+    edges: Annotated[list[Edge], describe("Connections between vertices.")] = field(
         default_factory=list
     )
     test: Annotated[list[Test], describe("Tests of the pipeline.")] = field(default_factory=list)

@@ -378,7 +378,7 @@ class _Reading:
 class Around(msgspec.Struct, frozen=True, kw_only=True):
     """The common settings of vertices, steps, sources and sinks."""
 
-    name: Annotated[str | None, describe("Name for people.")] = None
+    name: Annotated[str | None, describe("Display name.")] = None
     parallelism: Annotated[Parallelism | None, describe("Number of subtasks.")] = None
     on_error: OnError = None
 

@@ -45,16 +45,16 @@ __all__ = [
 
 
 class Map(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Replaces each record, by a function or by SQL expressions over its fields."""
+    """An operator that replaces each record, by a function or SQL expressions."""
 
     function: FunctionName = None
-    set: Annotated[
-        dict[str, str] | None, describe("Fields that are added or replaced, by expressions.")
-    ] = None
+    set: Annotated[dict[str, str] | None, describe("Expressions of fields to add or replace.")] = (
+        None
+    )
     select: Annotated[
-        dict[str, str] | None, describe("All fields of the new record, by expressions.")
+        dict[str, str] | None, describe("Expressions of all fields of the new record.")
     ] = None
-    drop: Annotated[list[str] | None, describe("Fields that are left out.")] = None
+    drop: Annotated[list[str] | None, describe("Fields to remove.")] = None
 
 
 class FlatMap(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -64,30 +64,30 @@ class FlatMap(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Filter(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Keeps some of the records."""
+    """An operator that keeps the records that satisfy a condition."""
 
     predicate: Annotated[
         Literal[
             "non_empty", "contains", "starts_with", "ends_with", "min_length", "equals", "exists"
         ]
         | None,
-        describe(
-            "What must hold of the text of the record, or of a field; non_empty if nothing else."
-        ),
+        describe("Condition on the text of the record or of a field. Default: non_empty."),
     ] = None
-    value: Annotated[Scalar | None, describe("What the predicate compares with.")] = None
-    field: Annotated[str | None, describe("The field that it looks at; else the whole record.")] = (
-        None
-    )
+    value: Annotated[Scalar | None, describe("Operand of the predicate.")] = None
+    field: Annotated[str | None, describe("Field to test. Default: the whole record.")] = None
     function: FunctionName = None
-    where: Annotated[str | None, describe("An SQL expression that is true of what is kept.")] = None
+    where: Annotated[
+        str | None, describe("SQL expression; records for which it is true are kept.")
+    ] = None
 
 
 class KeyBy(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """An operator that assigns keys to records, by default the record itself."""
 
-    field: Annotated[str | None, describe("The field; null where a record has none.")] = None
-    fields: Annotated[list[str] | None, describe("Several fields.")] = None
+    field: Annotated[str | None, describe("The key field; null if a record lacks the field.")] = (
+        None
+    )
+    fields: Annotated[list[str] | None, describe("Several key fields.")] = None
     function: FunctionName = None
 
 
@@ -95,22 +95,23 @@ class Time(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The event time of records, and their maximum lateness."""
 
     max_out_of_orderness: Annotated[
-        Duration, describe("A record is at most so much older than the newest one.")
+        Duration, describe("Maximum age of a record relative to the newest record.")
     ] = "5s"
     allowed_lateness: Annotated[
         Duration | None,
-        describe("Pulse's name of max_out_of_orderness, for files that come from there."),
+        describe("Alias of max_out_of_orderness, for files of Pulse."),
     ] = None
     field: Annotated[
-        str | None, describe("Field with the event time; else that of the source counts.")
+        str | None, describe("Field with the event time. Default: the event time of the source.")
     ] = None
     idle_timeout: Annotated[
-        Duration, describe("A shard that is silent for so long holds nobody back; 0: forever.")
+        Duration,
+        describe("An idle shard stops holding the watermark back after this time; 0 means never."),
     ] = "10s"
 
 
 def disorder_of(time: Time) -> Duration:
-    """Return how much older than the newest record one may be, under whichever name."""
+    """Return how much older than the newest record one may be, under either name."""
     older = time.allowed_lateness
     return time.max_out_of_orderness if older is None else older
 
@@ -119,8 +120,8 @@ class Aggregate(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """One of several aggregates of a window."""
 
     name: Annotated[Text, describe("Field of the result.")]
-    agg: Annotated[AggregateWord, describe("What is computed.")]
-    field: Annotated[str | None, describe("Of which field; count needs none.")] = None
+    agg: Annotated[AggregateWord, describe("The aggregate.")]
+    field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
 
 
 class WindowSize(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -129,70 +130,87 @@ class WindowSize(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     type: Annotated[
         Literal["tumbling", "sliding", "session", "count"], describe("The kind of windows.")
     ] = "tumbling"
-    size: Annotated[
-        Duration | None, describe("How long a window is; sessions need none, and use none.")
+    size: Annotated[Duration | None, describe("Length of a window. Sessions ignore it.")] = None
+    slide: Annotated[
+        Duration | None, describe("Time between the starts of two sliding windows.")
     ] = None
-    slide: Annotated[Duration | None, describe("How often a sliding window begins.")] = None
-    gap: Annotated[Duration | None, describe("How long a key is quiet when its session ends.")] = (
-        None
-    )
-    offset: Annotated[Distance | None, describe("Where a window begins, from 1970 on.")] = None
-    records: Annotated[Positive | None, describe("Records of a window of the type count.")] = None
-    every: Annotated[Positive | None, describe("Records from one such window to the next.")] = None
+    gap: Annotated[
+        Duration | None, describe("A session ends after this time without a record of its key.")
+    ] = None
+    offset: Annotated[
+        Distance | None, describe("Offset of the window starts from 1970-01-01 UTC.")
+    ] = None
+    records: Annotated[Positive | None, describe("Number of records in a count window.")] = None
+    every: Annotated[
+        Positive | None, describe("Number of records between the starts of two count windows.")
+    ] = None
     keep: Annotated[
-        Duration | None, describe("Late records update a result for so long after it came.")
+        Duration | None, describe("Late records update an emitted result for this time.")
     ] = None
 
 
 class Window(WindowSize, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Computes over windows of the records of each key.
+    """An operator that aggregates the records of each key in windows.
 
-    Records that come too late go to the output ``late``.
+    Late records are sent to the output ``late``.
     """
 
     window_ms: Annotated[
-        Positive | None, describe("Length of a window in ms; 5000 where nothing else is said.")
+        Positive | None,
+        describe("Length of a window in ms. Default: 5000, unless another key sets the window."),
     ] = None
-    agg: Annotated[AggregateWord, describe("What is computed.")] = "count"
-    agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
-    aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
-    key_name: Annotated[Text, describe("Field of the result with the key.")] = "key"
+    agg: Annotated[AggregateWord, describe("The aggregate.")] = "count"
+    agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    aggregates: Annotated[
+        list[Aggregate] | None, describe("Several aggregates, instead of agg.")
+    ] = None
+    key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
 
 
 class Reduce(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Joins the records of a key; the result so far follows each record."""
+    """An operator that aggregates the records of a key, and emits each new result."""
 
     function: FunctionName = None
-    agg: Annotated[AggregateWord | None, describe("What is computed.")] = None
-    agg_field: Annotated[str | None, describe("Of which field; count needs none.")] = None
-    aggregates: Annotated[list[Aggregate] | None, describe("Several, in place of agg.")] = None
-    key_name: Annotated[Text, describe("Field of the result with the key.")] = "key"
+    agg: Annotated[AggregateWord | None, describe("The aggregate.")] = None
+    agg_field: Annotated[str | None, describe("Field to aggregate. Not needed for count.")] = None
+    aggregates: Annotated[
+        list[Aggregate] | None, describe("Several aggregates, instead of agg.")
+    ] = None
+    key_name: Annotated[Text, describe("Field of the result for the key.")] = "key"
 
 
 class Count(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Counts: per key behind key_by, else per text in lower case as ``text:count``."""
+    """An operator that counts records per key, or texts as ``text:count``."""
 
 
 class Join(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Joins the records of two inputs with equal keys."""
+    """An operator that joins the records of two inputs with equal keys."""
 
-    on: Annotated[list[Text], Meta(min_length=1, description="Fields that are equal.")]
+    on: Annotated[list[Text], Meta(min_length=1, description="Fields that must be equal.")]
     type: Annotated[
         Literal["interval", "window", "as_of", "table"],
-        describe("By distance in time, by window, with the last row before, with the newest row."),
+        describe(
+            "interval: by distance in time; window: in the same window; "
+            "as_of: the last earlier row; table: the newest row."
+        ),
     ] = "interval"
     how: Annotated[
-        Literal["inner", "left", "right", "full"], describe("Whose rows come out without a match.")
+        Literal["inner", "left", "right", "full"],
+        describe("Sides whose rows are emitted without a match."),
     ] = "inner"
     lower: Annotated[
         Distance,
-        describe("interval: the first matching row is so far from the left one; may be -5s."),
+        describe(
+            "interval: least distance of a match from the left row; may be negative, such as -5s."
+        ),
     ] = "0s"
-    upper: Annotated[Distance | None, describe("interval: the last one is so far.")] = None
-    size: Annotated[Duration | None, describe("window: the length.")] = None
-    tolerance: Annotated[Duration | None, describe("as_of: the row may be so much older.")] = None
+    upper: Annotated[
+        Distance | None, describe("interval: greatest distance of a match from the left row.")
+    ] = None
+    size: Annotated[Duration | None, describe("window: length of the windows.")] = None
+    tolerance: Annotated[Duration | None, describe("as_of: maximum age of the right row.")] = None
     prefix: Annotated[
-        str, describe("Fields of the right row that the left one has, too, begin so.")
+        str, describe("Prefix of fields of the right row that the left row also has.")
     ] = "right_"
 
 
@@ -206,35 +224,38 @@ class Split(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     field: Annotated[Text, describe("The field.")]
     outputs: Annotated[
         dict[str, list[Scalar]] | None,
-        describe("Output by values of the field; without it the value is the output."),
+        describe("Values of the field by output. Default: the value is the name of the output."),
     ] = None
     default: Annotated[
-        str | None, describe("Output for all other values; else they are left out.")
+        str | None, describe("Output of all other values. Default: these records are dropped.")
     ] = None
 
 
 class Dedup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Keeps the first of records that are alike."""
+    """An operator that keeps the first of several records with equal fields."""
 
-    fields: Annotated[list[Text], Meta(min_length=1, description="Fields that tell them apart.")]
-    within: Annotated[Duration | None, describe("So long is it known; else forever.")] = None
+    fields: Annotated[list[Text], Meta(min_length=1, description="Fields that identify a record.")]
+    within: Annotated[
+        Duration | None, describe("Time for which a record is remembered. Default: forever.")
+    ] = None
 
 
 class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Completes records from a file that each process holds in memory."""
+    """An operator that adds fields from a file, which each process holds in memory."""
 
     path: Annotated[Text, describe("The file: CSV with a header line, JSON lines or Parquet.")]
     key: Annotated[Text, describe("Field of the record.")]
     lookup_key: Annotated[
-        str | None, describe("Field of the file; else it is called the same.")
+        str | None, describe("Key field of the file. Default: the name in key.")
     ] = None
     format: Annotated[
-        Literal["csv", "jsonl", "parquet"] | None, describe("How it is written; else by its name.")
+        Literal["csv", "jsonl", "parquet"] | None,
+        describe("Format of the file. Default: by the file name."),
     ] = None
-    fields: Annotated[list[str] | None, describe("Fields that are taken; else all.")] = None
+    fields: Annotated[list[str] | None, describe("Fields to add. Default: all.")] = None
     how: Annotated[
         Literal["inner", "left"],
-        describe("left lets records come out that the file does not know."),
+        describe("left also emits records without a match in the file."),
     ] = "left"
 
 
@@ -245,21 +266,28 @@ class Lookup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     table: Annotated[Text, describe("The table, or schema.table.")]
     key: Annotated[Text, describe("Field of the record.")]
     column: Annotated[
-        str | None, describe("Column that has each key once; else it is called the same.")
+        str | None, describe("Column with unique keys. Default: the name in key.")
     ] = None
-    fields: Annotated[list[Text] | None, describe("Columns that are taken; else all.")] = None
+    fields: Annotated[list[Text] | None, describe("Columns to add. Default: all.")] = None
     password: Annotated[
-        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+        str | None,
+        describe(
+            "Reference to the password: env:NAME or file:PATH. Default: "
+            "the password that libpq finds."
+        ),
     ] = None
     how: Annotated[
         Literal["inner", "left"],
-        describe("left lets records come out that the table does not know."),
+        describe("left also emits records without a match in the table."),
     ] = "left"
-    cache_rows: Annotated[Positive, describe("So many keys are kept by each subtask.")] = 10_000
+    cache_rows: Annotated[Positive, describe("Number of cached keys per subtask.")] = 10_000
     cache_for: Annotated[
-        Duration, describe("For so long; a change of the table may show that much later.")
+        Duration,
+        describe(
+            "Lifetime of a cached row; a change of the table may be visible only after this time."
+        ),
     ] = "1m"
-    timeout: Annotated[Duration, describe("How long an answer may take, tries included.")] = "30s"
+    timeout: Annotated[Duration, describe("Time limit of a response, including retries.")] = "30s"
 
 
 class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -269,21 +297,28 @@ class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """
 
     url: Annotated[
-        Text, describe("Address; {field} behind the host stands for the value of a field.")
+        Text, describe("Address. After the host, {field} is replaced by the value of a field.")
     ]
-    method: Annotated[Literal["GET", "POST"], describe("POST sends the record as JSON.")] = "GET"
-    headers: Annotated[dict[str, str], describe("More headers.")] = field(default_factory=dict)
+    method: Annotated[
+        Literal["GET", "POST"], describe("HTTP method. POST sends the record as JSON.")
+    ] = "GET"
+    headers: Annotated[dict[str, str], describe("Additional headers.")] = field(
+        default_factory=dict
+    )
     secret_headers: Annotated[
-        dict[str, str], describe("Headers with secrets: env:NAME or file:PATH.")
+        dict[str, str], describe("Headers with secrets; each value is env:NAME or file:PATH.")
     ] = field(default_factory=dict)
     result: Annotated[
-        str | None, describe("Field that gets the answer; else its fields are added.")
+        str | None,
+        describe(
+            "Field for the response. Default: the fields of the response are added to the record."
+        ),
     ] = None
-    timeout: Annotated[Duration, describe("How long an answer may take, tries included.")] = "10s"
+    timeout: Annotated[Duration, describe("Time limit of a response, including retries.")] = "10s"
     capacity: Annotated[
-        int, Meta(ge=1, le=10_000, description="Requests in flight of each subtask.")
+        int, Meta(ge=1, le=10_000, description="Maximum number of requests in flight per subtask.")
     ] = 100
-    ordered: Annotated[bool, describe("Whether records keep their order.")] = True
+    ordered: Annotated[bool, describe("Keep the order of the records.")] = True
 
 
 class Process(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -295,8 +330,12 @@ class Process(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class RateLimit(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """An operator that limits the rate of records; others wait."""
 
-    per_second: Annotated[float, describe("Records of all subtasks together.")]
-    burst: Annotated[Positive, describe("So many may pass at once after a pause.")] = 100
+    per_second: Annotated[
+        float, describe("Maximum number of records per second over all subtasks.")
+    ]
+    burst: Annotated[
+        Positive, describe("Number of records that may pass at once after a pause.")
+    ] = 100
 
 
 OPERATORS: Mapping[str, type[Struct]] = {

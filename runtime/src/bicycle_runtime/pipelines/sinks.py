@@ -70,14 +70,14 @@ class SinkKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class FileSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """A directory of whole files; without a directory, lines on the console."""
+    """Files in a directory; without a directory, lines on the console."""
 
     out_dir: Annotated[str, describe("The directory.")] = ""
-    format: Annotated[Literal["jsonl", "csv", "text"], describe("How files are written.")] = "jsonl"
-    roll_bytes: Annotated[Positive | None, describe("A file ends when it has this size.")] = None
-    roll_after: Annotated[Duration | None, describe("A file ends when it is this old.")] = None
+    format: Annotated[Literal["jsonl", "csv", "text"], describe("Format of the files.")] = "jsonl"
+    roll_bytes: Annotated[Positive | None, describe("Complete a file at this size.")] = None
+    roll_after: Annotated[Duration | None, describe("Complete a file at this age.")] = None
     time_field: Annotated[
-        str | None, describe("Field that gets the event time, in ms since 1970.")
+        str | None, describe("Add a field with the event time, in ms since 1970.")
     ] = None
 
     def sink(self) -> SinkDescriptor[Any]:
@@ -98,17 +98,18 @@ class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
     bootstrap_servers: Brokers
     topic: Annotated[Text, describe("The topic.")]
     acks: Annotated[
-        Literal["all", "1", "0", "-1"], describe("Which brokers confirm a message.")
+        Literal["all", "1", "0", "-1"], describe("Brokers that must acknowledge a message.")
     ] = "all"
     key_field: Annotated[str | None, describe("Field with the key of a message.")] = None
     format: Annotated[
-        Literal["json", "string", "bytes"] | None, describe("How values are written; else by type.")
+        Literal["json", "string", "bytes"] | None,
+        describe("Format of the values. Default: by the type of the record."),
     ] = None
     guarantee: Annotated[
-        Literal["at-least-once", "exactly-once"], describe("What holds after a crash.")
+        Literal["at-least-once", "exactly-once"], describe("Delivery guarantee.")
     ] = "at-least-once"
     transactional_id_prefix: Annotated[
-        str | None, describe("How the names of transactions begin.")
+        str | None, describe("Prefix of the names of transactions.")
     ] = None
     out_dir: Annotated[str, describe(f"{NOTHING_NAMED}.")] = ""
     properties: KafkaProperties = field(default_factory=dict)
@@ -133,40 +134,40 @@ class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
 
 
 class ParquetSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Parquet files in folders; rows appear when files are whole."""
+    """Parquet files in folders; rows appear when their file is complete."""
 
     out_dir: Annotated[Text, describe("The directory, or a URL such as s3://bucket/folder.")]
     columns: Annotated[
         dict[str, ColumnWord] | None,
-        describe("Types of the columns; else event_time, and payload with the record as JSON."),
+        describe("Types of the columns. Default: event_time, and payload with the record as JSON."),
     ] = None
     partition_by: Annotated[
         Literal["date", "field", "none"] | None,
         describe(
-            "Folders dt=DATE, FIELD=VALUE, or none. Else as the next two keys tell; without them "
-            "by date where records have an event time."
+            "Folders dt=DATE, folders FIELD=VALUE, or none. Default: "
+            "according to the next two keys; without them by date, if "
+            "records have event time."
         ),
     ] = None
     partition_field: Annotated[
         str | None,
-        describe("Field whose values are the folders; event_time, or for dates nothing, is that."),
+        describe(
+            "Field whose values name the folders. For dates, event_time "
+            "or no field means the event time."
+        ),
     ] = None
     partition_format: Annotated[
-        str | None, describe("The format of dates, such as %Y-%m; else %Y-%m-%d.")
+        str | None, describe("Format of dates, such as %Y-%m. Default: %Y-%m-%d.")
     ] = None
     compression: Annotated[
-        Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")
+        Literal["snappy", "zstd", "gzip", "none"], describe("Compression of the files.")
     ] = "snappy"
-    max_rows: Annotated[Positive | None, describe("A file ends when it has so many rows.")] = None
-    max_bytes: Annotated[Positive | None, describe("A file ends when it has about this size.")] = (
-        None
-    )
+    max_rows: Annotated[Positive | None, describe("Complete a file at this number of rows.")] = None
+    max_bytes: Annotated[Positive | None, describe("Complete a file at about this size.")] = None
     max_age: Annotated[
-        Duration | None, describe("All files end so long after their first row.")
+        Duration | None, describe("Complete all files at this time after their first row.")
     ] = None
-    time_field: Annotated[
-        str | None, describe("Column that gets the event time, beside those of the fields.")
-    ] = None
+    time_field: Annotated[str | None, describe("Add a column with the event time.")] = None
 
     def sink(self) -> SinkDescriptor[Any]:
         return self._in(self._folders(is_timed=False))
@@ -228,18 +229,26 @@ class PostgresSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
         dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
     ]
     password: Annotated[
-        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+        str | None,
+        describe(
+            "Reference to the password: env:NAME or file:PATH. Default: "
+            "the password that libpq finds."
+        ),
     ] = None
     keys: Annotated[
-        list[Text], describe("Columns that identify a row, which a record replaces; else it adds.")
+        list[Text],
+        describe(
+            "Columns that identify a row. With keys, a record replaces "
+            "the row; without, it adds one."
+        ),
     ] = field(default_factory=list)
     delete_field: Annotated[
-        str | None, describe("Field of the record; where it is true, the row is deleted.")
+        str | None, describe("Field of the record; if it is true, the row is deleted.")
     ] = None
-    create_table: Annotated[bool, describe("Make the table when it is missing.")] = False
+    create_table: Annotated[bool, describe("Create the table if it is missing.")] = False
     on_rewind: Annotated[
         Literal["fail", "publish_again"],
-        describe("When an older epoch was restored than was written."),
+        describe("Reaction if the job starts from an earlier epoch than the last written one."),
     ] = "fail"
 
     def sink(self) -> SinkDescriptor[Any]:
@@ -271,22 +280,22 @@ class _LakeTable(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True
         dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
     ]
     keys: Annotated[
-        list[Text], describe("Columns that identify a row, which a record replaces; else it adds.")
+        list[Text],
+        describe(
+            "Columns that identify a row. With keys, a record replaces "
+            "the row; without, it adds one."
+        ),
     ] = field(default_factory=list)
     partition_by: Annotated[
-        list[Text], describe("Columns by which a table that is made is put into folders.")
+        list[Text], describe("Columns by which a new table is partitioned into folders.")
     ] = field(default_factory=list)
-    time_field: Annotated[
-        str | None, describe("Column that gets the event time, beside those of the fields.")
-    ] = None
-    max_rows: Annotated[Positive | None, describe("Rows are committed when so many wait.")] = None
-    max_bytes: Annotated[Positive | None, describe("They are committed at about this size.")] = None
-    max_age: Annotated[Duration | None, describe("They are committed so long after the first.")] = (
-        None
-    )
+    time_field: Annotated[str | None, describe("Add a column with the event time.")] = None
+    max_rows: Annotated[Positive | None, describe("Commit at this number of rows.")] = None
+    max_bytes: Annotated[Positive | None, describe("Commit at about this size.")] = None
+    max_age: Annotated[Duration | None, describe("Commit at this time after the first row.")] = None
     on_rewind: Annotated[
         Literal["fail", "publish_again"],
-        describe("When an older epoch was restored than was written."),
+        describe("Reaction if the job starts from an earlier epoch than the last written one."),
     ] = "fail"
 
     def check(self, checks: Checks, path: KeyPath) -> None:
@@ -308,11 +317,11 @@ class _LakeTable(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True
 
 
 class DeltaSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Rows of a Delta table, which is made where it is missing."""
+    """Rows of a Delta table, which is created if it is missing."""
 
     out_dir: Annotated[Text, describe("Directory of the table, or a URL.")]
     compression: Annotated[
-        Literal["snappy", "zstd", "gzip", "none"], describe("How files are compressed.")
+        Literal["snappy", "zstd", "gzip", "none"], describe("Compression of the files.")
     ] = "snappy"
 
     def sink(self) -> SinkDescriptor[Any]:
@@ -320,15 +329,17 @@ class DeltaSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=Tru
 
 
 class IcebergSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Rows of an Iceberg table, which is made where it is missing."""
+    """Rows of an Iceberg table, which is created if it is missing."""
 
     catalog: Annotated[
         Text, describe("sqlite:////data/lake.db, or postgresql://user@host:port/database.")
     ]
-    warehouse: Annotated[Text, describe("Directory or URL below which new tables lie.")]
+    warehouse: Annotated[Text, describe("Directory or URL for new tables.")]
     table: Annotated[Text, describe("namespace.table.")]
-    catalog_name: Annotated[str | None, describe("Name within the database.")] = None
-    catalog_password: Annotated[str | None, describe("Where it is: env:NAME or file:PATH.")] = None
+    catalog_name: Annotated[str | None, describe("Name of the catalog in its database.")] = None
+    catalog_password: Annotated[
+        str | None, describe("Reference to the password: env:NAME or file:PATH.")
+    ] = None
 
     def sink(self) -> SinkDescriptor[Any]:
         secret = self.catalog_password
@@ -353,25 +364,33 @@ class IcebergSink(_LakeTable, forbid_unknown_fields=True, frozen=True, kw_only=T
 class HttpSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Requests to a server, with records as JSON."""
 
-    url: Annotated[Text, describe("http://… or https://…, without a password.")]
-    method: Annotated[Literal["POST", "PUT"], describe("Method of the requests.")] = "POST"
-    headers: Annotated[dict[str, str], describe("More headers.")] = field(default_factory=dict)
+    url: Annotated[
+        Text, describe("Address of the server: http://… or https://…, without a password.")
+    ]
+    method: Annotated[Literal["POST", "PUT"], describe("HTTP method of the requests.")] = "POST"
+    headers: Annotated[dict[str, str], describe("Additional headers.")] = field(
+        default_factory=dict
+    )
     secret_headers: Annotated[
-        dict[str, str], describe("Headers with secrets: env:NAME or file:PATH.")
+        dict[str, str], describe("Headers with secrets; each value is env:NAME or file:PATH.")
     ] = field(default_factory=dict)
     body: Annotated[
         Literal["array", "object", "keyed"],
-        describe("An array of records, one record, or an array of {key, record}."),
+        describe(
+            "array: an array of records; object: one record; keyed: an array of {key, record}."
+        ),
     ] = "array"
-    batch_records: Annotated[Positive | None, describe("Records in a request, at most.")] = None
+    batch_records: Annotated[
+        Positive | None, describe("Maximum number of records per request.")
+    ] = None
     idempotent: Annotated[
-        bool, describe("The server drops a request whose Idempotency-Key it has seen.")
+        bool, describe("The server drops a request with a repeated Idempotency-Key.")
     ] = False
     on_refused: Annotated[
         Literal["keep", "fail"],
-        describe("Keep a record that the server refuses beside the checkpoint, or end the job."),
+        describe("keep stores a rejected record as a dead letter; fail ends the job."),
     ] = "keep"
-    timeout: Annotated[Duration | None, describe("How long an answer may take.")] = None
+    timeout: Annotated[Duration | None, describe("Time limit of a response.")] = None
 
     def sink(self) -> SinkDescriptor[Any]:
         secrets = {name: Secret.parse(text) for name, text in self.secret_headers.items()}
@@ -397,24 +416,26 @@ class HttpSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class SocketSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Lines for every client of a TCP server."""
+    """Lines for all clients of a TCP server."""
 
     host: Annotated[str, describe("Address to listen on.")] = "127.0.0.1"
     port: Annotated[Port, describe("Port to listen on.")] = 9_998
-    clients_max: Annotated[Positive | None, describe("So many clients at a time.")] = None
+    clients_max: Annotated[Positive | None, describe("Maximum number of connected clients.")] = None
 
     def sink(self) -> SinkDescriptor[Any]:
         return socket_sink(host=self.host, port=self.port, clients_max=self.clients_max)
 
 
 class ConsoleSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """The console: a line for each record, or a table for each epoch."""
+    """The console: one line per record, or one table per epoch."""
 
-    format: Annotated[Literal["lines", "table"], describe("How records are shown.")] = "lines"
+    format: Annotated[Literal["lines", "table"], describe("Output per record or per epoch.")] = (
+        "lines"
+    )
     columns: Annotated[
         dict[str, ColumnWord] | None, describe("Types of the columns of a table.")
     ] = None
-    rows: Annotated[Positive | None, describe("Rows of an epoch that a table shows.")] = None
+    rows: Annotated[Positive | None, describe("Maximum number of rows per table.")] = None
 
     def sink(self) -> SinkDescriptor[Any]:
         if self.format == "lines":

@@ -75,7 +75,7 @@ class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
 
     path: Annotated[Text, describe("File, glob or directory.")]
     format: Annotated[
-        Literal["jsonl", "csv", "parquet", "text"], describe("How the files are written.")
+        Literal["jsonl", "csv", "parquet", "text"], describe("Format of the files.")
     ] = "jsonl"
     time_field: Annotated[
         str | None, describe("Field with the event time: RFC 3339, or ms since 1970.")
@@ -83,8 +83,9 @@ class FileSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     fields: Annotated[
         dict[str, FieldType] | None,
         describe(
-            "Types of the fields, with a question mark where one may be null or missing; records "
-            "that have others are bad. Others are not read."
+            "Types of the fields; a type with a question mark allows null "
+            "and missing values. A record with another type is invalid. "
+            "Other fields are not read."
         ),
     ] = None
     follow: Annotated[bool, describe("Wait for appended lines and new files.")] = False
@@ -112,28 +113,30 @@ class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=T
     has_times: ClassVar[bool] = True
 
     bootstrap_servers: Brokers
-    topic: Annotated[Text, describe("Topic, several with commas.")]
-    group_id: Annotated[str, describe("Group to which progress is reported.")] = (
+    topic: Annotated[Text, describe("Topics, separated by commas.")]
+    group_id: Annotated[str, describe("Consumer group to which progress is committed.")] = (
         "bicycle-default-group"
     )
     format: Annotated[
         Literal["any", "json", "string", "bytes"],
         describe(
-            "json: what is no JSON is a bad record. any: an object gets _topic, _partition and "
-            '_offset, other text becomes {"bytes": text}, other bytes {"bytes_b64": base64}.'
+            "json: any other value is an invalid record. any: an object "
+            "gets the fields _topic, _partition and _offset; other text "
+            'becomes {"bytes": text}, and other bytes {"bytes_b64": '
+            "base64}."
         ),
     ] = "any"
     time_field: Annotated[
-        str | None, describe("Field with the event time; else that of the message counts.")
+        str | None, describe("Field with the event time. Default: the time of the message.")
     ] = None
     fields: Annotated[
         dict[str, FieldType] | None,
-        describe("Types of the fields, with the format json; int? may be null or missing."),
+        describe("Types of the fields, for the format json; int? allows null and missing values."),
     ] = None
     auto_offset_reset: Annotated[
-        Literal["earliest", "latest"], describe("Where a job that never ran begins.")
+        Literal["earliest", "latest"], describe("Start position of a new job.")
     ] = "earliest"
-    bounded: Annotated[bool, describe("End when all is read that was there at the start.")] = False
+    bounded: Annotated[bool, describe("End after the messages that existed at the start.")] = False
     commit_interval_ms: Annotated[
         int | None, describe(f"{NOTHING_NAMED}: progress is sealed and reported with each epoch.")
     ] = None
@@ -162,7 +165,7 @@ class KafkaSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=T
 
 
 class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Rows of a table of PostgreSQL, in the order of a column that grows."""
+    """Rows of a table of PostgreSQL, in the order of an increasing column."""
 
     reads_time: ClassVar[bool] = True
 
@@ -170,19 +173,29 @@ class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_onl
     table: Annotated[Text, describe("The table, or schema.table.")]
     column: Annotated[
         Text,
-        describe("Whole numbers, unique and never null, larger for each new row: an identity."),
+        describe(
+            "An increasing column: whole numbers, unique, not null, "
+            "larger for each new row, such as an identity."
+        ),
     ]
     password: Annotated[
-        str | None, describe("Where it is: env:NAME or file:PATH; else where libpq finds it.")
+        str | None,
+        describe(
+            "Reference to the password: env:NAME or file:PATH. Default: "
+            "the password that libpq finds."
+        ),
     ] = None
     follow: Annotated[bool, describe("Wait for new rows.")] = False
-    start_at: Annotated[int, Meta(ge=0, description="Rows with smaller numbers are not read.")] = 0
+    start_at: Annotated[
+        int, Meta(ge=0, description="Skip rows with smaller values of the column.")
+    ] = 0
     time_field: Annotated[str | None, describe("Column with the event time.")] = None
     fields: Annotated[
         dict[str, FieldType] | None,
         describe(
-            "Types of the fields, with a question mark where one may be null; records that have "
-            "others are bad. Others are not kept."
+            "Types of the fields; a type with a question mark allows "
+            "null. A record with another type is invalid. Other columns "
+            "are dropped."
         ),
     ] = None
 
@@ -215,7 +228,7 @@ class SocketSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=
 
     host: Annotated[str, describe("Address to listen on.")] = "127.0.0.1"
     port: Annotated[Port, describe("Port to listen on.")] = 9_999
-    clients_max: Annotated[Positive | None, describe("So many clients at a time.")] = None
+    clients_max: Annotated[Positive | None, describe("Maximum number of connected clients.")] = None
 
     def source(self) -> SourceDescriptor[Any]:
         return connectors.socket_source(
@@ -224,17 +237,19 @@ class SocketSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=
 
 
 class GeneratorSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Seven words in a circle, to try things out."""
+    """Seven words in a cycle, for trials."""
 
     rate_ms: Annotated[int, Meta(ge=0, description="Pause between two words.")] = 100
-    count: Annotated[int | None, Meta(description="Words in all; else forever.")] = None
+    count: Annotated[int | None, Meta(description="Total number of words. Default: unlimited.")] = (
+        None
+    )
 
     def source(self) -> SourceDescriptor[Any]:
         return connectors.generator_source(rate_ms=self.rate_ms, count=self.count)
 
 
 class CollectionSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Records that are in the file itself."""
+    """Records in the pipeline file."""
 
     items: Annotated[list[Any], describe("The records.")]
     time_field: Annotated[str | None, describe("Field with the event time.")] = None

@@ -61,7 +61,7 @@ ColumnWord = Literal[
 Partition = Literal["forward", "rebalance", "hash", "broadcast", "shuffle", "global"]
 AggregateWord = Literal["count", "sum", "avg", "min", "max", "distinct"]
 # Keys that other systems ask for although nothing is named by them.
-NOTHING_NAMED = "Taken for files that have it, and names nothing"
+NOTHING_NAMED = "Ignored, for compatibility"
 
 
 def describe(text: str) -> Meta:
@@ -72,12 +72,12 @@ def describe(text: str) -> Meta:
 Scalar = str | int | float | bool
 KafkaProperties = Annotated[
     dict[str, Scalar],
-    describe("Properties of the client; a secret is given as env:NAME or file:PATH."),
+    describe("Properties of the Kafka client; a secret is env:NAME or file:PATH."),
 ]
-Brokers = Annotated[Text, describe("Brokers: host:port, several with commas.")]
+Brokers = Annotated[Text, describe("Brokers as host:port, separated by commas.")]
 FunctionName = Annotated[
     str | None,
-    describe("A word of Bicycle, a function class of an installed plugin, or module:function."),
+    describe("A built-in function, a function class of an installed plugin, or module:function."),
 ]
 
 
@@ -86,19 +86,21 @@ class ErrorRule(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     action: Annotated[
         Literal["fail", "skip", "dead_letter"],
-        describe("End the job, leave the record out, or keep it aside."),
+        describe(
+            "fail ends the job, skip drops the record, dead_letter stores it as a dead letter."
+        ),
     ] = "fail"
-    retries: Annotated[int, Meta(ge=0, le=1_000, description="Further calls before that.")] = 0
-    backoff: Annotated[Duration, describe("Pause before the first further call.")] = "100ms"
+    retries: Annotated[int, Meta(ge=0, le=1_000, description="Retries before the action.")] = 0
+    backoff: Annotated[Duration, describe("Delay before the first retry.")] = "100ms"
     max_error_rate: Annotated[
         Annotated[float, Meta(ge=0, le=1)] | None,
-        describe("The job ends when a larger share of an epoch failed."),
+        describe("Maximum share of failed records in an epoch; above it, the job fails."),
     ] = None
 
 
 OnError = Annotated[
     Literal["fail", "skip", "dead_letter"] | ErrorRule | None,
-    describe("What becomes of a record that fails: fail, skip, dead_letter, or a table."),
+    describe("Policy for failed records: fail, skip, dead_letter, or a table."),
 ]
 
 
