@@ -91,7 +91,7 @@ class Edge(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True, rename
 
 
 class Test(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Input records and expected output records; `bicycle pipeline test` runs the test."""
+    """Input records and expected output records, for `bicycle pipeline test`."""
 
     name: Annotated[str, describe("Name of the test.")] = ""
     input: Annotated[
