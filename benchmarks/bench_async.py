@@ -94,7 +94,7 @@ def main() -> None:
     columns = ["records/s", *(f"round {number + 1}" for number in range(options.repeats))]
     report = Report(
         name="async-in-flight",
-        claim="1000 calls of 100 ms in flight give at least 5,000 records/s per core.",
+        claim="1,000 calls of 100 ms in flight reach at least 5,000 records/s per core.",
         payload=f"strings, {BATCH_RECORDS:,} in a batch, one result for each",
         method=f"{options.repeats} rounds in turns of {batches} batches, through the operator of a "
         f"job, in one process; {IN_FLIGHT:,} records in flight; results checked in every batch",

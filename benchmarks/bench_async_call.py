@@ -55,7 +55,8 @@ def main() -> None:
     columns = ["ns per record", "median", "best"]
     report = Report(
         name="async-call",
-        claim="An async function that never awaits costs at most 1.5 times the plain function.",
+        claim="An async function that never awaits costs at most 1.5 times as much as a "
+        "plain function.",
         payload=f"strings, {BATCH_RECORDS:,} in a batch, one result for each",
         method=f"{options.repeats} rounds in turns of {batches} batches, through the operator of a "
         "job, in one process; number of results checked in every batch",

@@ -142,11 +142,11 @@ def main() -> None:
     }
     report = Report(
         name="columns",
-        claim="Jobs on columns take, together, at most half of the processor time of the same jobs "
-        "record by record.",
+        claim="Jobs on columns need, in total, at most half of the processor time of the "
+        "same jobs record by record.",
         payload=f"{count:,} readings of {KEYS:,} sensors, {READINGS_A_MS} a ms, in one file",
-        method=f"{options.repeats} rounds in turns; the local engine, one subtask; processor time "
-        "of the whole run; both ways must give the same",
+        method=f"{options.repeats} rounds in turns; the local engine, one subtask; processor "
+        "time of the whole run; both must return equal results",
         tables=[_table(median), _small_table(small)],
         targets=[
             Target(

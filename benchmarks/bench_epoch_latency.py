@@ -29,8 +29,9 @@ def main() -> None:
         name="epoch-latency",
         claim="An almost empty epoch with one shuffle takes at most 60 ms once warm.",
         payload=f"one line of {WORDS_PER_LINE} words per epoch, word count with state and files",
-        method=f"{count} epochs behind {warm} for warming up, {options.repeats} runs on Spark with "
-        "two cores; an epoch is from plan to sealed manifest; counts compared with the truth",
+        method=f"{count} epochs after {warm} for warming up, {options.repeats} runs on Spark "
+        "with two cores; an epoch is from plan to sealed manifest; counts compared "
+        "with the expected results",
         tables=[_table(run, warm) for run in runs],
     )
     report.targets.append(

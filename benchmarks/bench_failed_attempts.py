@@ -67,7 +67,7 @@ def main() -> None:
     ]
     report = Report(
         name="failed-attempts",
-        claim="A job with value state costs at most 1.3 times as much when failed attempts are "
+        claim="A job with value state costs at most 1.3 times as much if failed attempts are "
         "undone.",
         payload=f"{event_count:,} events per epoch over {key_count:,} text keys; one value is read "
         "and written for each",

@@ -51,11 +51,11 @@ def main() -> None:
     totals = [each.total() + broker for each, broker in zip(found, brokers, strict=True)]
     report = Report(
         name="idle-kafka",
-        claim="An idle job that reads Kafka takes at most 3 % of a core together with its broker.",
+        claim="An idle job on Kafka and its broker take at most 3 % of a core together.",
         payload="a word count from topic to topic, exactly once, without a message",
-        method=f"{options.repeats} intervals of {seconds:g} s behind {settle_s:g} s for settling; "
-        "processor time of the broker and of all processes of the job; then "
-        f"{count} lone lines, each after {silence_s:g} s of silence",
+        method=f"{options.repeats} intervals of {seconds:g} s after {settle_s:g} s for "
+        "settling; processor time of the broker and of all processes of the job; then "
+        f"{count} single lines, each after {silence_s:g} s of silence",
         tables=[
             shares_table("The job while nothing happens", found),
             Table(

@@ -101,9 +101,9 @@ def main() -> None:
         name="idle-windows",
         claim="A job with open windows and no input takes at most 2 % of a core.",
         payload=f"{len(READINGS.truth()):,} open windows of {READINGS.keys:,} sensors",
-        method=f"{options.repeats} intervals of {seconds:g} s behind {settle_s:g} s for settling; "
-        "processor time of all processes of the job; the windows are completed and compared with "
-        "the truth at the end",
+        method=f"{options.repeats} intervals of {seconds:g} s after {settle_s:g} s for "
+        "settling; processor time of all processes of the job; the windows are "
+        "completed and compared with the expected results at the end",
         tables=[shares_table("While nothing happens", found)],
         targets=[
             Target(

@@ -76,7 +76,8 @@ def main() -> None:
     rate = {name: 1e6 / statistics.median(costs) for name, costs in found.items()}
     report = Report(
         name="joins",
-        claim="Joins and process functions with RocksDB are half as fast as in memory, or faster.",
+        claim="Joins and process functions with RocksDB have at least half of their pace in "
+        "memory.",
         payload=f"{count:,} rows of {KEYS} keys, one of five on the right side, in {EPOCHS} "
         "epochs; process functions get both sides in one stream",
         method=f"{options.repeats} rounds in turns of {seconds:g} s of work, loops {loop_s:g} s, "

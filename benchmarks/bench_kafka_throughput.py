@@ -233,13 +233,13 @@ def main() -> None:
     peers, notes = available(wanted)
     report = Report(
         name="kafka-throughput",
-        claim="Exactly once keeps 0.7 of the pace of at least once, and both are three to four "
-        "times Quix Streams.",
+        claim="Exactly once has 0.7 of the pace of at least once, and both are three to four "
+        "times as fast as Quix Streams.",
         payload=f"{events.text} of {USERS:,} users, the user as key, {PARTITIONS} partitions; "
         f"{fewer.count:,} of them for the other systems",
-        method=f"{options.repeats} rounds in turns on a warm engine, two cores each, which the "
-        "broker shares; steady is the rate behind the first third; every output message compared "
-        "with the truth, read with read_committed",
+        method=f"{options.repeats} rounds in turns on a warm engine, two cores each, which "
+        "the broker shares; steady is the rate after the first third; every output "
+        "message compared with the expected results, read with read_committed",
         notes=notes,
     )
     with kafka_place() as place:

@@ -74,13 +74,13 @@ def main() -> None:
         )  # fmt: skip
     report = Report(
         name="keyed-state",
-        claim="A keyed process function with value state runs 100,000 events a second and core, "
-        "durable with every epoch.",
-        payload=f"{events.text}, keys of 12 characters; others that are slower get "
+        claim="A keyed process function with value state processes 100,000 events a second "
+        "and core, durable in every epoch.",
+        payload=f"{events.text}, keys of 12 characters; slower systems get "
         f"{options.peer_events:,} events of {options.peer_keys:,} keys",
         method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
-        "from file to file; steady is the rate behind the first third; all counts "
-        "compared with the truth",
+        "from file to file; steady is the rate after the first third; all counts "
+        "compared with the expected results",
         tables=[paces.table()],
         targets=_targets(paces),
         notes=notes,

@@ -114,9 +114,9 @@ def main() -> None:
         name="light-load",
         claim="A job with 80 records a second takes at most 0.3 of a core.",
         payload=f"a word count that follows a file, {options.rate} lines a second",
-        method=f"{options.repeats} intervals of {seconds:g} s behind {settle_s:g} s for settling; "
-        f"default options; processor time of all processes of the job; {pace:.1f} epochs a second; "
-        "all counts are compared with the lines at the end",
+        method=f"{options.repeats} intervals of {seconds:g} s after {settle_s:g} s for "
+               "settling; default options; processor time of all processes of the job; "
+               f"{pace:.1f} epochs a second; all counts are compared with the lines at the end",
         tables=[shares_table("At a light load", found)],
         targets=[
             Target(

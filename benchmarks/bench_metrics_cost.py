@@ -60,10 +60,11 @@ def main() -> None:
     rows = [[name, *_spread(times)] for name, times in found.items()]
     report = Report(
         name="metrics-cost",
-        claim="What jobs tell of themselves costs at most 3 % of W1.",
-        payload=f"{events.text}; read, filtered, mapped and written as JSON lines by dicts",
-        method=f"{options.repeats} rounds in turns on the local executor, by processor time; the "
-        "driver's part is timed with the epochs of the last round, a status twice a second",
+        claim="The metrics of a job cost at most 3 % of W1.",
+        payload=f"{events.text}; read, filtered, mapped and written as JSON lines, with dicts",
+        method=f"{options.repeats} rounds in turns on the local executor, by processor time; "
+        "the part of the driver is timed with the epochs of the last round and two "
+        "status updates a second",
     )
     title = "Processor time of a run"
     report.tables.append(Table(title=title, columns=["seconds", "median", "least"], rows=rows))

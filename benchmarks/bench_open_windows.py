@@ -122,15 +122,17 @@ def main() -> None:
     columns = ["one per key", "MiB held", "µs a key to open", "µs a key to fire"]
     report = Report(
         name="open-windows",
-        claim="Open windows and timers on disk take a part of the memory that they take in memory.",
+        claim="Open windows and timers need less memory with RocksDB than in memory.",
         payload=f"{count:,} keys, a window or a timer each; the cache holds 1 of {CACHE_PART}",
-        method=f"one operator in a process of its own; epochs of {EPOCH_RECORDS:,} records; "
-        "resident memory above that with one key; processor time with sealing; results counted",
+        method=f"one operator in a separate process; epochs of {EPOCH_RECORDS:,} records; "
+        "growth of the resident memory after the first key; processor time including "
+        "sealing; the number of results is checked",
         tables=[Table(title="One operator in one task", columns=columns, rows=rows)],
         targets=targets,
         notes=[
-            "with rocksdb up to 24 MiB are buffers, which do not grow; beside timers an operator "
-            "remembers the key groups of up to a million keys, with either backend.",
+            "with rocksdb, up to 24 MiB are buffers, which do not grow; in addition to "
+            "timers, an operator caches the key groups of up to a million keys, with both "
+            "backends.",
         ],
     )
     report.tell(options)

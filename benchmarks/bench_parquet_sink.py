@@ -76,7 +76,7 @@ def main() -> None:
     plain, alone = found["pyarrow, from records"], found["pyarrow, from a table"]
     report = Report(
         name="parquet-sink",
-        claim="The Parquet sink has 0.6 of the pace of pyarrow writing the same records alone.",
+        claim="The Parquet sink has 0.6 of the pace of pyarrow for the same records.",
         payload=f"{count:,} records of four fields, {USERS:,} users, 4 cities, "
         f"epochs of {BATCH * EPOCH_BATCHES:,}",
         method=f"{options.repeats} rounds in turns; one writer; processor time of all threads, "

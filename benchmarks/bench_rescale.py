@@ -54,11 +54,12 @@ def main() -> None:
     texts = " and ".join(f"{keys.count:,}" for keys in sizes)
     report = Report(
         name="rescale",
-        claim="A job of a million keys changes its parallelism with a pause of at most 2 s, one of "
-        "ten million with 10 s at most.",
+        claim="A job of a million keys changes its parallelism with a pause of at most 2 s, "
+        "and a job of ten million keys with a pause of at most 10 s.",
         payload=f"a running count of {texts} keys, state in memory or on disk",
-        method=f"{options.repeats} rounds on Spark with {CORES} cores; pause from seal to seal; "
-        "starts again in the same Java process; all counts compared with the truth",
+        method=f"{options.repeats} rounds on Spark with {CORES} cores; pause from one sealed "
+        "epoch to the next; restarts in the same Java process; all counts compared "
+        "with the expected results",
     )
     with spark_engine() as engine:
         for keys in sizes:

@@ -44,10 +44,11 @@ def main() -> None:
     totals = [each["in all"] for each in found]
     report = Report(
         name="restart",
-        claim="A killed driver of a submitted job is back within six seconds.",
+        claim="A killed driver of a submitted job is restarted within six seconds.",
         payload="a word count that follows one file of few lines",
-        method=f"{options.repeats} kills of one job by SIGKILL; the first is not counted, as Java "
-        "leaves its classes for later starts; behind each, the job has read each line once",
+        method=f"{options.repeats} kills of one job by SIGKILL; the first kill does not "
+               "count, because Java then stores its classes for later starts; after each "
+               "kill, each line is read exactly once",
         tables=[_table(found)],
         targets=[
             Target(

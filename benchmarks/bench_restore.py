@@ -175,14 +175,15 @@ def main() -> None:
     )
     report = Report(
         name="restore",
-        claim="State is back from object storage in a minute, from the local folder in ten "
-        "seconds; four processes load three times as fast as one.",
+        claim="State is restored from object storage within a minute, and from the local "
+        "folder within ten seconds; four processes load three times as fast as one.",
         payload=f"{keys:,} profiles of 102 characters by user, {sizes} in {CORES} subtasks; for "
         f"loading alone {load_keys:,}, {loaded} in {max(PROCESSES)}",
-        method=f"{options.repeats} rounds; S3Proxy on the same machine behind a proxy with {FAR}; "
-        f"each start has a new Java process ({CORES} cores); loading alone: processes without "
-        f"Spark, {FAR_AND_NARROW}, so that the cores are not what limits; load before "
-        f"{_LOAD_BEFORE:.1f}; {ASKED:,} profiles compared with the truth in each run",
+        method=f"{options.repeats} rounds; S3Proxy on the same machine behind a proxy with "
+        f"{FAR}; each start has a new Java process ({CORES} cores); loading alone: "
+        f"processes without Spark, {FAR_AND_NARROW}, so that the cores are not the "
+        f"limit; load before {_LOAD_BEFORE:.1f}; {ASKED:,} profiles compared with the "
+        "expected results in each run",
         tables=[_restart_table(found), _load_table(found)],
         targets=_targets(found),
     )

@@ -78,10 +78,10 @@ def main() -> None:
     bounds = dict(zip(times, (45, 500, 300, 12_000, 4_500, 1_500, 500, None), strict=True))
     report = Report(
         name="startup",
-        claim="What a user waits for before anything happens.",
+        claim="The waiting times of a user until the first result.",
         payload=f"{PLUGIN_COUNT} plugins as installed distributions; a text of 1,000 words",
-        method=f"each start a new process; {options.repeats} starts, {warm_runs} later runs; the "
-        "listing, the counts and the records are checked",
+        method=f"each start is a new process; {options.repeats} starts, {warm_runs} later "
+        "runs; the listing, the counts and the records are checked",
         tables=[_table(times)],
         targets=[
             Target(

@@ -109,11 +109,12 @@ def main() -> None:
         key_count, access_count = options.keys, options.accesses
     report = Report(
         name="state-backends",
-        claim="A word count over a million different words keeps half of its pace when four fifths "
-        "of its state are on disk.",
+        claim="A word count over a million distinct words keeps half of its pace if four "
+        "fifths of its state are on disk.",
         payload=f"{words.text}; {key_count:,} keys for single accesses, {access_count:,} at a time",
-        method=f"{options.repeats} rounds in turns; rocksdb with a cache for a fifth of the keys; "
-        "the rate of the whole run, all counts compared with the truth",
+        method=f"{options.repeats} rounds in turns; rocksdb with a cache for a fifth of the "
+        "keys; the rate of the whole run, all counts compared with the expected "
+        "results",
     )
     report.tables.append(_access_table(key_count, access_count))
     with spark_engine() as engine:

@@ -194,10 +194,12 @@ def main() -> None:
             found.append(run.measure(epochs=epochs))
     report = Report(
         name="state-bases",
-        claim="A base is made beside the epochs, writes what is new, and is read back in seconds.",
+        claim="A base is written in parallel with epochs, contains only changes, and is "
+        "restored in seconds.",
         payload=f"{keys:,} running totals in one subtask; epochs that touch {touched:,} of them",
-        method=f"one process without Spark, one run; {epochs} epochs without a base against all "
-        "beside two bases; files are not forced to the disk; until the first entry is read",
+        method=f"one process without Spark, one run; {epochs} epochs without a base compared "
+        "with all epochs during two bases; files are not flushed to the disk; times "
+        "until the first entry is read",
         tables=[_epoch_table(found), _size_table(found), _restart_table(found)],
         targets=_targets(found, keys),
     )

@@ -86,12 +86,13 @@ def main() -> None:
     ]
     report = Report(
         name="state-commit",
-        claim="Sealing an epoch costs as much as the keys it touched, not as all keys there are.",
+        claim="The cost of sealing an epoch depends on the changed keys, not on all keys.",
         payload="running word count, one word a line, keys drawn without repetition",
         method=f"median of {epochs} epochs each, in one process without Spark; a commit "
-        "finds what was touched, encodes and writes it, in both subtasks; the epoch holds all "
-        "(read, count, write state and output, seal); the mean size per key holds the "
-        "merges of older changes too, those of the first load included; output lines are counted",
+        "finds, encodes and writes the changes in both subtasks; the epoch includes "
+        "all steps (read, count, write state and output, seal); the mean size per key "
+        "includes merges of older changes, also of the first load; output lines are "
+        "counted",
         tables=[_table(found)],
         targets=[
             target

@@ -189,12 +189,13 @@ def main() -> None:
         in_turns(contenders, rounds=options.repeats)
     report = Report(
         name="state-peers",
-        claim="Keyed state in Python is read, written, sealed and found again faster than by "
-        "transformWithState.",
+        claim="Reading, writing, sealing and restoring keyed state in Python is faster than "
+        "with transformWithState.",
         payload=steps.text,
-        method=f"{options.repeats} rounds in turns, two cores each; the pace of a step behind its "
-        "first third; a restart is a start of the query in a warm Java process, until its first "
-        "batch is done; counts compared with the truth in every run",
+        method=f"{options.repeats} rounds in turns, two cores each; the pace of a step after "
+        "its first third; a restart is a start of the query in a warm Java process, "
+        "until its first batch is complete; counts compared with the expected results "
+        "in every run",
         tables=[_table(bench.found)],
         targets=_targets(bench.found),
         notes=notes,

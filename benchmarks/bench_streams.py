@@ -218,12 +218,12 @@ def _tell(
         )
     Report(
         name="streams",
-        claim="The toolkit sends 460,000 and reads 400,000 messages a second of processor time in "
-        "files, and in Redis 100,000 each way.",
+        claim="Per second of processor time, the toolkit sends 460,000 and reads 400,000 "
+        "messages in files, and 100,000 each way in Redis.",
         payload=f"{count:,} messages of {SIZE} bytes",
-        method=f"{options.repeats} rounds; one process, processor time of the client without the "
-        "server; payloads are compared, which is part of reading; processes of their own for the "
-        "import (processor time) and memory (the peak)",
+        method=f"{options.repeats} rounds; one process, processor time of the client without "
+        "the server; comparing the payloads is part of reading; separate processes "
+        "for the import (processor time) and memory (the peak)",
         tables=[
             Table(title="One message", columns=["us of the processor", "median", "best"], rows=rows)
         ],

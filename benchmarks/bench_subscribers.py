@@ -228,18 +228,19 @@ def _tell(options: argparse.Namespace, rounds: dict[int, list[Round]]) -> None:
     ]
     Report(
         name="subscribers",
-        claim="The subscriber server gives a thousand clients ten messages a second each on this "
-        "machine.",
+        claim="The subscriber server sends ten messages a second to each of a thousand "
+        "clients on this machine.",
         payload=f"{options.clients:,} clients, {options.rate} messages a second for each, "
         f"{options.seconds} s; each client gets every message once, in order",
-        method=f"{options.repeats} rounds; the server is one process, {CLIENT_PROCESSES} are the "
-        "clients, one sends; all on this machine, so that they share its cores. Latency is from "
-        "before the send to behind the client's JSON, whose processes are the busiest",
+        method=f"{options.repeats} rounds; one process is the server, {CLIENT_PROCESSES} are "
+        "clients, one sends; all share the cores of this machine. Latency is the time "
+        "from before the send until the client has decoded the JSON; the client "
+        "processes are the busiest",
         tables=[Table(title="Server", columns=["", "median", "best"], rows=rows)],
         targets=targets,
         notes=[
-            "where the load is far above the number of cores, latency and rate are those of "
-            "clients that wait for a core; the server's own share of a core tells what it needs."
+            "if the load is far above the number of cores, the clients wait for a core, "
+            "which limits latency and rate; the server's share of a core shows its real need."
         ],
     ).tell(options)
 

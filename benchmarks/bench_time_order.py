@@ -79,7 +79,8 @@ def main() -> None:
     ]
     report = Report(
         name="time-order",
-        claim="A function in event-time order costs at most 1.5 times the same function without.",
+        claim="A function in event-time order costs at most 1.5 times as much as without "
+        "this order.",
         payload=f"{KEYS:,} keys, {RECORDS_PER_MS} records a ms, up to {BOUND_MS} ms out of order, "
         f"{records:,} records in an epoch",
         method=f"{options.repeats} rounds in turns of 3 epochs through the operator of a job, with "

@@ -65,11 +65,12 @@ def main() -> None:
     state_mib = 2 if options.quick else options.state_mib
     report = Report(
         name="upgrade",
-        claim="An upgrade leaves a gap of at most 5 s in the output of a stateless job, and of "
-        "30 s with 1 GiB of state.",
-        payload=f"ten lines a second; the keyed job has {state_mib:,} MiB of lines as state first",
-        method="an upgrade by the API of a service, one epoch of following and of watching, no "
-        "savepoint before; the longest time without a new published record",
+        claim="An upgrade interrupts the output of a stateless job for at most 5 s, and with "
+        "1 GiB of state for at most 30 s.",
+        payload=f"ten lines a second; the keyed job first has {state_mib:,} MiB of lines as state",
+        method="an upgrade through the API of a service, with one epoch of following and one "
+        "of watching, without a savepoint; the longest time without a new published "
+        "record",
     )
     rows = []
     jobs = (("stateless", "", 0, 5.0), ("keyed", _KEYED, state_mib, 30.0))

@@ -83,13 +83,13 @@ def main() -> None:
     peers, notes = available(wanted)
     report = Report(
         name="w1-json",
-        claim="JSON events through a filter and a map run at the pace of a plain loop, and at 1.2 "
-        "times that of Bytewax.",
+        claim="JSON events through a filter and a map are as fast as a plain loop, and 1.2 "
+        "times as fast as Bytewax.",
         payload="; ".join(Events(count=size).text for size in sizes) + "; half of them pass",
         method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
-        "steady is the rate behind the first third; outputs compared with the truth in every run; "
-        "other systems get the largest input only, PyFlink the first "
-        f"{options.flink_size:,} events of such",
+        "steady is the rate after the first third; outputs compared with the expected "
+        "results in every run; other systems get only the largest input, PyFlink its "
+        f"first {options.flink_size:,} events",
         notes=notes,
     )
     largest = Events(count=sizes[-1])

@@ -88,7 +88,7 @@ class Bench:
             found = [stats.phases_ms[phase] for stats in epochs]
             rows.append([phase, *_spread(found)])
         rows.append(["whole epoch", *_spread([stats.duration_ms for stats in epochs])])
-        title = f"Our epochs over {self.words.text}: milliseconds in {len(epochs)} epochs"
+        title = f"Epochs of Bicycle over {self.words.text}: ms in {len(epochs)} epochs"
         return Table(title=title, columns=["phase", "median", "p95", "max"], rows=rows)
 
 
@@ -123,13 +123,13 @@ def main() -> None:
     peers, notes = available(wanted)
     report = Report(
         name="w2-wordcount",
-        claim="A running word count, durable in every epoch, keeps 0.6 of a plain loop's pace.",
+        claim="A running word count, durable in every epoch, has 0.6 of the pace of a plain loop.",
         payload="; ".join(words.text for words in inputs) + f"; {WORDS_PER_LINE} words a line",
         method=f"{options.repeats} rounds or more in turns on a warm engine, two cores each; "
-        "steady is the rate behind the first third; all counts compared with the truth in "
-        f"every run; other systems get the largest inputs only, PyFlink {options.flink_size:,} "
-        f"words and transformWithState {options.spark_state_size:,} of such at most, since they "
-        "are slower",
+        "steady is the rate after the first third; all counts compared with the "
+        "expected results in every run; other systems get only the largest inputs, "
+        f"PyFlink at most {options.flink_size:,} words and transformWithState "
+        f"{options.spark_state_size:,} words, because they are slower",
         notes=notes,
     )
     costs: dict[int, dict[int, float]] = {}

@@ -192,7 +192,7 @@ class Report:
             f"- payload: {self.payload}\n- method: {self.method}",
         ]
         if self.judged:
-            parts[1] += f"\n- judged, as said before the run: {self.judged}"
+            parts[1] += f"\n- targets, set before the run: {self.judged}"
         if is_quick:
             parts.append("**A quick run: sizes too small for figures; only the outputs count.**")
         parts += [table.markdown() for table in self.tables]

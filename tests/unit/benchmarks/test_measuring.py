@@ -127,7 +127,7 @@ def test_what_is_judged_is_said_before_the_run_and_in_the_report(measuring, monk
     report.tell(options)
 
     told = capsys.readouterr().out
-    assert "- judged, as said before the run: the whole run" in told
+    assert "- targets, set before the run: the whole run" in told
     assert re.search(
         r"load [\d.]+ at the start and [\d.]+ at the end, \d+ % of its cores idle", told
     )

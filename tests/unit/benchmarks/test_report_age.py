@@ -99,21 +99,26 @@ def test_the_page_is_as_its_generator_makes_it(report_age):
 
 
 def test_commits_that_the_page_names_have_the_code_whose_digest_it_tells(report_age):
-    """Without history, or with changes that no commit has, there is nothing to compare with."""
-    told = [found for found in TOLD.findall(PAGE) if " " not in found[1] and is_known(found[1])]
+    """Compare reports whose commit is known, without further changes, and has the same folders."""
+    told = [
+        (name, commit, digest, report_age.MEASURED[name])
+        for name, commit, digest in TOLD.findall(PAGE)
+        if " " not in commit
+    ]
+    compared = [found for found in told if all(is_known(found[1], path) for path in found[3])]
 
     wrong = [
         name
-        for name, commit, digest in told
-        if report_age.digest_of(files_at(commit, report_age.MEASURED[name])) != digest
+        for name, commit, digest, folders in compared
+        if report_age.digest_of(files_at(commit, folders)) != digest
     ]
     assert wrong == []
 
 
-def is_known(commit: str) -> bool:
-    """Tell whether git is there, and has a commit."""
+def is_known(commit: str, folder: str) -> bool:
+    """Return whether git is installed and has this folder of a commit; folders are renamed."""
     try:
-        command = ["git", "cat-file", "-e", f"{commit}^{{commit}}"]
+        command = ["git", "cat-file", "-e", f"{commit}:{folder}"]
         return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
     except FileNotFoundError:
         return False
