@@ -1,4 +1,4 @@
-"""The REST API of the service: a table of routes, from which requests, document and pages are made.
+"""The REST API of the service: a table of routes for requests, document, pages.
 
 Handlers decide nothing: they read words of a request, call ``service``, and answer with its values.
 """

@@ -84,7 +84,7 @@ async def _our_error(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(missing: Missing | None, request: Request, error: Exception) -> Response:
-    """Return Starlette's own refusals in the one shape of errors."""
+    """Return Starlette's own errors in the common form."""
     assert isinstance(error, HTTPException)
     path = request.url.path[:200]
     if error.status_code == 405:

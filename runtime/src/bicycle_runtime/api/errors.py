@@ -180,7 +180,7 @@ def answer_code(error: BicycleError) -> int:
 
 
 def broken_error(path: str, error: Exception) -> BicycleError:
-    """Return what a request met that nobody foresaw as an error: a full disk, or a bug.
+    """Return the error for an unexpected exception: a full disk, or a bug.
 
     Args:
         path: What was asked; a long one is cut.
@@ -196,7 +196,7 @@ def broken_error(path: str, error: Exception) -> BicycleError:
 
 
 def plain_answer(error: BicycleError) -> dict[str, Any]:
-    """Return the one shape of all errors: code, message, fix and place."""
+    """Return the common form of all errors: code, message, fix and location."""
     facts = error.facts
     place = next((str(facts[name]) for name in _PLACES if facts.get(name)), None)
     return {"code": error.code, "message": error.summary, "fix": error.remedy, "place": place}

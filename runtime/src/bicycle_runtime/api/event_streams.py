@@ -1,4 +1,4 @@
-"""Streams of events (server-sent): what happens to jobs, and what they log.
+"""Server-sent event streams: events of jobs, and their logs.
 
 A stream ends with the service, after an hour, or when its reader is gone; a reader connects again
 with the number of the last event, and goes on behind it.
@@ -36,7 +36,7 @@ _KEEP_ALIVE = ": still here\n\n"
 
 
 async def event_stream(scope: Scope, request: Request, job: str | None) -> StreamingResponse:
-    """Return a stream of what happens to one job, or to all, from before its answer begins.
+    """Return a stream of the events of one job, or of all jobs.
 
     Events are ``job`` (the row of a job that changed), ``gone``, and, with the number that a reader
     goes on from, the kinds of ``Event``; ``resync`` says that more was missed than is told.
@@ -50,7 +50,7 @@ async def event_stream(scope: Scope, request: Request, job: str | None) -> Strea
 
 
 def log_stream(scope: Scope, job: str, *, after: int | None, limit: int) -> StreamingResponse:
-    """Return a stream of ``log`` events, each a page of lines; it ends when the job has."""
+    """Return a stream of ``log`` events, pages of lines, which ends with the job."""
     scope.begin_stream()
     stream = _bound(_log_lines(scope.service, job, after, limit), scope.service)
     return StreamingResponse(stream, media_type=EVENT_STREAM, headers=_HEADERS)
@@ -64,7 +64,7 @@ async def _bound(pieces: AsyncGenerator[str, None], service: Service) -> AsyncIt
 async def until_closing(
     pieces: AsyncGenerator[T, None], service: Service, *, pause_s: float
 ) -> AsyncGenerator[T | None, None]:
-    """Yield pieces, None when there is none for so long; end with the service, or after an hour."""
+    """Yield items, or None after a pause; stop with the service, or after an hour."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _LIFE_S
     closing: asyncio.Future[Any] = asyncio.ensure_future(service.closing.wait())
@@ -97,7 +97,7 @@ async def until_closing(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class News:
-    """News of jobs: a row that changed, a job that is gone, an event, or that more was missed.
+    """An item of news: a changed row, a removed job, an event, or a gap.
 
     ``data`` is a ``JobSummary``, ``{"job_id": …}``, an ``Event`` or ``{"latest": …}``; ``number``
     is what to go on behind, None for news that the history does not have.
@@ -111,7 +111,7 @@ class News:
 async def news_of(
     scope: Scope, jobs: frozenset[str] | None, after: int | None
 ) -> AsyncGenerator[News, None]:
-    """Return what happens to some jobs, or to all, from before this call ends.
+    """Return the news of some jobs, or of all, from before the end of this call.
 
     Args:
         scope: The service as the caller sees it.

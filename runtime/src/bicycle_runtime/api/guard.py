@@ -1,4 +1,4 @@
-"""The guard before every request: host, origin, size, identity; and headers of every answer.
+"""The guard of every request: host, origin, size, identity, response headers.
 
 A browser can be led to send requests here by any page that its user looks at. So the host must be
 ours (a foreign name may lead to this address), a change must come from a page of ours or from no
@@ -95,12 +95,12 @@ class Exchange:
         self.is_over = False
 
     def watch(self, authenticator: Authenticator, identity: Identity) -> None:
-        """End the answer once who asked would be let in no more."""
+        """End the response once its caller would no longer be admitted."""
         if identity.token:
             self._watched = authenticator, identity
 
     async def receive(self) -> Message:
-        """Give the next piece of the request.
+        """Return the next part of the request.
 
         Raises:
             BODY_TOO_LARGE: more was sent than is taken.
@@ -258,7 +258,7 @@ class Guard:
             raise
 
     async def _send(self, scope: Scope, exchange: Exchange, message: Message) -> None:
-        """Pass on an answer; what is behind the door may refuse a change, too."""
+        """Send a response; note a refusal of a change by the handler, too."""
         if message["type"] == "http.response.start":
             status = message["status"]
             if status >= 400 and status != 500:  # 500 is a bug, and refuses nothing.
@@ -279,7 +279,7 @@ class Guard:
 
 
 def _to_login(scope: Scope, error: BicycleError) -> Response | None:
-    """Return the way to the login for a person who asks for a page, else None."""
+    """Return a redirect to the login for a request of a page, else None."""
     headers = Headers(scope=scope)
     is_page = scope["method"] == "GET" and "text/html" in headers.get("accept", "")
     if error.code != LOGIN_NEEDED.code or not is_page or scope["path"].startswith("/api/"):
@@ -290,7 +290,7 @@ def _to_login(scope: Scope, error: BicycleError) -> Response | None:
 
 
 def _check_change(scope: Scope, headers: Headers, host: str) -> None:
-    """See that a request that may change something does not come from a foreign page."""
+    """Check that a request with a possible change is not from a foreign page."""
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     ours = f"{scope['scheme']}://{host}"
     if site is not None and site not in ("same-origin", "none"):
@@ -312,7 +312,7 @@ def _check_change(scope: Scope, headers: Headers, host: str) -> None:
 
 
 def broken_answer(path: str, error: Exception) -> Response:
-    """Return the answer to a request that met what nobody foresaw; the log has its traceback."""
+    """Return the response to an unexpected exception; the log has its traceback."""
     return error_answer(broken_error(path, error))
 
 

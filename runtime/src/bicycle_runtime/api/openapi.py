@@ -32,7 +32,7 @@ _PARAMETER = re.compile(r"\{(\w+)(?::(\w+))?\}")
 
 
 def paths_of(route: Route) -> list[str]:
-    """Return the paths that a route is to be had at, as OpenAPI writes them, the first the best."""
+    """Return the OpenAPI paths of a route, the preferred one first."""
     return [_PARAMETER.sub(r"{\1}", path) for path in served_paths(route)]
 
 
@@ -152,7 +152,7 @@ def _query_parameters(route: Route) -> list[dict[str, Any]]:
 
 
 def _bound(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a word of a query with the bounds that all of this name have."""
+    """Return the schema of a query parameter with the common bounds of its name."""
     if name not in QUERY_BOUNDS:
         return schema
     low, high = QUERY_BOUNDS[name]

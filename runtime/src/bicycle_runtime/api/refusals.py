@@ -23,7 +23,7 @@ _TARGET_LENGTH_MAX = 200
 def note_refused(
     service: Service, identity: Identity, address: str, *, action: str, target: str, code: str
 ) -> None:
-    """Hand a line to the audit log, before the refusal is answered; one that is lost is logged.
+    """Write a line to the audit log before the refusal is sent.
 
     Args:
         service: Whose log it is.
@@ -47,7 +47,7 @@ def note_refused(
 
 
 def _log_lost(entry: Mapping[str, str], written: Future[None]) -> None:
-    """Tell that a line of the audit log could not be written: the disk is full, say."""
+    """Log a line of the audit log that could not be written."""
     error = written.exception()
     if error is not None:
         log_event(_LOG, "audit_line_lost", level=logging.ERROR, error=error, **entry)

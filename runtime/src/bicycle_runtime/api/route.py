@@ -35,16 +35,16 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is sent or answered: its fields are all there are, and others are refused."""
+    """The base of requests and responses: exactly the declared fields are accepted."""
 
 
 class NoQuery(Shape, frozen=True, kw_only=True):
-    """Nothing can be asked beside the path."""
+    """The query of a route without parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request as its handler sees it: checked words, and the service as the caller sees it."""
+    """A request for its handler: checked parameters, and the service in scope."""
 
     request: Request
     scope: Scope
@@ -58,12 +58,12 @@ class Call:
 
     @property
     def identity(self) -> Identity:
-        """Who asks."""
+        """The identity of the caller."""
         return self.scope.identity
 
     @property
     def service(self) -> Service:
-        """The service, for what is about the job in the path, and about no job."""
+        """The service, for data about the job in the path, or about no job."""
         return self.scope.service
 
 
@@ -105,7 +105,7 @@ def answer_json(value: Any, *, code: int = 200, headers: dict[str, str] | None =
 
 
 def endpoint(route: Route, service: Service) -> Callable[[Request], Awaitable[Response]]:
-    """Return what Starlette calls for a route: check role, job, query, body; then the handler."""
+    """Return a route's endpoint: it checks role, job, query and body for the handler."""
 
     async def answer(request: Request) -> Response:
         identity: Identity = request.state.identity
@@ -124,7 +124,7 @@ def endpoint(route: Route, service: Service) -> Callable[[Request], Awaitable[Re
 
 
 def _query(request: Request, shape: type[T]) -> T:
-    """Return the words behind the path; each is checked, and an unknown one is refused."""
+    """Return the query parameters, checked; refuse an unknown one."""
     fields = {field.name: field for field in msgspec.structs.fields(shape)}
     given: dict[str, Any] = {}
     for name in request.query_params:

@@ -1,4 +1,4 @@
-"""The table of routes: everything that the API has, each once, and what can be asked behind a path.
+"""The table of routes: each route of the API once, with its parameters.
 
 Requests, the OpenAPI document, the reference page and the tests are made of it. The paths of the
 first REST API (below ``/api``) are the same handlers as those below ``/api/v1``.
@@ -26,7 +26,10 @@ _JOB = "/jobs/{job_id}"
 
 
 class JobQueryWords(Shape, frozen=True, kw_only=True):
-    """Which jobs, in which order: see ``JobQuery``. ``state`` may be given several times."""
+    """The query for jobs, as in ``JobQuery``; ``state`` may be repeated.
+
+    ``state`` may be given several times.
+    """
 
     state: tuple[str, ...] = ()
     owner: str = ""
@@ -37,7 +40,7 @@ class JobQueryWords(Shape, frozen=True, kw_only=True):
 
 
 class LimitQuery(Shape, frozen=True, kw_only=True):
-    """How many entries at most, 1 to 500."""
+    """The maximum number of entries, 1 to 500."""
 
     limit: int = 50
 
@@ -57,7 +60,7 @@ class EpochQuery(Shape, frozen=True, kw_only=True):
 
 
 class DeadLetterQuery(Shape, frozen=True, kw_only=True):
-    """Letters of ``operator`` behind the one named ``after``, and how many of them, 1 to 500."""
+    """The query for letters of ``operator`` after ``after``, at most 1 to 500."""
 
     operator: str | None = None
     after: str | None = None
@@ -71,19 +74,19 @@ class SamplesQuery(Shape, frozen=True, kw_only=True):
 
 
 class HistoryQuery(Shape, frozen=True, kw_only=True):
-    """How many minutes back, 1 to 10,080; points are 5 s apart up to an hour, else 5 minutes."""
+    """The minutes of history, 1 to 10,080, in steps of 5 s up to an hour, else 5 min."""
 
     minutes: int = 30
 
 
 class MetricsQuery(Shape, frozen=True, kw_only=True):
-    """``older_names`` also tells metrics under names that have a newer one in base units."""
+    """The option ``older_names`` adds metrics under their former names."""
 
     older_names: bool = True
 
 
 class LogQuery(Shape, frozen=True, kw_only=True):
-    """Lines from byte ``after`` on, or the last ones; with ``follow`` a stream of events."""
+    """The query for lines after a byte, or the last ones; ``follow`` for a stream."""
 
     after: int | None = None
     limit: int = 200
@@ -91,7 +94,7 @@ class LogQuery(Shape, frozen=True, kw_only=True):
 
 
 class WaitQuery(Shape, frozen=True, kw_only=True):
-    """How many seconds to wait for the end of the operation, 0 to 60."""
+    """The seconds to wait for the end of the operation, 0 to 60."""
 
     wait: float = 0.0
 
@@ -103,7 +106,7 @@ class SavepointQuery(Shape, frozen=True, kw_only=True):
 
 
 class LetterQuery(Shape, frozen=True, kw_only=True):
-    """``reveal`` tells the value of the record, too: for operators, and noted in the audit log."""
+    """The option ``reveal`` adds the record's value, for operators and with audit."""
 
     reveal: bool = False
 

@@ -1,4 +1,4 @@
-"""Shapes of answers, and of what is sent, from which the OpenAPI document is made.
+"""Shapes of responses and of request bodies, for the OpenAPI document.
 
 Tests hold real answers against them: what is not here is not answered, and what is here is.
 """
@@ -58,7 +58,7 @@ __all__ = [
 
 
 class QuotaBody(Shape, frozen=True, kw_only=True):
-    """What an owner may use at once; null is without limit. See ``QuotaAnswer``."""
+    """The quota of an owner; null means no limit. See ``QuotaAnswer``. See ``QuotaAnswer``."""
 
     jobs: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] | None = None
     slots: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
@@ -66,7 +66,7 @@ class QuotaBody(Shape, frozen=True, kw_only=True):
 
 
 class QuotaAnswer(Shape, frozen=True, kw_only=True):
-    """What an owner may use at once, null without limit, and what is used.
+    """The quota of an owner, null without limit, and its use.
 
     ``jobs`` run or wait, ``slots`` are used by those that run, ``upload_bytes`` are those of all
     wheels that are kept.
@@ -97,14 +97,14 @@ class SlotList(Shape, frozen=True, kw_only=True):
 
 
 class DeadLetterList(Shape, frozen=True, kw_only=True):
-    """Dead letters, the newest first; ``next`` is what to give as ``after``."""
+    """Dead letters, newest first; ``next`` is the value for ``after``."""
 
     items: list[DeadLetter]
     next: str | None
 
 
 class MetricsPoint(Shape, frozen=True, kw_only=True):
-    """The sums of all jobs at ``timestamp``, ms since 1970; null in a gap, or where none tells."""
+    """The sums of all jobs at ``timestamp``, ms since 1970; null if unknown."""
 
     timestamp: int
     records_per_second: float | None = msgspec.field(name="records_per_sec")
@@ -121,7 +121,7 @@ class MetricsHistory(Shape, frozen=True, kw_only=True):
 
 
 class ErrorAnswer(Shape, frozen=True, kw_only=True):
-    """What went wrong; ``place`` is where, if that is known."""
+    """An error; ``place`` is its location, if known."""
 
     code: str
     message: str
@@ -137,7 +137,7 @@ class Health(Shape, frozen=True, kw_only=True):
 
 
 class JobList(Shape, frozen=True, kw_only=True):
-    """One page of jobs; ``next`` is the cursor for the one behind, ``total`` all that fit."""
+    """One page of jobs; ``next`` is the next page's cursor, ``total`` counts matches."""
 
     items: list[JobSummary]
     next: str | None
@@ -145,7 +145,7 @@ class JobList(Shape, frozen=True, kw_only=True):
 
 
 class JobMetrics(Shape, frozen=True, kw_only=True):
-    """Records of this run, added up over sources and over operators without a follower.
+    """The records of this run, summed over sources, and over final operators.
 
     ``bytes_out`` is what all sinks have staged, null where none of them counts bytes.
     """
@@ -156,7 +156,7 @@ class JobMetrics(Shape, frozen=True, kw_only=True):
 
 
 class JobDetail(Shape, frozen=True, kw_only=True):
-    """A job: its row, its counts, and all that ``bicycle status --json`` tells."""
+    """A job: its row, its counts, and the output of ``bicycle status --json``."""
 
     summary: JobSummary
     metrics: JobMetrics
@@ -223,7 +223,7 @@ class GraphVertex(Shape, frozen=True, kw_only=True):
 
 
 class GraphEdge(Shape, frozen=True, kw_only=True):
-    """How records go from one operator to another.
+    """The edge between two operators.
 
     ``exchange`` is chain, direct, shuffle or feedback; ``link`` is its former name, with the word
     parcel for shuffle.
@@ -298,13 +298,15 @@ class ExceptionEntry(Shape, frozen=True, kw_only=True):
 
 
 class ExceptionList(Shape, frozen=True, kw_only=True):
-    """What failed, the newest first."""
+    """The failures, newest first."""
 
     items: list[ExceptionEntry]
 
 
 class JobConfigAnswer(Shape, frozen=True, kw_only=True):
-    """What a job was started with; ``command`` asks for the same. Secrets are not shown.
+    """The configuration of a job's start, with the ``command``, without secrets.
+
+    Secrets are not shown.
 
     ``directory`` is the working directory of the command that started it, empty where unknown.
     """
@@ -343,7 +345,7 @@ class SamplesAnswer(Shape, frozen=True, kw_only=True):
 
 
 class OperatorSamples(Shape, frozen=True, kw_only=True):
-    """Columns over time of one operator, the oldest first; counts are of the run, null is a gap."""
+    """The columns of one operator over time, oldest first; null is a gap."""
 
     tier: str
     step_s: int
@@ -383,13 +385,13 @@ class AuditList(Shape, frozen=True, kw_only=True):
 
 
 class StatusAnswer(Shape, frozen=True, kw_only=True):
-    """All that the driver of a job tells, read now: the answer of ``bicycle status --json``."""
+    """The data of a job's driver, read now, as in ``bicycle status --json``."""
 
     status: dict[str, Any]
 
 
 class StatusList(Shape, frozen=True, kw_only=True):
-    """All that drivers tell, read now, the newest job first: the answer of ``bicycle list``."""
+    """The data of all drivers, read now, newest job first, as in ``bicycle list``."""
 
     items: list[dict[str, Any]]
 
@@ -401,7 +403,7 @@ class MetricList(Shape, frozen=True, kw_only=True):
 
 
 class Worker(Shape, frozen=True, kw_only=True):
-    """The processes of one job on this machine, and what they use together.
+    """The processes of one job on this machine, and their total usage.
 
     ``slots`` are those of its Spark master that the job holds, ``slots_used`` those in which its
     tasks run: none while it starts. ``cpu_usage`` is in cores: processor time per second, over a
@@ -422,13 +424,13 @@ class Worker(Shape, frozen=True, kw_only=True):
 
 
 class WorkerList(Shape, frozen=True, kw_only=True):
-    """The processes of the jobs that have not ended, those with most memory first."""
+    """The processes of jobs that have not ended, most memory first."""
 
     items: list[Worker]
 
 
 class SavepointReport(Savepoint, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a savepoint says of itself, and the epoch in it."""
+    """The description of a savepoint, and its epoch."""
 
     url: str
     is_verified: bool
@@ -436,7 +438,7 @@ class SavepointReport(Savepoint, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Cluster(Shape, frozen=True, kw_only=True):
-    """What all jobs of this home come to, and what serves them."""
+    """The totals over all jobs of this home, and the service."""
 
     version: str
     home: str

@@ -39,7 +39,7 @@ def takes_form(method: str, path: str) -> bool:
 
 @asynccontextmanager
 async def read_form(request: Request) -> AsyncIterator[FormData]:
-    """Give the form of a request; its files are gone afterwards.
+    """Yield the form of a request; its files are removed afterward.
 
     Raises:
         MEDIA_TYPE_UNSUPPORTED: the body is no form with files.

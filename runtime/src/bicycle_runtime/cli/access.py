@@ -1,4 +1,4 @@
-"""Access of commands to jobs: through a service where there is one, else by files of the home.
+"""Access of commands to jobs: through a service if there is one, else by files.
 
 ``reached_jobs`` decides, the same for all commands: ``--service`` wins over ``BICYCLE_SERVICE``,
 and that over the service of this home. The latter is asked only where it lets the command in:
@@ -59,9 +59,9 @@ _LETTERS_PAGE = 500
 
 
 class JobAccess(Protocol):
-    """What commands ask of jobs; each call raises what the functions of ``jobs`` do.
+    """The interface of jobs for commands; each call raises the errors of ``jobs``.
 
-    ``is_remote``: processes that it tells of may be those of another machine.
+    ``is_remote`` means that reported processes may be on another machine.
     """
 
     is_remote: bool
@@ -73,7 +73,7 @@ class JobAccess(Protocol):
         """Return the status of a job."""
 
     def is_supervised(self, status: JobStatus) -> bool | None:
-        """Tell whether somebody starts a driver again when it dies; None where nobody can tell."""
+        """Return whether a process restarts the driver when it dies, None if unknown."""
 
     def stop(self, job: str) -> JobStatus:
         """Stop a job after its epoch."""
@@ -88,29 +88,29 @@ class JobAccess(Protocol):
         """Start a job that has ended again, after its last sealed epoch."""
 
     def save(self, job: str, *, name: str | None, to: str | None, timeout_ms: int) -> Any:
-        """Take a savepoint, and return what is known of it."""
+        """Take a savepoint, and return its description."""
 
     def savepoints(self, job: str | None) -> list[dict[str, Any]]:
         """Return the savepoints of a job, or of all."""
 
     def savepoint(self, job: str, name: str, *, is_thorough: bool) -> dict[str, Any]:
-        """Return what is in a savepoint of a job; ``is_thorough`` compares checksums as well."""
+        """Return the report of a job's savepoint; ``is_thorough`` compares checksums, too."""
 
     def delete_savepoint(self, job: str, name: str) -> dict[str, Any]:
         """Remove a savepoint of a job, and return where it was."""
 
     def restore(self, facts: Mapping[str, Any]) -> dict[str, Any]:
-        """Put a savepoint into the place of a job; the facts are those of ``RestoreFacts``."""
+        """Restore a job from a savepoint; the facts are as in ``RestoreFacts``."""
 
     def rescale(
         self, job: str, options: RescaleOptions, operators: Mapping[str, int]
     ) -> Rescaled:  # fmt: skip
-        """Give a running job other parallelism."""
+        """Change the parallelism of a running job."""
 
     def letters(
         self, job: str, *, operator: str | None, after: str | None, limit: int
     ) -> tuple[list[DeadLetter], str | None]:
-        """Return dead letters of a job, and the one to go on behind."""
+        """Return dead letters of a job, and the position after them, or None."""
 
     def letter(self, job: str, letter: str, *, is_revealed: bool) -> dict[str, Any]:
         """Return one dead letter."""
@@ -119,10 +119,10 @@ class JobAccess(Protocol):
         self, job: str, letters: Sequence[str], options: LetterReplayOptions, *,
         operator: str | None,
     ) -> LetterReplay:  # fmt: skip
-        """Replay dead letters; without names all that were not yet, of an operator or of all."""
+        """Replay dead letters: named ones, or all new ones of an operator or of the job."""
 
     def log(self, job: str, *, line_count: int | None, follow: bool) -> Iterator[str]:
-        """Yield the text of a job's log: the last lines, and with ``follow`` what is added."""
+        """Yield the text of a job's log: the last lines, and with ``follow`` new ones."""
 
     def workers(self) -> list[dict[str, Any]]:
         """Return the processes of the jobs that have not ended."""
@@ -131,7 +131,7 @@ class JobAccess(Protocol):
         """Return the figures of a job, or of all."""
 
     def totals(self) -> dict[str, Any]:
-        """Return what all jobs come to."""
+        """Return the totals over all jobs."""
 
     def topology(self) -> Topology:
         """Return which jobs read and write which streams."""
@@ -359,7 +359,7 @@ class RemoteJobs:
 
 
 def reached_jobs() -> JobAccess:
-    """Return the jobs that the command is about: those of a service, or of the files of the home.
+    """Return the jobs of the command: of a service, or of the files of the home.
 
     Raises:
         SERVICE_URL_UNUSABLE: what is named is no URL.
@@ -371,7 +371,7 @@ def reached_jobs() -> JobAccess:
 
 
 def reached_service() -> Remote:
-    """Return the service that is meant, for what only a service can do.
+    """Return the service of the command, for operations that need a service.
 
     Raises:
         SERVICE_GONE: none is named, and none runs for this home.
@@ -405,7 +405,7 @@ def _named_service() -> Remote | None:
 
 
 def _service_of_home(*, is_needed: bool = False) -> Remote | None:
-    """Return the service of this home where it lets this command in, or there is no other way."""
+    """Return the service of this home if the command may use it, or has to."""
     address = read_address(home())
     if address is None:
         return None
@@ -433,7 +433,7 @@ def _token() -> str | None:
 
 
 def _absolute(place: str | None) -> str | None:
-    """Return a path for a service, which works in another folder; URLs stay what they are."""
+    """Return an absolute path for a service in another folder; URLs are unchanged."""
     if place is None or "://" in place:
         return place
     return str(Path(place).expanduser().absolute())

@@ -34,7 +34,7 @@ def plugin_names(
 def parameter_names(
     context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:
-    """Return ``NAME=`` for each parameter of the plugin, or of the file, that the line names."""
+    """Return ``NAME=`` for each parameter of the plugin or file in the command line."""
     # Slow to import, and needed for this alone.
     from importlib.metadata import entry_points
 
@@ -55,5 +55,5 @@ def parameter_names(
 def file_names(
     _context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:
-    """Let the shell complete the name of a file."""
+    """Return a completion item that makes the shell complete a file name."""
     return [CompletionItem(begin, type="file")]

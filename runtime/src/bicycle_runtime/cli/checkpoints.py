@@ -35,7 +35,7 @@ _HEADINGS = (
 
 
 def place_options(command: F) -> F:
-    """Add ``--job`` and ``--checkpoint-dir``; the function gets ``job`` and ``checkpoint_dir``."""
+    """Add ``--job`` and ``--checkpoint-dir``, as ``job`` and ``checkpoint_dir``."""
     command = click.argument(
         "others", cls=_Others, nargs=-1, expose_value=False, callback=_refuse_others
     )(command)
@@ -63,7 +63,7 @@ class _Others(click.Argument):
 def _refuse_others(
     _context: click.Context, _argument: click.Parameter, found: tuple[str, ...]
 ) -> None:
-    """Tell a person who names the job as other commands want it how it is named here."""
+    """Raise a usage error that names ``--job`` for a job in place of an argument."""
     if found:
         text = f"unexpected argument {found[0]!r}; a job is named with --job {found[0]}"
         raise click.UsageError(text)

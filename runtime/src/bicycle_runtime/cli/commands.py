@@ -56,5 +56,5 @@ class CommandWithSections(click.Command):
 
 
 def examples(*lines: str) -> str:
-    """Return the text below the help of a command: lines that can be typed as they stand."""
+    """Return the examples below the help of a command, lines that can be typed as is."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

@@ -1,4 +1,4 @@
-"""``bicycle completion``: the script that lets a shell complete commands, options and names.
+"""``bicycle completion``: the script for completion in a shell.
 
 The script asks ``bicycle`` itself at every TAB; ``click`` speaks to the shells.
 """

@@ -1,4 +1,6 @@
-"""``bicycle dev``: what developers need beside a job. ``dev kafka`` is a broker of this machine.
+"""``bicycle dev``: tools for developers, such as a local Kafka broker.
+
+``dev kafka`` is a broker of this machine.
 
 ``dev cluster`` stands in ``dev_cluster``.
 """
@@ -249,7 +251,7 @@ def _broker(
 
 
 def _running(folder: Path | None) -> KafkaBroker:
-    """Return the broker of a directory that one runs in; asking for its id raises otherwise."""
+    """Return the broker that runs in a directory; raise an error without one."""
     broker = _broker(folder)
     _ = broker.pid
     return broker
@@ -273,7 +275,7 @@ def _tell_start(broker: KafkaBroker, *, is_new: bool, as_json: bool) -> None:
 
 
 def _stay(broker: KafkaBroker, *, as_json: bool) -> None:
-    """Keep a broker until somebody asks for the end, or it ends by itself."""
+    """Keep a broker running until a stop is requested, or until it ends by itself."""
     # Needed in the foreground only.
     from bicycle_runtime.jobs.supervision.stopping import StopRequest
 

@@ -1,4 +1,4 @@
-"""``bicycle dev cluster``: a Spark cluster of this machine, with hosts that can be lost."""
+"""``bicycle dev cluster``: a local Spark cluster, with hosts that can be stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bicycle dlq``: dead letters, the records that a job's functions refused, and their replay."""
+"""``bicycle dlq``: dead letters, the records that functions refused, and replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit codes of commands: the meaning of each, and the code of each error, in one table.
+"""Exit codes of commands: the meaning of each, and each error's code, in a table.
 
 Errors are told apart by code. Ranges are read from top to bottom, and the first one that holds a
 code counts; the docs and the help show ``MEANINGS``.
@@ -113,7 +113,7 @@ CODE_RANGES: tuple[tuple[int, int, int], ...] = (
 
 
 def exit_code_of(error: BicycleError) -> int:
-    """Return the exit code that an error gives; 1 when no range holds its code.
+    """Return the exit code of an error; 1 if no range contains its code.
 
     An error of another version counts by the code that it had there.
 

@@ -1,4 +1,4 @@
-"""``bicycle metrics`` and ``workers``: what jobs do and use, in numbers."""
+"""``bicycle metrics`` and ``workers``: figures and resources of jobs."""
 
 from __future__ import annotations
 

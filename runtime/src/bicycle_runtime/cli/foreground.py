@@ -1,4 +1,4 @@
-"""A job in the foreground: signals, log lines or a status line, console sinks, the summary."""
+"""A job in the foreground: signals, log lines or status line, console, summary."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def run_in_foreground(request: JobRequest, home: Home, *, as_json: bool) -> None
 
 
 def _live_status(clock: Clock, *, as_json: bool) -> AbstractContextManager[LiveStatus | None]:
-    """Return the status at the bottom of a terminal, None elsewhere, and set where log lines go."""
+    """Return the status line of a terminal, or None, and configure log lines."""
     if as_json or not sys.stderr.isatty():
         configure(sys.stderr, as_json=as_json)
         return nullcontext()
@@ -78,7 +78,7 @@ def _live_status(clock: Clock, *, as_json: bool) -> AbstractContextManager[LiveS
 
 
 def _ignore(_status: JobStatus) -> None:
-    """Show nothing: log lines tell how the job is doing."""
+    """Ignore a status: log lines show the progress of the job."""
 
 
 def summary_lines(summary: JobSummary) -> list[str]:

@@ -1,4 +1,4 @@
-"""``bicycle list``, ``status``, ``info``, ``stop``, ``drain``, ``cancel`` and ``resume``.
+"""The commands of jobs: list, status, info, stop, drain, cancel and resume.
 
 The jobs of this machine that run, or did. With ``--service`` they are those of another machine.
 """
@@ -333,14 +333,14 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
 
 
 def _waiting(status: JobStatus) -> list[str]:
-    """Return what is sealed and not yet visible."""
+    """Return the sealed but invisible output."""
     now_ms = None if status.state.is_final else SystemClock().now_ms()
     plain = {uid: msgspec.to_builtins(each) for uid, each in status.waiting.items()}
     return waiting_texts(plain, now_ms=now_ms)
 
 
 def _age(status: JobStatus) -> str:
-    """Return for how long a running job has told nothing, as in a long epoch; else nothing."""
+    """Return the time since a running job's last status, if long, else an empty text."""
     age_ms = SystemClock().now_ms() - status.updated_ms
     if status.state.is_final or age_ms < _AGE_SHOWN_MIN_MS:
         return ""
@@ -348,7 +348,7 @@ def _age(status: JobStatus) -> str:
 
 
 def _checkpoint(status: JobStatus) -> str:
-    """Return where the checkpoints are, and for how long there has been no answer from there."""
+    """Return the location of checkpoints, and how long it has not responded."""
     if status.silent_storage_ms is None or status.state.is_final:
         return status.checkpoint
     silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
@@ -359,7 +359,7 @@ def _checkpoint(status: JobStatus) -> str:
 
 
 def _lag(status: JobStatus) -> str:
-    """Return what is unread, or who does not tell it any more and what was known last."""
+    """Return the unread input, or the silent sources with their last known lag."""
     if not status.silent_sources:
         return lag_text(status.lag_records, status.lag_bytes, status.lag_ms)
     texts = []
@@ -407,7 +407,7 @@ def _process(status: JobStatus) -> str:
 
 
 def _supervisor(status: JobStatus, *, is_there: bool | None) -> str:
-    """Return who starts the driver again; ``is_there`` is None where nobody can look."""
+    """Return the supervisor of the driver; ``is_there`` is None if unknown."""
     if not status.supervisor_pid or status.state.is_final:
         return ""
     if is_there is not False:

@@ -1,4 +1,4 @@
-"""``bicycle jobs``: what is kept of jobs on this machine."""
+"""``bicycle jobs``: the stored files of jobs on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The status of a run at the bottom of a terminal, with everything else written above it.
+"""The status of a run at the bottom of a terminal, below all other output.
 
 ``rich`` draws it again a few times a second, so that it is seen to move. On anything but a terminal
 there is no such line, and this module is not imported.
@@ -41,7 +41,7 @@ _PENDING = frozenset({"created", "restarting", "stopping", "stopped", "canceled"
 
 
 def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
-    """Return how a job is doing: its name, its state, and what else there is to tell.
+    """Return the parts of a job's status line: its name, its state, and figures.
 
     Args:
         status: As it was last told.
@@ -167,11 +167,11 @@ class _LineWriter(RawIOBase):
         self._rest = b""
 
     def writable(self) -> bool:
-        """Say that it can be written."""
+        """Return True: the stream is writable."""
         return True
 
     def write(self, data: Any) -> int:
-        """Take some bytes; what is no whole line yet waits."""
+        """Write bytes; an incomplete line is buffered."""
         lines, newline, rest = bytes(data).rpartition(b"\n")
         if newline:
             self._live.write(self._stream, (self._rest + lines).decode(errors="replace"))

@@ -22,7 +22,7 @@ _PAGE = 500
 def local_pieces(
     place: Home, job: str, *, line_count: int | None, follow: bool
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the last lines of a log, and what is added until the job has ended.
+    """Yield the last lines of a log, and new text until the job has ended.
 
     Args:
         place: Where jobs are kept.

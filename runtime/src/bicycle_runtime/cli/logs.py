@@ -1,4 +1,4 @@
-"""``bicycle logs``: what a submitted job wrote."""
+"""``bicycle logs``: the log of a submitted job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parameters that commands share: ``--json``, ``--debug``, ``--set``, declared options.
+"""Parameters common to commands: ``--json``, ``--debug``, ``--set``, options.
 
 Options are declared where they belong (``base.options``) and only get a flag here.
 """
@@ -81,7 +81,7 @@ def job_names(
 def savepoint_places(
     _context: click.Context, _parameter: click.Parameter, begin: str
 ) -> list[CompletionItem]:
-    """Return the savepoints beside the local checkpoints of jobs, else let the shell complete.
+    """Return the savepoints beside jobs' local checkpoints, else a directory item.
 
     Storage behind a URL is not asked: it may take long to answer.
     """
@@ -95,7 +95,10 @@ def savepoint_places(
 
 
 def answers(command: F) -> F:
-    """Give a command the flags that every command has. The function gets ``as_json``."""
+    """Add the flags common to all commands.
+
+    The function gets ``as_json``. The function gets ``as_json``.
+    """
     command = click.option(
         "--json", "as_json", is_flag=True, help="Write one JSON document instead of text."
     )(command)
@@ -114,7 +117,7 @@ def folder_option(help_text: str) -> Callable[[F], F]:
 
 
 def plugin_option(command: F) -> F:
-    """Add ``--plugin``, ``--config`` and the argument FILE; one of the three is needed.
+    """Add ``--plugin``, ``--config`` and the argument FILE, of which one is required.
 
     The function gets ``plugin``, whichever of them was given.
     """
@@ -147,7 +150,7 @@ def plugin_option(command: F) -> F:
 
 
 def _take_file(context: click.Context, _argument: click.Parameter, file: str | None) -> None:
-    """Let a file stand for the plugin.
+    """Use a file as the plugin.
 
     Raises:
         click.UsageError: neither is given, or both, or it is no file of Python.
@@ -173,7 +176,7 @@ def _take_file(context: click.Context, _argument: click.Parameter, file: str | N
 
 
 def plugin_env_option(command: F) -> F:
-    """Add ``--plugin-env``; the function gets a path, or None for this command's environment."""
+    """Add ``--plugin-env``, as a path, or None for this command's environment."""
     return click.option(
         "--plugin-env",
         metavar="PATH",
@@ -213,7 +216,7 @@ def _take_params(
 
 
 def _ask_for_values(params: dict[str, str]) -> dict[str, str]:
-    """Ask for the parameters that are given as ``prompt:``, and return where their values are.
+    """Prompt for parameters given as ``prompt:``; return references to their values.
 
     They stay in the environment of this process and of those that it starts; nothing stores them.
     """
@@ -263,7 +266,7 @@ def _toml_text(name: str, value: Any) -> str:
 def pairs(
     values: Sequence[str], flag: str, *, prefix: str = "", form: str = "NAME=VALUE"
 ) -> dict[str, str]:
-    """Return ``name=value`` texts as a dict; ``form`` is how the flag's help writes them.
+    """Return ``name=value`` texts as a dict; ``form`` is their notation in the help.
 
     Raises:
         click.BadParameter: one is not of that form, lacks the prefix, or names what came before.
@@ -281,7 +284,7 @@ def pairs(
 
 
 def declared_options(infos: Sequence[OptionInfo]) -> Callable[[F], F]:
-    """Give a command a flag for each option; the function gets texts, None for absent ones."""
+    """Add a flag for each option, as texts, None for absent ones."""
 
     def add(command: F) -> F:
         for info in reversed(infos):
@@ -314,7 +317,7 @@ def _metavar(info: OptionInfo) -> str:
 
 
 def service_options(command: Any) -> Any:
-    """Add ``--service``, ``--token-file`` and ``--tls-ca``, which ``reached_jobs`` looks at."""
+    """Add ``--service``, ``--token-file`` and ``--tls-ca``, for ``reached_jobs``."""
     file = click.Path(exists=True, dir_okay=False)
     for flag, name, kind, text in (
         ("--tls-ca", SERVICE_CA, file,

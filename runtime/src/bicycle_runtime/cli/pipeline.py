@@ -195,7 +195,7 @@ def _notation(file: str) -> Literal["toml", "yaml"]:
 
 
 def _lines(outcome: Any) -> list[str]:
-    """Return what a test found, for people."""
+    """Return the result of a test as lines."""
     lines = [f"  {outcome.name}:"]
     for word, rows in (("missing", outcome.missing), ("unexpected", outcome.unexpected)):
         for uid, records in rows.items():

@@ -1,4 +1,4 @@
-"""``bicycle plan``: what a plugin's job promises, and how its records and state are carried."""
+"""``bicycle plan``: the guarantees of a plugin's job, and its records and state."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def _column_lines(report: JobReport) -> list[str]:
 
 
 def change_lines(changes: StateChanges) -> list[str]:
-    """Return for people what becomes of the state of an epoch."""
+    """Return lines about the future of an epoch's state."""
     kind = "savepoint" if changes.is_savepoint else "checkpoint"
     return [
         f"state of {kind} {changes.url}, epoch {changes.epoch}:",
@@ -168,7 +168,7 @@ def change_lines(changes: StateChanges) -> list[str]:
 
 
 def _trust_line(maker: str) -> str:
-    """Return what a start from there does, and what it needs."""
+    """Return a line about the trust that a start from there needs."""
     if maker != "foreign":
         return f"trust: {maker}; a start from it loads what is pickled there"
     return (

@@ -1,4 +1,4 @@
-"""``bicycle plugins``: what is installed, by metadata; ``check`` tries it in child processes."""
+"""``bicycle plugins``: installed plugins; ``check`` loads them in child processes."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def _discover(plugin_env: str | None) -> Discovery:
 
 
 def _loadable(ref: PluginRef, plugin_env: str | None) -> PluginRef:
-    """Return a plugin as a child process can load it: one of another environment is packed."""
+    """Return a plugin that a child process can load, packed if of another environment."""
     if plugin_env is None:
         return ref
     # Slow to import, and needed for another environment only.

@@ -1,4 +1,4 @@
-"""The answer of a command that failed: the error, for people or as JSON, and its exit code."""
+"""The output of a failed command: the error as text or JSON, and the exit code."""
 
 from __future__ import annotations
 

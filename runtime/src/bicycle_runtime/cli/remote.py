@@ -52,7 +52,7 @@ class Remote:
     ca: str | None = None
 
     def __post_init__(self) -> None:
-        """See that the address is one, and that a token is not sent in the clear.
+        """Check that the address is valid, and that a token is not sent in the clear.
 
         Raises:
             SERVICE_URL_UNUSABLE: it is no URL of a service.
@@ -65,7 +65,7 @@ class Remote:
             raise TOKEN_EXPOSED(url=self.url)
 
     def get(self, path: str, **query: Any) -> Any:
-        """Return what is at a path of the API; of the query, what is None is left out.
+        """Return the resource at a path of the API; None parameters are omitted.
 
         Raises:
             SERVICE_UNREACHABLE: there is no answer, or none of a service of Bicycle.
@@ -84,7 +84,7 @@ class Remote:
         return self._over(self._ask("POST", path, body=body, kind=_JSON))
 
     def removal(self, path: str) -> dict[str, Any]:
-        """Ask for the removal of what is at a path, and return the result when it is over.
+        """Request the removal of a resource, and return the result of the operation.
 
         Raises:
             SERVICE_UNREACHABLE: see ``get``.
@@ -93,7 +93,7 @@ class Remote:
         return self._over(self._ask("DELETE", path))
 
     def upload(self, *, wheel: Path, lock: Path | None) -> dict[str, Any]:
-        """Send a wheel, and return what the service says of the plugin.
+        """Upload a wheel, and return the service's description of the plugin.
 
         Raises:
             SERVICE_UNREACHABLE: see ``get``.
@@ -185,7 +185,7 @@ class Remote:
 
 
 def job_path(job: str, *words: str) -> str:
-    """Return the path of a job, and of what is below it.
+    """Return the path of a job, with further parts.
 
     Example:
         >>> job_path("word count", "logs")
@@ -195,7 +195,7 @@ def job_path(job: str, *words: str) -> str:
 
 
 def _refusal(told: Mapping[str, Any]) -> BicycleError:
-    """Return the error that the service has answered with: its code, fix and place are kept."""
+    """Return the error in a service's response, with its code, fix and location."""
     error = error_from_json({**told, "facts": {}})
     return error.with_facts(location=told["place"]) if told["place"] else error
 

@@ -51,7 +51,7 @@ _GAP = "  "
 
 
 def error_text(error: BicycleError) -> str:
-    """Return an error for people: code and what happened first, what to do last.
+    """Return an error as text: code and message first, the fix last.
 
     An error that came up in several tasks is shown once, with their number.
     """
@@ -64,7 +64,7 @@ def error_text(error: BicycleError) -> str:
 
 
 def _trace_text(facts: Mapping[str, Any]) -> str:
-    """Return what a plugin left that gave no graph: a traceback, or what it printed last."""
+    """Return the traceback or last output of a plugin that returned no graph."""
     lines = [f"    {line}" for line in facts.get("traceback") or []]
     if facts.get("stderr_tail") and "exception_type" not in facts:  # That says it all.
         lines += ["  what it printed last:", *(f"    {line}" for line in facts["stderr_tail"])]
@@ -72,7 +72,7 @@ def _trace_text(facts: Mapping[str, Any]) -> str:
 
 
 def place_text(error: Mapping[str, Any]) -> str:
-    """Return lines that say where the user's code made an error, and with which record.
+    """Return lines with the location of an error in user code, and its record.
 
     What the message says is not said again. Anyone who gave a wrong parameter looks for it on the
     command line, not in the plugin.
@@ -93,7 +93,7 @@ def place_text(error: Mapping[str, Any]) -> str:
 
 
 def answer_json(data: Any) -> None:
-    """Write the one JSON document of a command."""
+    """Write the JSON document of a command."""
     click.echo(json.dumps(data, default=str))
 
 
@@ -124,7 +124,7 @@ def byte_text(size: float) -> str:
 
 
 def phase_text(phase: PhaseStatus) -> str:
-    """Return what a start is at, how much of it is done, and how long the rest takes."""
+    """Return the phase of a start, its progress, and the remaining time."""
     text = f"{phase.name} ({phase.target})"
     if phase.total:
         show = byte_text if phase.unit == "bytes" else count_text
@@ -136,7 +136,7 @@ def phase_text(phase: PhaseStatus) -> str:
 
 
 def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int | None) -> str:
-    """Return what is unread, and for how long the first of it has been; empty if not known.
+    """Return the unread input, and the age of its first record, empty if unknown.
 
     Example:
         >>> lag_text(1200, None, 2_100), lag_text(0, 0, 0), lag_text(None, 512, None)
@@ -153,7 +153,7 @@ def lag_text(record_count: int | None, byte_count: int | None, waiting_ms: int |
 
 
 def waiting_texts(waiting: Mapping[str, Mapping[str, Any]], *, now_ms: int | None) -> list[str]:
-    """Return what sinks have sealed that is not visible, one text each.
+    """Return the sealed but invisible output of sinks, one text each.
 
     Args:
         waiting: By sink: ``records``, ``bytes`` and ``visible_ms``.
@@ -209,7 +209,7 @@ def watermark_text(watermark_ms: int | None) -> str:
 
 
 def show_overview(context: click.Context, *, as_json: bool) -> None:
-    """Show what a group has when it is called without a command."""
+    """Show the commands of a group that is called without a command."""
     group = context.command
     if context.invoked_subcommand is not None or not isinstance(group, click.Group):
         return
@@ -270,7 +270,7 @@ def write_line(stream: IO[str], text: str) -> None:
 
 
 def _let_go(stream: IO[str]) -> None:
-    """Let a closed pipe lead nowhere, so that nothing fails that is still written to it."""
+    """Redirect a closed pipe to the null device, so that later writes do not fail."""
     with contextlib.suppress(OSError):  # It has no descriptor.
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())
@@ -278,7 +278,7 @@ def _let_go(stream: IO[str]) -> None:
 
 
 def tell_stop(folder: Path, *, is_clean: bool, as_json: bool) -> None:
-    """Tell that the servers of a folder were stopped, and whether they ended by themselves."""
+    """Print that the servers of a folder were stopped, and whether they ended cleanly."""
     if as_json:
         answer_json({"folder": str(folder), "stopped": True, "clean": is_clean})
     else:

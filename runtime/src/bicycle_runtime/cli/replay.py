@@ -1,4 +1,4 @@
-"""``bicycle replay``: an epoch once more, in one process, to see what it did or why it failed."""
+"""``bicycle replay``: one epoch again, in one process, to examine it."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) ->
 
 @contextlib.contextmanager
 def _interrupts_left_to_the_child() -> Iterator[None]:
-    """Let Ctrl-C be for the debugger alone: this process waits for it.
+    """Leave Ctrl-C to the debugger alone, while this process waits for it.
 
     Not ignored, which the child would take over.
     """
@@ -159,7 +159,7 @@ def _show(report: dict[str, Any]) -> None:
 
 
 def _fate_of(report: dict[str, Any]) -> str:
-    """Return what became of an epoch that was not sealed."""
+    """Return the fate of an epoch that was not sealed."""
     return "failed" if report["former_error"] else "never came to its end"
 
 

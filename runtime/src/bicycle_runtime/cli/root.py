@@ -1,4 +1,4 @@
-"""The root command: the list of commands, and the one place where errors become exit codes."""
+"""The root command: the list of commands, and exit codes of errors."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class RootGroup(click.Group):
                 formatter.write_dl([(n.ljust(width), text) for n, (_, text) in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands with their summaries, without importing any, and the options."""
+        """Return the commands with summaries, without importing them, and the options."""
         found = [
             CompletionItem(name, help=summary)
             for name, (_, summary) in _PLACES.items()
@@ -142,7 +142,7 @@ class RootGroup(click.Group):
 
 
 def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
-    """Tell whether wrong words are answered with JSON; else ``click`` shows the usage."""
+    """Return whether invalid words are reported as JSON instead of usage."""
     return isinstance(error, click.UsageError) and _JSON in words
 
 

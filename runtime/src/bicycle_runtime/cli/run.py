@@ -1,4 +1,4 @@
-"""``bicycle run`` and ``bicycle submit``: a job in the foreground, or in a process of its own."""
+"""``bicycle run`` and ``bicycle submit``: a job in the foreground or background."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _SECTIONS = {
 
 
 def _job_flags(command: Any) -> Any:
-    """Add the flags that say which job is meant; both commands have the same."""
+    """Add the flags that select a job, common to both commands."""
     spark = click.option(
         "--conf",
         "spark",

@@ -1,4 +1,4 @@
-"""``bicycle state``: what operators keep, as of an epoch that is retained."""
+"""``bicycle state``: the state of operators, as of a retained epoch."""
 
 from __future__ import annotations
 

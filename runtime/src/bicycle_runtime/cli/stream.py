@@ -1,4 +1,4 @@
-"""``bicycle stream``: produce, show and copy streams of any backend, without a job.
+"""``bicycle stream``: produce, show and copy streams of any backend.
 
 ``decode``, ``verify`` and ``repair`` stand in ``stream_files``, ``topics`` in ``stream_topics``,
 ``top`` in ``stream_top``, ``serve`` in ``stream_serve``.
@@ -328,7 +328,7 @@ def _start(offset: str) -> Any:
 
 
 def _run(tool: Coroutine[Any, Any, None]) -> bool:
-    """Run a tool until it ends, or a signal asks for its end: what it took is sent then.
+    """Run a tool until it ends, or a signal ends it after a flush.
 
     Returns:
         Whether it ended by itself.
@@ -355,7 +355,7 @@ def _run(tool: Coroutine[Any, Any, None]) -> bool:
 
 
 def _refuse_half(is_whole: bool) -> None:
-    """End as interrupted what was to come to an end by itself: half of it is no success."""
+    """Abort with an exit code for an interrupted tool that should have completed."""
     if not is_whole:
         raise click.Abort
 

@@ -1,4 +1,4 @@
-"""The columns of ``bicycle stream top``: what is shown of a stream, and what it is sorted by."""
+"""The columns of ``bicycle stream top``: their texts, and their sort keys."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LATEST_WIDTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column: its heading, the text of a stream in it, and by what it is sorted."""
+    """A column: its heading, the text of a stream in it, and its sort key."""
 
     heading: str
     text: Callable[[Figures], str]
@@ -93,7 +93,7 @@ SPARE_HEADINGS = (
 def sort_streams(
     figures: Sequence[Figures], sort: str, containing: str, *, is_reversed: bool = False
 ) -> list[Figures]:
-    """Return the streams whose names contain a text, by one column; what has no value is last.
+    """Return the streams whose names contain a text, sorted by one column.
 
     Numbers begin with the largest, names and ages with the smallest, unless that is reversed.
     """

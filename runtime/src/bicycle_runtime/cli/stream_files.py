@@ -1,4 +1,4 @@
-"""``bicycle stream decode``, ``verify`` and ``repair``: files of streams as they are."""
+"""``bicycle stream decode``, ``verify`` and ``repair``: stream files themselves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of ``bicycle stream top``: a live table of streams, and one stream in detail."""
+"""The page of ``bicycle stream top``: a live table of streams, and one in detail."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _STYLES = {"bursting": "bold yellow", "stale": "bold red"}
 
 
 class _Streams(DataTable[Text]):
-    """The table, which tells in the footer what Enter does."""
+    """The table, with the action of Enter in its footer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [("enter", "select_cursor", "one stream")]
 
 
 class StreamPage(App[None]):
-    """Shows what goes through streams until somebody leaves it.
+    """A page that shows the traffic of streams until it is closed.
 
     Args:
         watches: The places that are watched.
@@ -76,7 +76,7 @@ class StreamPage(App[None]):
         self._shown: list[Figures] = []
 
     def compose(self) -> ComposeResult:
-        """Lay the page out."""
+        """Compose the page."""
         yield Static(id="total")
         yield _Streams(id="streams", cursor_type="row", zebra_stripes=True)
         yield Input(self._containing, placeholder="part of a name", id="filter")
@@ -101,7 +101,7 @@ class StreamPage(App[None]):
         action: str,
         parameters: tuple[object, ...],  # noqa: ARG002  # the contract
     ) -> bool | None:
-        """Offer what is about the table only where it is shown."""
+        """Return whether an action is available: table actions only with the table."""
         is_of_table = action in ("sort", "reverse", "filter")
         return len(self.screen_stack) == 1 or not is_of_table
 
@@ -142,7 +142,7 @@ class StreamPage(App[None]):
         return table.coordinate_to_cell_key(Coordinate(table.cursor_row, 0)).row_key.value
 
     def figures_of(self, name: str) -> Figures | None:
-        """Return what is known of a stream now."""
+        """Return the figures of a stream now, or None."""
         return next((each for each in self._shown if each.name == name), None)
 
     def action_sort(self) -> None:
@@ -162,7 +162,7 @@ class StreamPage(App[None]):
         field.focus()
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while somebody types."""
+        """Filter as the user types."""
         self._containing = event.value
         self.show_figures()
 
@@ -201,7 +201,7 @@ class _OneStream(Screen[None]):
         self._figures_of = figures_of
 
     def compose(self) -> ComposeResult:
-        """Lay the screen out."""
+        """Compose the screen."""
         yield VerticalScroll(Static(id="stream"))
         yield Footer()
 

@@ -1,4 +1,4 @@
-"""``bicycle stream top``: how much goes through streams, as a page of the terminal or once."""
+"""``bicycle stream top``: the traffic of streams, as a terminal page or once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bicycle stream topics``: streams of a Kafka cluster or a Redis server, and shards."""
+"""``bicycle stream topics``: streams of a Kafka cluster or Redis server."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def read_address(_context: click.Context, _parameter: click.Parameter, text: str) -> StreamUrl:
-    """Return an address; errors of the toolkit tell what is wrong with it."""
+    """Return an address; the toolkit's errors describe invalid ones."""
     return StreamUrl.parse(text)
 
 

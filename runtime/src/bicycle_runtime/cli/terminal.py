@@ -39,7 +39,7 @@ _COPIED = frozenset({"resume"})  # These are pasted into a shell, and stay one l
 
 
 class _Words(RegexHighlighter):
-    """Marks what people look for: states, verdicts, labels, the code of an error."""
+    """The highlighting of states, verdicts, labels, and error codes."""
 
     base_style = "bicycle."
     highlights = (
@@ -56,7 +56,7 @@ class _Words(RegexHighlighter):
 
 
 class _Terminal(Console):
-    """A terminal whose cursor stays as it is: a job that is killed could not show it again."""
+    """A terminal that never hides its cursor, which a killed job could not restore."""
 
     def show_cursor(self, show: bool = True) -> bool:  # noqa: ARG002  # the contract
         """Do nothing."""
@@ -102,7 +102,7 @@ def draw_table(
     *,
     spare: Sequence[str] = (),
 ) -> None:
-    """Write a table, or where none fits the rows one below the other.
+    """Write a table, or its rows one below another if the terminal is too narrow.
 
     Args:
         stream: The terminal.
@@ -127,7 +127,7 @@ def draw_table(
 
 
 def _width(columns: dict[str, list[str]]) -> int:
-    """Return the least width of a table; its last column may go on below itself, between words."""
+    """Return the minimum width of a table, whose last column may wrap between words."""
     *widths, last = [max(map(cell_len, [name, *cells])) for name, cells in columns.items()]
     *_, cells = columns.values()
     word = max((cell_len(word) for cell in cells for word in cell.split()), default=0)

@@ -1,4 +1,4 @@
-"""``bicycle token``: who may use the service, until when, as what."""
+"""``bicycle token``: access to the service, with expiry and role."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _slots(
 
 
 def door_options(command: Any) -> Any:
-    """Add what a server asks of clients: tokens, TLS, certificates of clients, its names."""
+    """Add the server's options for clients: tokens, TLS, client certificates, names."""
     for decorate in (
         click.option(
             "--name",
@@ -233,7 +233,7 @@ def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
 @home_option
 @answers
 def down_command(*, folder: str | None, as_json: bool) -> None:
-    """End the service; jobs continue."""
+    """End the service; jobs go on."""
     place = service_home(folder)
     address = read_address(place)
     if address is None:

@@ -49,7 +49,7 @@ def submit_wheel(
 
 
 def job_facts(request: JobRequest) -> dict[str, Any]:
-    """Return a job as a service takes it; paths of options mean what they mean here."""
+    """Return the request of a job for a service, with paths of this machine resolved."""
     defaults = dataclasses.asdict(JobOptions(plugin=request.options.plugin))
     given = dataclasses.asdict(request.options)
     options = {name: value for name, value in given.items() if value != defaults[name]}

@@ -1,4 +1,4 @@
-"""An executor that starts when there is something to run, so that a look at the input is cheap.
+"""An executor that starts on first use, so that a look at the input is cheap.
 
 A job that finds nothing new to read, or only has to publish what is sealed, needs no Java. While it
 waits for input the executor gets ready beside it.
@@ -61,7 +61,7 @@ class DeferredExecutor:
         return self._executor.slots() if self._is_started else 0
 
     def rest(self) -> None:
-        """Keep what workers hold; before the start, begin it without waiting for it."""
+        """Keep the workers alive; before the start, boot in the background."""
         if self._is_started:
             self._executor.rest()
         else:

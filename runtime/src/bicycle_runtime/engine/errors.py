@@ -1,4 +1,4 @@
-"""Errors of the engine: graphs without a plan, lost workers, Spark that does not start."""
+"""Errors of the engine: graphs without a plan, lost workers, failed Spark starts."""
 
 from __future__ import annotations
 

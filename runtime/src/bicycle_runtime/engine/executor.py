@@ -32,18 +32,21 @@ class Executor(Protocol):
         """Return how many tasks run at the same time; 0 while that is not known."""
 
     def rest(self) -> None:
-        """Keep what workers hold while there is nothing to run. Called again and again then."""
+        """Keep the workers alive while there is no work; called repeatedly.
+
+        Called again and again then.
+        """
 
     def stop(self) -> None:
         """Release everything. Called once, also after errors."""
 
 
 class KeptExecutor:
-    """An executor that outlives its loop: the next loop of the driver may go on with it."""
+    """An executor that outlives its loop, for the driver's next loop."""
 
     def __init__(self, executor: Executor) -> None:
         self.start, self.run, self.rest = executor.start, executor.run, executor.rest
         self.slots = executor.slots
 
     def stop(self) -> None:
-        """Leave it running: who made it stops it."""
+        """Do nothing: its owner stops it."""

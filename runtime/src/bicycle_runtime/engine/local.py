@@ -1,4 +1,4 @@
-"""The executor in this process, one task after another: for tests, previews and the harness.
+"""The executor in this process, in sequence: for tests, previews and the harness.
 
 It runs the same programs, operators, exchange and state files as Spark does; only the shuffle is a
 list.
@@ -21,7 +21,7 @@ __all__ = ["LocalExecutor"]
 
 
 class LocalExecutor:
-    """Runs tasks in the calling thread; in a separate one if an event loop runs in that thread.
+    """An executor in the calling thread, or another thread if an event loop runs.
 
     Args:
         adapt: Changes each program before it runs, as a replay does.
@@ -57,14 +57,14 @@ class LocalExecutor:
         return [decode_report(report) for report in reports_in(inboxes[0])]
 
     def slots(self) -> int:
-        """One task runs after another."""
+        """Return 1: tasks run in sequence."""
         return 1
 
     def rest(self) -> None:
-        """Nothing is lost by waiting."""
+        """Do nothing: waiting has no cost here."""
 
     def lose_workers(self) -> None:
-        """Forget all open functions and all state in memory, as when every worker process died."""
+        """Forget all open functions and state in memory, as if all workers had died."""
         if self._worker is not None:
             self._thread.call(self._worker.lose)
 

@@ -14,7 +14,7 @@ __all__ = ["EngineOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """How long epochs may be, how much one may take, how much is kept."""
+    """The options of the engine: lengths, budgets and retention of epochs."""
 
     mode: Literal["streaming", "batch"] = option(
         "streaming",
@@ -109,7 +109,7 @@ class EngineOptions:
 
     @property
     def state_settings(self) -> StateSettings:
-        """What workers need to know of the backend."""
+        """The backend settings for workers."""
         return StateSettings(
             backend=self.state_backend,
             factory=self._state_factory(),
@@ -122,7 +122,7 @@ class EngineOptions:
 
     @property
     def is_batch(self) -> bool:
-        """Whether the job reads input that ends, in one pass."""
+        """Return whether the job reads finite input in one pass."""
         return self.mode == "batch"
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""A listening socket that counts the connections it accepts, from the first packet to the last.
+"""A listening socket that counts accepted connections from the first packet on.
 
 A connection counts before TLS has been negotiated and before a byte has been read, so that those
 that never get that far are bounded, too. The event loop calls ``accept`` as on any other socket.
@@ -81,7 +81,7 @@ class _Accepted(socket.socket):
     _peer: Any = None
 
     def attach(self, listener: Listener, peer: Any) -> None:
-        """Name whom to notify."""
+        """Set the listener to notify."""
         self._listener, self._peer = listener, peer
 
     def hang_up(self) -> None:

@@ -1,4 +1,4 @@
-"""The loopback rule: who can reach the service is on this machine, or says over TLS who asks.
+"""The loopback rule: callers are on this machine, or authenticated over TLS.
 
 A job is code that runs as the service's user, so that anyone who may start one may do all that
 this user may. Addresses that others reach are refused before anything listens, unless there is a
@@ -21,7 +21,7 @@ _BACKLOG = 128
 
 
 def listen(host: str, port: int, *, missing: str | None) -> Listener:
-    """Return a socket that listens on an address, and counts what it accepts.
+    """Return a socket that listens on an address, and counts connections.
 
     Args:
         host: An address, or a name.
@@ -47,7 +47,7 @@ def listen(host: str, port: int, *, missing: str | None) -> Listener:
 
 
 def require_safe(host: str, port: int, *, missing: str | None) -> tuple[int, int, int, Any]:
-    """Return the first place that an address means: family, kind, protocol and address of a socket.
+    """Return the first resolved address: family, kind, protocol and socket address.
 
     Raises:
         ADDRESS_REFUSED: others could reach the address, and something is missing.
@@ -75,7 +75,7 @@ def is_loopback(host: str, port: int) -> bool:
 def hosts_of(
     listener: socket.socket, host: str, *, names: Sequence[str] = (), is_tls: bool = False
 ) -> list[str]:
-    """Return what requests may call a service that listens there, the best for people first.
+    """Return the host names for requests to a service, the most readable first.
 
     Args:
         listener: The socket.

@@ -1,4 +1,4 @@
-"""Settings of the service's doors: given by ``bicycle up``, passed on to its process."""
+"""Settings of the service's doors, passed from ``bicycle up`` to its process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Doors", "common_name", "missing_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doors:
-    """How the service is reached, and what it asks of who comes.
+    """The access to the service, and its requirements for clients.
 
     Attributes:
         needs_login: Whether a token is demanded on loopback addresses, too.
@@ -43,11 +43,11 @@ class Doors:
 
     @property
     def clients(self) -> dict[str, Identity]:
-        """Who clients with a certificate are, by their names."""
+        """The identities of client certificates, by common name."""
         return {name: client_of(name, word) for name, word in self.client_roles.items()}
 
     def context(self) -> ssl.SSLContext | None:
-        """Return what TLS is spoken with, None without; TLS 1.2 at least.
+        """Return the TLS context (TLS 1.2 or newer), or None.
 
         Raises:
             TLS_INCOMPLETE: an option lacks the one that belongs to it.
@@ -76,7 +76,7 @@ class Doors:
 
 
 def missing_of(home: Home, doors: Doors) -> str | None:
-    """Return what an address lacks that others reach, None when it lacks nothing."""
+    """Return the missing protection of a reachable address, or None."""
     if doors.tls_cert is None:
         return "there is no certificate for TLS"
     if doors.client_roles:

@@ -1,4 +1,4 @@
-"""Many jobs seen at once: what runs now, what was, and what somebody asked for.
+"""The service: all jobs at once, their history, and requested operations.
 
 A job's life is written by its own processes (``jobs``). This room reads their files, keeps the
 history in SQLite, and meets what is asked through the same calls as the commands use. It never

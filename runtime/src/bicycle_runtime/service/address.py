@@ -1,4 +1,4 @@
-"""The address of a home's service, for commands: they need none of its libraries to find it."""
+"""The address of a home's service, for commands, without the service's libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def service_folder(home: Home) -> Path:
 
 
 def read_address(home: Home) -> dict[str, Any] | None:
-    """Return ``url``, ``pid`` and ``started`` of the service of a home; None when none runs.
+    """Return ``url``, ``pid`` and ``started`` of a home's service, or None.
 
     ``is_open`` tells whether it lets commands of this machine in without a token.
     """

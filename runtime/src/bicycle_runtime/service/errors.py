@@ -1,4 +1,4 @@
-"""Errors of the service: what cannot be asked of it, and what it cannot use."""
+"""Errors of the service: invalid requests, and unusable resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readings about one job on demand: files of its folder and its checkpoint storage.
+"""Readings about one job on demand: its folder, and its checkpoint storage.
 
 These calls may take as long as a storage takes to answer. They run in threads (``Service.slow``),
 and the list of jobs never needs one.
@@ -105,11 +105,11 @@ class Readings:
         ]
 
     def recent_epochs(self, job: str) -> list[EpochLine]:
-        """Return what the journal of a job tells of its last epochs, the newest first."""
+        """Return the journal's lines about a job's last epochs, newest first."""
         return recent_lines(self._home.find(job).journal_path)[::-1][:_JOURNAL_LINES]
 
     def operator_names(self, job: str) -> dict[str, str]:
-        """Return the names of operators by what a status calls them; none while unknown."""
+        """Return the names of operators by their ids in a status, empty if unknown."""
         status = self.status(job)
         known = self._names.get(job)
         if known is None or known[0] != status.bundle_digest:
@@ -188,7 +188,7 @@ class Readings:
         return list_savepoints(self._storage(status), is_job=True)
 
     def exceptions(self, job: str) -> list[dict[str, Any]]:
-        """Return what failed in a job, the newest first, each kind once with its count.
+        """Return the failures of a job, newest first, each kind once with its count.
 
         Failures of records that a job went on after are among them, with ``is_record`` true and
         the times at which their epochs were sealed.
@@ -215,7 +215,7 @@ class Readings:
         return rows
 
     def config(self, job: str) -> dict[str, Any]:
-        """Return what a job was started with; secrets are not shown."""
+        """Return the configuration of a job's start, without secrets."""
         folder = self._home.find(job)
         try:
             request = folder.read_request()
@@ -334,7 +334,7 @@ def _plain_graph(view: GraphView, status: JobStatus) -> dict[str, Any]:
 
 
 def _is_failed_upgrade(event: Event) -> bool:
-    """Tell whether a version has failed that nobody may have seen run."""
+    """Return whether an event is a failed upgrade, which may have left no other trace."""
     is_upgrade = event.kind == "operation" and event.facts["kind"] == "upgrade"
     return is_upgrade and "code" in event.facts
 
@@ -366,7 +366,7 @@ def _exception(
 
 
 def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) -> None:
-    """Count an entry to those of its kind, which shows the newest of them."""
+    """Add a failure to the entry of its kind, which shows the newest one."""
     # A restart notes the first line of what the last failure tells whole.
     key = (entry["code"], entry["message"].split("\n", 1)[0])
     former = found.get(key)
@@ -379,7 +379,7 @@ def _add(found: dict[tuple[str, str], dict[str, Any]], entry: dict[str, Any]) ->
 
 
 def _detail(rows: list[dict[str, Any]], error: dict[str, Any]) -> None:
-    """Add to the entry of a job's last error what its facts tell."""
+    """Add the facts of a job's last error to its entry."""
     facts = error.get("facts", {})
     for row in rows:
         if row["code"] == error["code"] and row["message"] == error["message"]:

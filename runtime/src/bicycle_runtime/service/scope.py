@@ -1,4 +1,4 @@
-"""The service as one who asks may see it: jobs of their owners, and what belongs to these.
+"""The service in the scope of a caller: jobs of visible owners, and their data.
 
 Doors ask a scope, never the service itself, for whatever is about more than one job; and they let
 it check the job that a request names before anything is read about that.
@@ -44,7 +44,7 @@ _PATIENCE_S = 5.0  # A request waits for the storage of a location that it names
 
 
 class Scope:
-    """What is there for one who asks.
+    """The jobs and artifacts that one identity may see.
 
     Args:
         service: The whole of it.
@@ -93,7 +93,7 @@ class Scope:
             self._connection.begin_stream()
 
     def visible(self, change: Change) -> Change:
-        """Return what a change means for them."""
+        """Return the visible part of a change."""
         if self._owners is None:
             return change
         jobs = frozenset(filter(self.has, change.jobs))
@@ -116,7 +116,7 @@ class Scope:
             )  # fmt: skip
 
     async def known(self, job: str) -> KnownJob:
-        """Return a job of the snapshot; of one that was started just now the next look is awaited.
+        """Return a job of the snapshot, after the next look for a job that just started.
 
         Raises:
             JOB_NOT_FOUND: there is no such job for them.
@@ -126,7 +126,7 @@ class Scope:
         return await self.service.known(job)
 
     async def statuses(self) -> list[JobStatus]:
-        """Return the statuses of their jobs, as their files say it now."""
+        """Return the statuses of visible jobs, read from their files now."""
         found = await self.service.slow(list_jobs, self.service.home)
         return [status for status in found if self.has(status.id)]
 
@@ -172,7 +172,7 @@ class Scope:
         return await self.service.slow(read, limit=limit, owners=self._owners)
 
     async def audit(self, after: int, limit: int) -> list[AuditEntry]:
-        """Return lines of the audit log about what is theirs, the oldest first."""
+        """Return the visible lines of the audit log, oldest first."""
         read = self.service.history.audit
         return await self.service.slow(read, after=after, limit=limit, owners=self._owners)
 
@@ -205,7 +205,7 @@ class Scope:
         )  # fmt: skip
 
     def _require_named(self, facts: Mapping[str, Any]) -> None:
-        """See that what a request names is there for them; its locations are resolved."""
+        """Check that the resources in a request are visible to the caller."""
         if self._owners is None:
             return
         plugins, named = self.service.plugins, {**(facts.get("options") or {}), **facts}
@@ -257,7 +257,7 @@ class Scope:
         return await self.service.slow(read, job, limit=limit, owners=self._owners)
 
     def queued(self) -> list[Operation]:
-        """Return the starts of their jobs that wait in the queue, who waits longest first."""
+        """Return the starts of visible jobs in the queue, longest wait first."""
         found = self.service.operations.queued()
         return [each for each in found if self.identity.sees(each.owner)]
 
@@ -297,7 +297,7 @@ class Scope:
         )  # fmt: skip
 
     async def quota(self, owner: str) -> dict[str, Any]:
-        """Return what an owner may use, and uses.
+        """Return the quota of an owner, and its use.
 
         Raises:
             OWNERS_LIMITED: it is none of theirs.
@@ -307,7 +307,7 @@ class Scope:
         return await self.service.slow(self.service.quota_of, owner)
 
     async def set_quota(self, owner: str, quota: Quota) -> None:
-        """Set what an owner may use; no owner bounds itself.
+        """Set the quota of an owner, which requires access to all owners.
 
         Raises:
             OWNERS_LIMITED: they see some owners only.
@@ -318,7 +318,7 @@ class Scope:
         )
 
     async def note(self, action: str, target: str, facts: Mapping[str, Any]) -> None:
-        """Write into the audit log what was done to a job, before it is answered."""
+        """Write an action on a job to the audit log before the response."""
         entry = {
             "actor": self.identity.name, "address": self._address, "action": action,
             "target": target, "outcome": "accepted", "owner": self.service.owners.of(target),

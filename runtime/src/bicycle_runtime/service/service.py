@@ -1,4 +1,4 @@
-"""The service of one home: everything that doors may use, opened and closed as one.
+"""The service of one home: all resources of the doors, opened and closed together.
 
 One process serves a home. Its files lie in ``<home>/service``: ``lock``, ``control.db``,
 ``history.db`` and, while it runs, ``address.json``, from which commands learn where it is.
@@ -155,7 +155,7 @@ class Service:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What this service is: ``version``, ``home``, ``started_ms``, ``uptime_ms``."""
+        """The description of this service: version, home, start time and uptime."""
         return {
             "version": bicycle_runtime.__version__,
             "home": str(self.home.path),
@@ -164,7 +164,7 @@ class Service:
         }
 
     async def slow(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a call gives that may wait for a file or a storage; the loop goes on.
+        """Return the result of a blocking call, run in a thread with a time limit.
 
         Raises:
             READING_TIMED_OUT: it took more than 10 s. It ends by itself, and nobody waits for it.
@@ -175,7 +175,7 @@ class Service:
         return await self._threads.run(call, what=what, timeout_ms=_READ_TIMEOUT_MS)
 
     async def check(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Return what a call gives that checks a pipeline: readings do not wait for it.
+        """Return the result of a call that checks a pipeline, in separate threads.
 
         Raises:
             SERVICE_BUSY: many others wait to be checked.
@@ -189,7 +189,7 @@ class Service:
         )  # fmt: skip
 
     def _trace(self) -> AbstractContextManager[object]:
-        """Return what makes spans of epochs, where a receiver is configured.
+        """Return a context that exports spans of epochs, if a receiver is configured.
 
         Raises:
             TRACING_EXTRA_MISSING: one is, and its libraries are not installed.
@@ -215,7 +215,7 @@ class Service:
             yield
 
     async def known(self, job: str) -> KnownJob:
-        """Return a job of the snapshot; of one that was started just now the next look is awaited.
+        """Return a job of the snapshot, after the next look for a job that just started.
 
         Raises:
             JobNotFoundError: there is no such job.
@@ -241,7 +241,7 @@ class Service:
         )
 
     async def state(self, job: str, about: str, **words: Any) -> dict[str, Any]:
-        """Return what is asked for about the state of a job, as of an epoch that is retained.
+        """Return the answer to a query about a job's state, as of a retained epoch.
 
         Args:
             job: The job.
@@ -265,7 +265,7 @@ class Service:
         return {**answer, **redacted({"url": answer["url"]})}
 
     def quota_of(self, owner: str) -> dict[str, Any]:
-        """Return what an owner may use, and uses."""
+        """Return the quota of an owner, and its use."""
         jobs = self.operations.jobs
         claims = [claim for claim in jobs.claims() if claim.owner == owner]
         waiting = [job.job for job in jobs.waiting() if job.owner == owner]
@@ -280,7 +280,7 @@ class Service:
     def set_quota(
         self, owner: str, quota: Quota, *, identity: Identity, address: str = ""
     ) -> None:  # fmt: skip
-        """Set what an owner may use, and let begin what fits now."""
+        """Set the quota of an owner, and start jobs that fit now."""
         entry = {"actor": identity.name, "address": address, "action": "quota", "target": owner,
                  "outcome": "accepted", "owner": owner}  # fmt: skip
         self.owners.set_quota(owner, quota, entry, at_ms=self.clock.now_ms())
@@ -307,7 +307,7 @@ class Service:
         ]
 
     def _operation_done(self, operation: Operation) -> None:
-        """Keep what an operation means for the shown state of its job, and look at it."""
+        """Apply a finished operation to the shown state of its job, and look at the job."""
         result = operation.result or {}
         if operation.kind == "suspend" and operation.state == "done":
             status = job_status(self.home, operation.job)

@@ -1,4 +1,4 @@
-"""Look-ups in the state of jobs, each in a child process of its own that stays for a while.
+"""Look-ups in the state of jobs, each in a child process that lives for a while.
 
 The service itself reads no state: what a job keeps may be larger than all the memory it may use.
 """
@@ -95,7 +95,7 @@ class StateLookups:
         raise STATE_READER_ENDED(attempts=_ATTEMPTS, reason=reason)
 
     def _child(self, url: str) -> _Child:
-        """Return the child of a storage, as the one that was used last."""
+        """Return the child of a storage, and mark it as the last used one."""
         with self._lock:
             child = self._children.pop(url, None) or _Child(url)
             self._children[url] = child
@@ -106,7 +106,7 @@ class StateLookups:
         return child
 
     def _forget(self, url: str, child: _Child, *, within_s: float = 0.0) -> str:
-        """Ask this child no more; return how it ended, by itself within a time or by us."""
+        """Discard a child; return how it ended, within a time or killed."""
         with self._lock:
             if self._children.get(url) is child:
                 del self._children[url]
@@ -128,7 +128,7 @@ class _Child:
         )
 
     def ask(self, question: dict[str, Any], *, timeout_s: float) -> dict[str, Any]:
-        """Return what it answers.
+        """Return the child's answer to a question.
 
         Raises:
             EOFError: it has ended, or answers what nobody can read.

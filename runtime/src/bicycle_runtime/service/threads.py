@@ -1,4 +1,4 @@
-"""Threads for calls that may wait, bounded in number and time; errors name what is busy."""
+"""Threads for calls that may block, bounded in number and time."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class Threads:
         self._running: dict[int, str] = {}  # by number of the call
 
     def close(self) -> None:
-        """Let what runs come to its end, and start nothing more."""
+        """Start no further calls; running ones end by themselves."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def run(
         self, call: Callable[[], T], *, what: str, timeout_ms: int, waiting_max: int | None = None
     ) -> T:
-        """Return what a call returns; the loop goes on meanwhile.
+        """Return the result of a call in a thread, while the loop continues.
 
         Args:
             call: The call.

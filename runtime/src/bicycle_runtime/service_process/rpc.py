@@ -1,4 +1,4 @@
-"""The gRPC server of the service: in its event loop, by the rules that its other door has."""
+"""The gRPC server of the service: in its event loop, by the rules of the REST API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _OPTIONS = (
 async def serve_rpc(
     service: Service, host: str, *, doors: Doors, authenticator: Authenticator, limits: Limits
 ) -> AsyncIterator[str]:
-    """Serve while the block runs, and give the address; the caller has checked the loopback rule.
+    """Serve gRPC inside the block, and yield the address.
 
     Args:
         service: What is served.
@@ -83,7 +83,7 @@ async def serve_rpc(
 
 
 def _listen(server: grpc.aio.Server, place: str, doors: Doors) -> int:
-    """Return the port that the server has got, 0 for none."""
+    """Return the port of the server, or 0."""
     try:
         if doors.tls_cert is None or doors.tls_key is None:
             return int(server.add_insecure_port(place))

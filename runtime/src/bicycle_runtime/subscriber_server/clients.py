@@ -1,4 +1,4 @@
-"""Clients of the subscriber server: subscriptions, a queue for each client, and what is past.
+"""Clients of the subscriber server: subscriptions, and a queue for each client.
 
 A subscription is *live*, and gets what its feed reads, or *behind*: it reads what is past by
 itself, at the pace of its client. It becomes live when it has read to the end, and falls behind
@@ -39,14 +39,14 @@ _YIELD_EVERY = 100
 
 
 class Connection(Protocol):
-    """What a client is sent through."""
+    """The connection to a client."""
 
     async def send(self, message: bytes, *, text: bool) -> None:
         """Send a frame, once there is room for it; raise when the client is gone."""
 
 
 class Subscription:
-    """What one client wants of one stream.
+    """A client's subscription to one stream.
 
     Args:
         client: Whose it is.
@@ -100,7 +100,7 @@ class Subscription:
             self._client.put(self, item)
 
     def feed_ended(self, error: StreamError | None) -> None:
-        """End with the feed; what is past is read before, where it can be."""
+        """End with the feed, after reading past messages if possible."""
         if self.missed is None or error is not None:
             self._client.end(self, error)
 
@@ -109,7 +109,7 @@ class Subscription:
         self.missed = {item.shard_id: item.sequence}
 
     def to_read(self) -> list[tuple[Any, int | None]]:
-        """Return the positions, and the shards of each, from which what is past is to be read.
+        """Return the positions and shards from which to read past messages.
 
         It is empty when nothing is missed: then the subscription is live from this call on.
         """
@@ -132,7 +132,7 @@ class Subscription:
 
 
 class Client:
-    """One client, and what is to be sent to it.
+    """One client, and its queue of messages.
 
     Args:
         connection: The way to it.
@@ -165,7 +165,7 @@ class Client:
         self.drop_reason = ""
 
     def subscribe(self, request: Subscribe) -> None:
-        """Begin a subscription; the reply stands before its first message.
+        """Start a subscription; its reply precedes its first message.
 
         Raises:
             BicycleError: it cannot begin.
@@ -196,7 +196,7 @@ class Client:
             self.end(subscription, None)
 
     def unsubscribe(self, name: str) -> None:
-        """End a subscription: no message of it stands behind the reply.
+        """End a subscription: no message of it follows the reply.
 
         Raises:
             SUBSCRIPTION_UNKNOWN: the client has none of this id.
@@ -209,7 +209,7 @@ class Client:
         self.reply({"op": "unsubscribed", "id": name})
 
     def end(self, subscription: Subscription, error: BicycleError | None) -> None:
-        """End a subscription behind what is queued of it, and tell why."""
+        """End a subscription after its queued messages, with the reason."""
         if subscription.is_over:
             return
         self._forget(subscription)
@@ -223,7 +223,7 @@ class Client:
         self._queue.clear()
 
     def put(self, subscription: Subscription, item: Item) -> None:
-        """Queue a message, or do what is done with slow clients."""
+        """Queue a message, or apply the policy for slow clients."""
         options = self._options
         size = len(item.body)
         if self._message_count and (
@@ -240,18 +240,18 @@ class Client:
         self._wake.set()
 
     def reply(self, shown: Mapping[str, Any]) -> None:
-        """Queue what is no message."""
+        """Queue a reply, which is not a message."""
         self._queue.append(json.dumps(shown, ensure_ascii=False, separators=(",", ":")).encode())
         self._wake.set()
 
     async def wait_for_room(self) -> None:
-        """Wait until the client has taken most replies: who takes none may ask for nothing."""
+        """Wait until the client has received most replies, as a limit on requests."""
         while len(self._queue) - self._message_count >= _REPLIES_MAX:
             self._sent.clear()
             await self._sent.wait()
 
     async def write(self) -> None:
-        """Send what is queued, and what is past, forever; raise when the client is gone."""
+        """Send queued and past messages forever; raise an error if the client leaves."""
         while True:
             await self._send_queue()
             if self._behind:
@@ -284,7 +284,7 @@ class Client:
         self.waits_since_s = None
 
     async def _catch_up(self, subscription: Subscription) -> None:
-        """Send what is past, and what came meanwhile, until nothing is missed."""
+        """Send past messages, and newer ones, until the client has caught up."""
         await self._take_turn()
         self._figures.catching_up.inc()
         try:
@@ -303,7 +303,7 @@ class Client:
             self.end(subscription, subscription.feed.end_error)
 
     async def _take_turn(self) -> None:
-        """Wait until this client may read what is past, and send what comes meanwhile."""
+        """Wait for permission to read past messages, and send new ones meanwhile."""
         taking = asyncio.ensure_future(self._turns.acquire())
         try:
             while not taking.done():

@@ -1,4 +1,4 @@
-"""Errors of the subscriber server: what clients are told, and what keeps it from starting."""
+"""Errors of the subscriber server: for clients, and at the start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feeds: each address is read once for all clients, and what comes is made a frame once.
+"""Feeds: each address is read once for all clients, and framed once.
 
 A feed gives what comes to its listeners, and waits for none of them. What is past is read by
 consumers of their own, one for each listener that wants it.
@@ -41,7 +41,7 @@ _PAUSE_MS, _PAUSE_MAX_MS = 200, 30_000
 
 
 class Item:
-    """A message, made ready once for all who get it.
+    """A message, prepared once for all its recipients.
 
     Args:
         message: The message.
@@ -64,17 +64,17 @@ class Item:
 
 
 class Listener(Protocol):
-    """Who gets what comes in a stream."""
+    """A recipient of a stream's messages."""
 
     def offer(self, item: Item) -> None:
         """Take a message; it does not wait."""
 
     def feed_ended(self, error: StreamError | None) -> None:
-        """Take note that nothing more comes, and of what went wrong, if anything did."""
+        """Note that the feed has ended, and the error, if any."""
 
 
 class Feed:
-    """Reads the streams of one address for all who listen.
+    """A reader of one address's streams for all listeners.
 
     Args:
         url: The streams.
@@ -96,19 +96,19 @@ class Feed:
 
     @property
     def keeps(self) -> bool:
-        """Whether what is past can be read."""
+        """Return whether past messages can be read."""
         return self._streamer is not None and self._streamer.capabilities.is_replayable
 
     def join(self, key: StreamKey, listener: Listener) -> None:
-        """Give a listener what comes from now on."""
+        """Send a listener all later messages."""
         self._listeners[key][listener] = None
 
     def leave(self, key: StreamKey, listener: Listener) -> None:
-        """Give a listener nothing more."""
+        """Send a listener no further messages."""
         self._listeners[key].pop(listener, None)
 
     async def run(self, opened: asyncio.Event) -> None:
-        """Read forever; what breaks is opened again.
+        """Read forever, and reconnect after failures.
 
         Args:
             opened: Set once the streams are read.
@@ -140,7 +140,7 @@ class Feed:
     async def past(
         self, key: StreamKey, begin: SeqPos | Timestamp, shard_id: int | None = None
     ) -> AsyncIterator[Consumer | None]:
-        """Give a consumer that ends where the stream ends now; None where nothing is to be read.
+        """Yield a consumer that ends at the stream's present end, or None.
 
         Args:
             key: The stream.
@@ -183,7 +183,7 @@ class Feed:
 
 
 async def batches_past_damage(consumer: Consumer) -> AsyncIterator[list[Message]]:
-    """Iterate over batches to the end of the streams; a single message that is broken is told.
+    """Iterate over batches to the end of the streams; log single broken messages.
 
     Raises:
         StreamError: nothing can be read any more.

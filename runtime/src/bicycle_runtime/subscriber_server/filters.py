@@ -1,4 +1,4 @@
-"""Filters of messages by their fields, in the notation of Amazon's SNS and EventBridge.
+"""Filters of messages by their fields, in the notation of SNS and EventBridge.
 
 A filter names fields, and for each what it may be: ``{"country": ["de", {"prefix": "f"}]}`` passes
 objects whose ``country`` is ``de`` or begins with ``f``. All fields must fit, each by one of its
@@ -30,7 +30,7 @@ _ABSENT: Any = object()
 
 
 class Filter:
-    """What messages a subscriber wants.
+    """The filter of a subscription.
 
     Args:
         pattern: Field -> what it may be: a list of conditions, or an object for a field that is
@@ -55,12 +55,12 @@ class Filter:
         self._fields = _fields(pattern, [0], 1)
 
     def passes(self, payload: Any) -> bool:
-        """Tell whether the value of a payload is wanted; what is no object never is."""
+        """Return whether a payload passes the filter; only objects can pass."""
         return isinstance(payload, dict) and _fits(self._fields, payload)
 
     @classmethod
     def of(cls, pattern: Mapping[str, Any] | None) -> Self | None:
-        """Return the filter of a pattern, None for none."""
+        """Return the filter of a pattern, or None."""
         return None if pattern is None else cls(pattern)
 
 

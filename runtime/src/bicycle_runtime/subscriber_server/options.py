@@ -1,4 +1,4 @@
-"""Limits of the subscriber server: what clients may ask for, and what becomes of slow ones."""
+"""Limits of the subscriber server: for requests of clients, and slow clients."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["SubscriberOptions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubscriberOptions:
-    """What the subscriber server can be told."""
+    """The options of the subscriber server."""
 
     slow: Literal["lag", "skip", "disconnect"] = option(
         "lag",

@@ -38,7 +38,7 @@ class Unsubscribe(
 
 
 class Login(msgspec.Struct, frozen=True, tag_field="op", tag="login", forbid_unknown_fields=True):
-    """A client that cannot send headers says who it is."""
+    """The login of a client that cannot send headers."""
 
     token: str
 
@@ -100,7 +100,7 @@ def begin_of(value: Any) -> Begin:
 
 
 def _number(value: Any) -> int:
-    """Return a number of 64 bits that stands as one, or as a text of digits."""
+    """Return a number of 64 bits, given as a number or a text of digits."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) <= 20:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 64:

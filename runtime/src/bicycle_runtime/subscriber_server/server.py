@@ -67,7 +67,7 @@ _REASON_BYTES_MAX = 120
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscribing:
-    """What the subscriber server is to do.
+    """The configuration of the subscriber server.
 
     Attributes:
         urls: Streams for clients, by their addresses.
@@ -90,7 +90,7 @@ def subscribing_of(
     urls: Sequence[StreamUrl], words: Mapping[str, object], *, limits: Mapping[str, object],
     webhooks_path: Path | None, origins: Sequence[str], doors: Mapping[str, Any],
 ) -> Subscribing:  # fmt: skip
-    """Return what the words of a command mean; log lines go to the standard error output.
+    """Return the configuration from the words of a command.
 
     Raises:
         OptionError: a limit is out of bounds, or none.
@@ -154,7 +154,7 @@ def _listen(host: str, port: int, home: Home, what: Subscribing) -> Listener:
 
 
 def _feeds(what: Subscribing, figures: SubscriberFigures) -> dict[str, Feed]:
-    """Return who reads each stream."""
+    """Return the feed of each stream."""
     feeds: dict[str, Feed] = {}
     for url in what.urls:
         feed = Feed(url, what.words, figures)
@@ -217,7 +217,7 @@ class _SubscriberServer:
             await asyncio.wait(tasks)
 
     async def _start_readers(self, tasks: set[asyncio.Future[Any]]) -> None:
-        """Open all streams, side by side; raise what keeps one from opening."""
+        """Open all streams concurrently; raise the error of one that fails."""
         clock = SystemClock()
         runs: list[Feed | Webhook] = list(dict.fromkeys(self._feeds.values()))
         runs += [Webhook(options, self._figures, clock) for options in self._what.webhooks]
@@ -233,7 +233,7 @@ class _SubscriberServer:
 
     @asynccontextmanager
     async def _listening(self) -> AsyncIterator[None]:
-        """Take clients meanwhile; none keeps the end waiting that takes nothing any more."""
+        """Accept clients inside the block; unresponsive ones do not delay the end."""
         options = self._options
         # What strangers send is no event of ours.
         quiet = logging.getLogger("bicycle_runtime.websockets")
@@ -259,7 +259,7 @@ class _SubscriberServer:
             await asyncio.wait({closing}, timeout=_CLOSE_S)
 
     def _look_at(self, connection: ServerConnection, request: Request) -> Response | None:
-        """Answer a request over HTTP; None lets a client connect."""
+        """Answer a request over HTTP, or return None to accept a client."""
         path = request.path.partition("?")[0]
         headers = {name.lower(): value for name, value in reversed([*request.headers.raw_items()])}
         try:
@@ -302,7 +302,7 @@ class _SubscriberServer:
         self._known[connection] = identity
 
     def _refuse_foreign(self, headers: Mapping[str, str]) -> None:
-        """See that no page of a foreign origin is behind a request, nor a name led astray."""
+        """Refuse requests from pages of foreign origins, or to foreign hosts."""
         host, origin = headers.get("host", "").lower(), headers.get("origin")
         allowed = {f"{self._scheme}://{host}", *self._what.origins}
         if host not in self._hosts or (origin is not None and origin.lower() not in allowed):
@@ -355,7 +355,7 @@ class _SubscriberServer:
             self._figures.clients.dec()
 
     async def _login(self, connection: ServerConnection) -> bool:
-        """Take the first frame, which must say who the client is; tell whether it does."""
+        """Read the login in the first frame; return whether it is valid."""
         error = LOGIN_NEEDED(path=_PATH)
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.login_timeout_ms / 1_000):
@@ -389,7 +389,7 @@ class _SubscriberServer:
             await asyncio.wait(tasks)
 
     async def _read(self, connection: ServerConnection, client: Client) -> None:
-        """Do what a client asks for, until it is gone."""
+        """Execute the requests of a client until it disconnects."""
         refused_count = 0
         async for frame in connection:
             await client.wait_for_room()
@@ -416,7 +416,7 @@ class _SubscriberServer:
                     return
 
     async def _sweep(self) -> None:
-        """Cut off clients that take nothing, are too slow, or would be let in no more."""
+        """Disconnect clients that are stuck, too slow, or no longer admitted."""
         loop = asyncio.get_running_loop()
         timeout_s = self._options.send_timeout_ms / 1_000
         cut_off: weakref.WeakKeyDictionary[ServerConnection, asyncio.Task[None]] = (

@@ -1,4 +1,4 @@
-"""Webhooks: each message of a stream is posted to an address, signed, in order, one at a time.
+"""Webhooks: each message of a stream is posted to an address, signed, in order.
 
 It is for streams in which little happens. Requests are those of *Standard Webhooks*: libraries of
 many languages check their signatures. A message is done when the receiver has taken it, or when it
@@ -88,7 +88,7 @@ class WebhookOptions:
 
 
 def read_webhooks(path: Path) -> list[WebhookOptions]:
-    """Return the webhooks of a file, with names, addresses and filters that can be used.
+    """Return the webhooks of a file, with checked names, addresses and filters.
 
     Raises:
         WEBHOOKS_UNREADABLE: the file cannot be read, or says something that it cannot.
@@ -114,7 +114,7 @@ def read_webhooks(path: Path) -> list[WebhookOptions]:
 
 
 def _problem(webhook: WebhookOptions) -> str:
-    """Return what cannot be used of a webhook, empty where all can."""
+    """Return the problem of a webhook, or an empty text."""
     place = urlsplit(webhook.url)
     if place.scheme not in ("http", "https") or not place.hostname:
         return "url is no address of http or https"
@@ -167,7 +167,7 @@ def signature_of(key: bytes, name: str, second: int, body: bytes) -> str:
 
 
 class Webhook:
-    """Posts what comes in one stream.
+    """A poster of one stream's messages.
 
     Args:
         options: What, where, and how patiently.
@@ -271,7 +271,7 @@ class Webhook:
     async def _post(
         self, client: httpx.AsyncClient, name: str, body: bytes
     ) -> tuple[str, bool, float]:
-        """Send one request; return what is wrong, whether that is final, and how long to wait."""
+        """Send one request; return its problem, whether it is final, and the time to wait."""
         second = self._clock.now_ms() // 1_000
         headers = {
             "content-type": "application/json",
@@ -310,6 +310,6 @@ class Webhook:
 
 
 def _seconds_of(headers: Mapping[str, str]) -> float:
-    """Return how long a receiver asks to be left alone, 0 where it does not, or by a date."""
+    """Return a response's retry time in seconds, 0 without one, or with a date."""
     text = headers.get("retry-after", "")
     return float(text) if text.isascii() and text.isdecimal() and len(text) < 8 else 0.0

@@ -1,4 +1,4 @@
-"""The pages of the service, made on the server: what is going on, in a browser.
+"""The web pages of the service, rendered on the server.
 
 Pages read the snapshot and the history of ``service``, and ask it for operations. They decide
 nothing, read no file of a job, and work as links where scripts are off.

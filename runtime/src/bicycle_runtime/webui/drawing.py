@@ -1,4 +1,4 @@
-"""A job's graph as data for its drawing: chains as boxes, exchanges as lines, numbers of now.
+"""A job's graph as data for its drawing: chains as boxes, exchanges as lines.
 
 A chain is one box that lists its operators. The digest names the shape: while it is the same, the
 browser changes texts and keeps every box where it is. The drawing of streams and jobs has the same
@@ -24,7 +24,7 @@ _BUSY_SHARES = (0.2, 0.4, 0.6)
 def operator_rows(
     graph: Mapping[str, Any], status: JobStatus, paces: Paces
 ) -> list[dict[str, Any]]:
-    """Return one row for each operator: what it is, how it does, and at what pace.
+    """Return one row for each operator: kind, counts and pace.
 
     The lag of a row is what its own shards have unread, so only sources have one.
     """

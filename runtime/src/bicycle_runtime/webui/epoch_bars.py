@@ -1,4 +1,4 @@
-"""Epochs as bars: one for each line of a journal, with a piece for each of its phases.
+"""Epochs as bars: one per line of a journal, with a segment for each phase.
 
 All bars have one scale, so that a long epoch is a long bar.
 """

@@ -46,7 +46,7 @@ def amount(value: float | None, noun: str) -> str:
 
 
 def rate(value: float | None) -> str:
-    """Return records per second: three digits are enough for what changes all the time.
+    """Return records per second with three digits.
 
     Example:
         >>> [rate(value) for value in (0.0, 0.25, 7.24, 312.4, 48_112)]
@@ -112,7 +112,7 @@ def brief(value: float | None) -> str:
 
 
 def seconds_of_lag(value: int | None) -> str:
-    """Return how long the oldest unread record waits, from ms; nothing while nothing waits.
+    """Return the age of the oldest unread record, from ms, empty without any.
 
     Example:
         >>> seconds_of_lag(None), seconds_of_lag(0), seconds_of_lag(40_000)
@@ -122,7 +122,7 @@ def seconds_of_lag(value: int | None) -> str:
 
 
 def clock_text(time_ms: int | None) -> str:
-    """Return a time since 1970 in ms as date and time of day in UTC; nothing for none.
+    """Return a time in ms since 1970 as date and time in UTC, or a placeholder.
 
     Example:
         >>> clock_text(1_000), clock_text(2**63 - 1)
@@ -160,7 +160,7 @@ def behind_text(watermark_ms: int | None, now_ms: int) -> str:
 
 
 def whole_number(text: str) -> int | None:
-    """Return the number that somebody has typed, of 15 digits at most; None for anything else.
+    """Return a typed number of at most 15 digits, or None for other text.
 
     Example:
         >>> whole_number("12"), whole_number(" 7 "), whole_number("-1"), whole_number("9" * 5_000)

@@ -49,7 +49,7 @@ Render = Callable[[Change | None], Awaitable[Iterable[Message]]]
 
 
 def live_answer(scope: Scope, render: Render, *, beat_s: float = BEAT_S) -> StreamingResponse:
-    """Return a stream of what a page shows; it ends with the service.
+    """Return a stream of a page's changes, which ends with the service.
 
     Args:
         scope: Whose changes are told.
@@ -97,7 +97,7 @@ async def _messages(scope: Scope, render: Render, beat_s: float) -> AsyncIterato
 
 
 async def _next(changes: Subscription, closing: asyncio.Event, beat_s: float) -> Change | None:
-    """Return the next change; None when there is none for some seconds, or the service ends."""
+    """Return the next change, or None after some seconds or at the service's end."""
     news = asyncio.ensure_future(anext(changes))
     end = asyncio.ensure_future(closing.wait())
     try:

@@ -1,4 +1,4 @@
-"""Templates, and what all of them know: filters, addresses of files, words for people.
+"""Templates, and their common parts: filters, addresses of files, texts.
 
 Every template escapes what it is given: names of jobs, messages of errors and lines of logs are
 the text of others. Files that pages link to lie below an address that changes when any of them
@@ -63,7 +63,7 @@ class StaticFiles:
         return f"{self.base}/{path}"
 
     async def answer(self, request: Request) -> Response:
-        """Answer with a file, or say that there is none."""
+        """Return a file, or status 404."""
         path = request.path_params["path"]
         data = self._files.get(path)
         if data is None:
@@ -83,7 +83,7 @@ def _read(folder: Traversable, prefix: str) -> dict[str, bytes]:
 
 
 class Site:
-    """What every page needs: the service, the templates, the files.
+    """The common parts of all pages: the service, the templates, the files.
 
     Attributes:
         service: For what is read about one job that was checked; all else is asked of ``scope``.
@@ -106,7 +106,7 @@ class Site:
         self._templates.globals.update(static=self.files.url, job_row=job_row)
 
     def scope(self, request: Request) -> Scope:
-        """Return the service as who asks for a page sees it."""
+        """Return the service in the scope of a page's caller."""
         state = request.state
         return Scope(
             self.service, state.identity, address=str(state.address), connection=state.connection
@@ -117,7 +117,7 @@ class Site:
         return self._templates.get_template(template).render(facts)
 
     def _job_row(self, job: JobSummary, may_operate: bool, is_left: bool) -> Markup:
-        """Return one row of the list of jobs: as long as the job is as it was, for all pages."""
+        """Return one row of the list of jobs, cached for all pages until it changes."""
         facts = {"job": job, "may_operate": may_operate, "is_left": is_left}
         return Markup(self.text("parts/job_row.html", facts))
 
@@ -138,7 +138,7 @@ class Site:
         return HTMLResponse(self.text(template, {**known, **facts}), status_code=status)
 
     def refusal(self, request: Request, error: BicycleError, *, status: int) -> HTMLResponse:
-        """Return a page that says what went wrong, and what to do."""
+        """Return a page with the error and its fix."""
         plain = error.to_json()
         facts = {"error": plain, "fix": error.remedy, "status": status}
         return self.page(request, "error.html", facts, status=status)

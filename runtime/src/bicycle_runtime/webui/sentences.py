@@ -1,4 +1,4 @@
-"""Sentences that say in words what figures of a job mean."""
+"""Sentences that explain the figures of a job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ATTENTION_TEXTS = {
 
 
 def why_text(job: JobSummary) -> str:
-    """Return what is wrong with a job, and why its state is what it is; empty when all is well."""
+    """Return the problems of a job and the reason for its state, empty without any."""
     counted = {
         "errors": f"{_records(job.errors)} failed",
         "late": f"{_records(job.late)} came too late",
@@ -36,7 +36,7 @@ def why_text(job: JobSummary) -> str:
 
 
 def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
-    """Return what a running job spends its time on; empty while that is not known.
+    """Return the bottleneck of a running job, empty if unknown.
 
     Args:
         job: The job.

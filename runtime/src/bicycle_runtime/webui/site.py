@@ -1,4 +1,4 @@
-"""All addresses of pages, their streams, and the files they link to."""
+"""The addresses of all pages, their streams, and their files."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def _get(path: str, answer: PageOf, site: Site) -> Route:
 def _door(
     site: Site, answer: Callable[[Request], Awaitable[Response]]
 ) -> Callable[[Request], Awaitable[Response]]:
-    """Return a plain function that lets through to a job only those who see it.
+    """Return a plain function that admits only callers with access to a job.
 
     Starlette takes other callables for whole applications.
     """

@@ -1,4 +1,4 @@
-"""Looking at dead letters; values of records are told to operators who ask for them."""
+"""Reading of dead letters; operators may also read values of records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def letters(call: Call) -> Response:
 
 
 async def letter(call: Call) -> Response:
-    """Answer with one dead letter; its value is for operators, and who has seen it is noted."""
+    """Return one dead letter; an operator's access to its value is noted."""
     name, is_revealed = str(call.request.path_params["letter"]), call.query.reveal
     if is_revealed:
         require_role(call.identity, Role.OPERATOR)

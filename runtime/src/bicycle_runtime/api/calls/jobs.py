@@ -61,13 +61,13 @@ async def job(call: Call) -> Response:
 
 
 async def status(call: Call) -> Response:
-    """Answer with the status of a job, as its file says it now."""
+    """Return the status of a job from its file."""
     found = await call.service.slow(job_status, call.service.home, call.job)
     return answer_json({"status": _redact_status(call.service, found)})
 
 
 async def statuses(call: Call) -> Response:
-    """Answer with the statuses of all jobs, as their files say it now."""
+    """Return the statuses of all jobs from their files."""
     found = await call.scope.statuses()
     return answer_json({"items": [_redact_status(call.service, each) for each in found]})
 
@@ -110,7 +110,7 @@ async def savepoints(call: Call) -> Response:
 
 
 async def savepoint(call: Call) -> Response:
-    """Answer with what is in a savepoint."""
+    """Return the report of a savepoint."""
     name, home = str(call.request.path_params["savepoint"]), call.service.home
     now_ms, is_thorough = call.service.clock.now_ms(), call.query.verify
 
@@ -128,13 +128,13 @@ async def all_savepoints(call: Call) -> Response:
 
 
 async def exceptions(call: Call) -> Response:
-    """Answer with what failed in a job."""
+    """Return the failures of a job."""
     found = await call.service.slow(call.service.readings.exceptions, call.job)
     return answer_json({"items": found})
 
 
 async def config(call: Call) -> Response:
-    """Answer with what a job was started with."""
+    """Return the configuration with which a job was started."""
     return answer_json(await call.service.slow(call.service.readings.config, call.job))
 
 
@@ -158,7 +158,7 @@ async def samples(call: Call) -> Response:
 
 
 async def operator_samples(call: Call) -> Response:
-    """Answer with the samples of one operator; one that the job does not have is refused."""
+    """Return the samples of one operator; refuse one that the job lacks."""
     known = await call.scope.known(call.job)
     operator = str(call.request.path_params["operator"])
     if operator not in known.status.operators:

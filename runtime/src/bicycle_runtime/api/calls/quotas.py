@@ -14,13 +14,13 @@ __all__ = ["quota", "set_quota"]
 
 
 async def quota(call: Call) -> Response:
-    """Answer with what an owner may use, and uses."""
+    """Return the quota of an owner, and its use."""
     owner = str(call.request.path_params["owner"])
     return answer_json(await call.scope.quota(owner))
 
 
 async def set_quota(call: Call) -> Response:
-    """Set what an owner may use; jobs that run go on, whatever it says."""
+    """Set the quota of an owner; running jobs continue."""
     owner = str(call.request.path_params["owner"])
     given: Any = call.body
     await call.scope.set_quota(owner, Quota(**msgspec.structs.asdict(given)))

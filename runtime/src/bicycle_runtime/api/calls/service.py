@@ -27,7 +27,7 @@ async def health(_call: Call) -> Response:
 
 
 async def cluster(call: Call) -> Response:
-    """Answer with what all jobs come to."""
+    """Return the totals over all jobs."""
     return answer_json({**call.service.about, **call.scope.view.totals()})
 
 
@@ -81,7 +81,7 @@ async def audit(call: Call) -> Response:
 
 
 async def metrics(call: Call) -> Response:
-    """Answer with figures as text for Prometheus: of jobs, and for all owners of the service."""
+    """Return metrics for Prometheus: of jobs, and for owners of the service."""
     service = call.service
     jobs = await call.scope.metrics_text(older_names=call.query.older_names)
     if call.identity.owners is not None:

@@ -22,7 +22,7 @@ class OperatorsQuery(Shape, frozen=True, kw_only=True):
 
 
 class EntriesQuery(Shape, frozen=True, kw_only=True):
-    """Entries of a ``key`` (JSON, a list for a tuple, or a text), or whose text key begins so."""
+    """A query of entries: a ``key`` (JSON, or a text), or a prefix of text keys."""
 
     key: str | None = None
     prefix: str | None = None
@@ -31,7 +31,7 @@ class EntriesQuery(Shape, frozen=True, kw_only=True):
 
 
 class ChangesQuery(Shape, frozen=True, kw_only=True):
-    """What ``epoch`` (the newest) changed ``since`` another one (the one before it)."""
+    """A query of changes in ``epoch`` (the newest) ``since`` another epoch."""
 
     since: int | None = None
     epoch: int | None = None
@@ -41,7 +41,7 @@ class ChangesQuery(Shape, frozen=True, kw_only=True):
 
 
 class SealedState(Shape, frozen=True, kw_only=True):
-    """One state; types and codec are those of its first hundred entries."""
+    """One state; types and codec are from its first hundred entries."""
 
     name: str
     kind: str
@@ -75,7 +75,7 @@ class Operators(Shape, frozen=True, kw_only=True):
 
 
 class StateRow(Shape, frozen=True, kw_only=True):
-    """One entry; a pickled value is shown by its type, size and checksum, never loaded."""
+    """One entry; a pickled value is shown by type, size and checksum, never loaded."""
 
     operator: str
     state: str
@@ -90,7 +90,7 @@ class StateRow(Shape, frozen=True, kw_only=True):
 
 
 class Entries(Shape, frozen=True, kw_only=True):
-    """Entries of a state in an epoch, none where there are none; ``is_cut``: there are more."""
+    """Entries of a state in an epoch, perhaps empty; ``is_cut``: there are more."""
 
     url: str
     epoch: int
@@ -113,7 +113,7 @@ class StateChangeRow(Shape, frozen=True, kw_only=True):
 
 
 class OperatorChanges(Shape, frozen=True, kw_only=True):
-    """What changed in an operator: totals, and the first changes."""
+    """The changes in an operator: totals, and the first changes."""
 
     operator: str
     added: int
@@ -123,7 +123,7 @@ class OperatorChanges(Shape, frozen=True, kw_only=True):
 
 
 class Changes(Shape, frozen=True, kw_only=True):
-    """What changed between two ``epochs``, and how many records were read between them."""
+    """The changes between two ``epochs``, and the number of records between them."""
 
     url: str
     epochs: list[int]
@@ -132,7 +132,7 @@ class Changes(Shape, frozen=True, kw_only=True):
 
 
 async def operators(call: Call) -> Response:
-    """Answer with the operators that have state, and what each keeps."""
+    """Return the operators that have state, with their states."""
     found = await call.service.state(call.job, "operators", epoch=call.query.epoch)
     return answer_json(found)
 
@@ -154,7 +154,7 @@ async def entries(call: Call) -> Response:
 
 
 async def changes(call: Call) -> Response:
-    """Answer with what an epoch changed since another one."""
+    """Return the changes of an epoch since another one."""
     query = call.query
     found = await call.service.state(
         call.job,

@@ -1,1 +1,1 @@
-"""The gRPC door: ``bicycle.v1.JobManager`` with the calls and objects of the REST API."""
+"""The gRPC door: ``bicycle.v1.JobManager`` with calls and objects of the REST API."""

@@ -1,4 +1,4 @@
-"""The guard before every gRPC call: identity, rate limits, and the status of an error.
+"""The guard of every gRPC call: identity, rate limits, and error statuses.
 
 It is to gRPC what ``api.guard`` is to HTTP: the same tokens, roles, limits and audit log. Browsers
 cannot speak this protocol to a foreign host, so nothing is asked about origins.
@@ -63,7 +63,7 @@ Read = Callable[[Any], Awaitable[Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
-    """One call of the service: its full name, its handler, and what reads its messages."""
+    """One call of the service: its full name, its handler, and its message parser."""
 
     method: str
     inner: Inner
@@ -71,7 +71,7 @@ class _Call:
 
 
 class Asking:
-    """Who asks in the call that goes on, from where, and the service as they see it."""
+    """The caller of the present call, its address, and the service in its scope."""
 
     def __init__(
         self, service: Service, authenticator: Authenticator, identity: Identity, *, address: str,
@@ -83,7 +83,7 @@ class Asking:
         self.scope = Scope(service, identity, address=address, connection=connection)
 
     def is_still(self) -> bool:
-        """Tell whether who asked would be let in now."""
+        """Return whether the caller would be admitted now."""
         return self._authenticator.is_still(self.identity)
 
 
@@ -91,12 +91,12 @@ _ASKING: ContextVar[Asking] = ContextVar("asking")
 
 
 def asking() -> Asking:
-    """Return who asks in this call."""
+    """Return the caller of this call."""
     return _ASKING.get()
 
 
 class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships no types
-    """Lets calls in, or answers why not.
+    """The interceptor that admits calls, or answers with an error.
 
     Args:
         service: Gets refused changes into its audit log.
@@ -180,7 +180,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
             connection.close()
 
     def _enter(self, method: str, context: Context, connection: Connection) -> None:
-        """Find out who asks, and see that they may.
+        """Identify the caller, and check its permission and rate.
 
         Raises:
             BicycleError: they may not, or not so often.
@@ -224,7 +224,7 @@ class CallGuard(grpc.aio.ServerInterceptor):  # type: ignore[misc]  # grpc ships
 
 
 async def _read_one(parse: Callable[[bytes], Any], pieces: Any) -> Any:
-    """Return the one message of a call.
+    """Return the single message of a call.
 
     Raises:
         BODY_TOO_SLOW: it did not come in time.

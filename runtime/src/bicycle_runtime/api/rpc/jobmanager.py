@@ -1,4 +1,4 @@
-"""The calls of ``bicycle.v1.JobManager``: the same parts of the service as the REST API asks."""
+"""The calls of ``bicycle.v1.JobManager``, over the same service as the REST API."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ T = TypeVar("T", bound=Message)
 
 
 def message_of(kind: type[T], value: Any) -> T:
-    """Return an object of the REST API as a message; what is None is left out."""
+    """Return an object of the REST API as a message, without None fields."""
     plain = msgspec.to_builtins(value, str_keys=True)
     message: T = json_format.ParseDict(plain, kind())
     return message
 
 
 class JobManager(JobManagerServicer):
-    """Answers calls; who may is decided before.
+    """The implementation of the calls; the guard checks permissions before.
 
     Args:
         service: What is asked.
@@ -81,7 +81,7 @@ class JobManager(JobManagerServicer):
         )  # fmt: skip
 
     async def GetJobStatus(self, request: Any, _context: Context) -> Any:
-        """Show one job with everything that its driver tells."""
+        """Return one job with all data of its driver."""
         known = await asking().scope.known(request.job_id)
         detail = {
             "summary": known.summary,
@@ -91,7 +91,7 @@ class JobManager(JobManagerServicer):
         return message_of(shapes.JobDetail, detail)
 
     async def CancelJob(self, request: Any, _context: Context) -> Any:
-        """End a job at once, or after its epoch with a savepoint; answer when it has ended."""
+        """End a job at once, or with a savepoint after its epoch; return after its end."""
         facts: dict[str, Any] = {}
         if request.savepoint:
             if request.HasField("savepoint_name"):
@@ -111,7 +111,7 @@ class JobManager(JobManagerServicer):
         )
 
     async def UpgradeJob(self, request: Any, _context: Context) -> Any:
-        """Let a job go on with another version of its plugin, or only plan it."""
+        """Upgrade a job to another version of its plugin, or only plan it."""
         facts: dict[str, Any] = {
             name: getattr(request, name)
             for name in ("plugin", "strategy", "epochs", "watch_ms", "catch_up_ms")
@@ -143,7 +143,7 @@ class JobManager(JobManagerServicer):
         )  # fmt: skip
 
     async def GetClusterInfo(self, _request: Any, _context: Context) -> Any:
-        """Show what all jobs come to."""
+        """Return the totals over all jobs."""
         totals = asking().scope.view.totals()
         return message_of(shapes.ClusterInfo, {**self._service.about, **totals})
 
@@ -165,7 +165,7 @@ class JobManager(JobManagerServicer):
         return message_of(shapes.GetMetricsResponse, {"items": found})
 
     async def WatchJobs(self, request: Any, _context: Context) -> AsyncIterator[Any]:
-        """Follow what happens to jobs, until who asks goes, or is to go."""
+        """Yield events of jobs until the caller leaves or is no longer admitted."""
         jobs = frozenset(request.job_ids) or None
         who = asking()
         who.scope.begin_stream()

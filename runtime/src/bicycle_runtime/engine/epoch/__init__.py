@@ -1,1 +1,1 @@
-"""One epoch, whether it runs or is replayed: what tasks are told, and what follows from reports."""
+"""One epoch, run or replayed: the orders of tasks, and the merge of reports."""

@@ -1,4 +1,4 @@
-"""Reports that may be used: from failed ones to one error, and again when attempts were mixed.
+"""The use of reports: failures become one error, mixed attempts run again.
 
 The error is the first, with a count and its position in words.
 """
@@ -26,7 +26,7 @@ _MIXED_RUNS_MAX = 3
 def run_unmixed(
     executor: Executor, orders: list[EpochOrder], sources: Mapping[str, Source], *, job: str
 ) -> list[TaskReport]:
-    """Run the tasks of an epoch, again as a whole when parts of it were computed twice.
+    """Run the tasks of an epoch, again as a whole if parts were computed twice.
 
     Raises:
         EpochMixedError: it happened in every run.
@@ -50,7 +50,7 @@ def run_unmixed(
 
 
 def raise_if_mixed(reports: Sequence[TaskReport], *, epoch: int, job: str) -> None:
-    """Raise when the tasks of a level did not all read the same attempts of the level before.
+    """Raise an error if the tasks of a level read different attempts of the last one.
 
     That happens when output of a stage was lost and a part of it computed again: a function that is
     not deterministic may then have sent a record elsewhere the second time, and it would be counted
@@ -67,7 +67,7 @@ def raise_if_mixed(reports: Sequence[TaskReport], *, epoch: int, job: str) -> No
 
 
 def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Source]) -> None:
-    """Raise the error of the first task that failed; do nothing when none did.
+    """Raise the error of the first failed task, if any.
 
     The position of the record is described by its source (``lines.txt line 17``); when several
     tasks failed alike, the fact ``task_count`` says how many.
@@ -87,7 +87,7 @@ def raise_first_failure(reports: Sequence[TaskReport], sources: Mapping[str, Sou
 
 
 def _place(error: BicycleError, sources: Mapping[str, Source]) -> None:
-    """Let an error that knows a place of the input tell it in the words of its source."""
+    """Add the source's description of an input position to an error."""
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
     if isinstance(source, str) and source in sources and shard is not None and offset is not None:
         error.facts["position"] = _position(
@@ -96,7 +96,7 @@ def _place(error: BicycleError, sources: Mapping[str, Source]) -> None:
 
 
 def _position(source: Source, shard: str, offset: int, end_offset: int | None) -> str:
-    """Say where a record stood; behind an exchange only the span of its batch is known."""
+    """Return the position of a record; after an exchange only its batch's span."""
     first = source.describe(shard, offset)
     if end_offset is None:
         return first

@@ -47,7 +47,7 @@ def merge_offsets(before: Mapping[str, int], ends: Mapping[str, int]) -> dict[st
 
 
 def merge_staged(reports: Iterable[TaskReport], uid: str) -> list[StagedFile]:
-    """Return what all subtasks staged for a sink, in order of the subtasks."""
+    """Return the staged files of all subtasks for a sink, in order of the subtasks."""
     staged = [file for report in reports for file in report.staged.get(uid, ())]
     return sorted(staged, key=lambda file: (file.subtask, file.path))
 
@@ -71,7 +71,7 @@ def merge_states(
 def merge_state_metadata(
     before: Mapping[str, OperatorStateMetadata], reports: Iterable[TaskReport]
 ) -> dict[str, OperatorStateMetadata]:
-    """Return what is known of states after an epoch: also of those that functions asked for in it.
+    """Return the metadata of states after an epoch, with newly requested ones.
 
     Raises:
         SCHEMA_REFUSED: two subtasks ask for one state with different types.

@@ -1,4 +1,4 @@
-"""The record for a replay: input, time and sizes of an epoch, beside the manifest before it.
+"""The record for a replay: input, time and sizes of an epoch.
 
 The record is small: slices name input, they do not hold it. That of a sealed epoch is an entry of
 its manifest. That of the last epoch which was begun lies beside the manifests, as ``epochs/begun``,
@@ -44,7 +44,7 @@ _CLOSE_S = 5.0
 
 
 class ReplayRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """How an epoch was run.
+    """The data with which an epoch was run.
 
     ``slices`` is what each source was asked for, ``now_ms`` the processing time that functions saw,
     ``time`` where event time stood when it began. ``counts`` are the records that went into and
@@ -166,7 +166,7 @@ class BegunEpoch:
 
     @contextlib.contextmanager
     def noting(self, record: ReplayRecord, sources: Mapping[str, Source]) -> Iterator[None]:
-        """Write the record down; with the error when what runs inside fails, which passes.
+        """Write the record, and add the error if the block fails.
 
         A record on which it fails may lie behind the slices: the noted ones go as far.
         """
@@ -208,7 +208,7 @@ class BegunEpoch:
 
 
 def _place_in(error: BicycleError) -> dict[str, dict[str, int]]:
-    """Return where the input ends that an error speaks of, by source and shard; if it does."""
+    """Return the end of the input of an error, by source and shard, perhaps empty."""
     source, shard, offset = (error.facts.get(name) for name in ("source", "shard", "offset"))
     if not isinstance(source, str) or not isinstance(shard, str) or not isinstance(offset, int):
         return {}

@@ -35,7 +35,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unread:
-    """What sources have left, as they told when they were asked last.
+    """The unread input of sources, at their last poll.
 
     ``shard_lags`` tells it shard by shard, of the sources that know it. ``silent`` are the sources
     that get no answer from what they read: their lags are those that they knew last, and ``lag`` is
@@ -103,7 +103,7 @@ class Stopwatch:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Measure what runs inside."""
+        """Measure the duration of the block."""
         started = self._clock.monotonic()
         yield
         self.phases_ms[name] = (self._clock.monotonic() - started) * 1000
@@ -115,7 +115,7 @@ class Stopwatch:
 
 
 def read_counts(reports: Iterable[TaskReport]) -> dict[str, int]:
-    """Return how many records each source gave."""
+    """Return the number of records of each source."""
     found: dict[str, int] = {}
     for report in reports:
         for uid, count in report.source_counts.items():
@@ -136,7 +136,7 @@ def state_bytes(states: Mapping[str, OperatorState]) -> int:
 
 
 def tasks_ms(reports: Iterable[TaskReport]) -> float:
-    """Return how long the tasks of an epoch took, level after level, by the slowest of each."""
+    """Return the duration of an epoch's tasks: the sum of each level's slowest one."""
     slowest: dict[int, float] = {}
     for report in reports:
         slowest[report.level] = max(slowest.get(report.level, 0.0), report.busy_ms)
@@ -152,7 +152,7 @@ def state_keys(reports: Iterable[TaskReport]) -> dict[str, int]:
 
 
 def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
-    """Add up the counts of all subtasks, per operator; the user's metrics are added up too."""
+    """Return the total counts of all subtasks per operator, with user metrics."""
     totals: dict[str, OperatorCounts] = {}
     for report in reports:
         for uid, counts in report.counts.items():
@@ -165,7 +165,7 @@ def total_counts(reports: Iterable[TaskReport]) -> dict[str, OperatorCounts]:
 
 
 def key_samples(reports: Iterable[TaskReport], graph: JobGraph) -> dict[str, KeySample]:
-    """Return the keys of each operator behind ``key_by``, where records travel one by one.
+    """Return key samples of operators after ``key_by`` that send single records.
 
     What is folded before it travels burdens nobody, however frequent its key is.
     """
@@ -191,7 +191,7 @@ def subtask_counts(reports: Iterable[TaskReport]) -> dict[str, dict[int, int]]:
 
 
 def lowest_watermark(time: TimeRecord) -> int | None:
-    """Return the least watermark of any operator; None while none is known."""
+    """Return the least watermark of any operator, or None if unknown."""
     lowest = min(time.watermarks.values(), default=WATERMARK_MIN)
     return None if lowest == WATERMARK_MIN else lowest
 
@@ -207,7 +207,7 @@ def stats_of(
     duration_ms: float,
     dropped_count: int,
 ) -> EpochStats:
-    """Return what an epoch was like.
+    """Return the statistics of an epoch.
 
     Args:
         manifest: As it was sealed.
@@ -251,7 +251,7 @@ def _late_dropped_counts(counts: Mapping[str, OperatorCounts], graph: JobGraph) 
 
 
 def unread_of(statuses: Mapping[str, SourceStatus]) -> Unread:
-    """Return what sources have left by their own words."""
+    """Return the unread input of sources from their statuses."""
     silent = frozenset(uid for uid, status in statuses.items() if not status.is_reachable)
     return Unread(
         lag=Lag() if silent else total_lag([status.lag for status in statuses.values()]),

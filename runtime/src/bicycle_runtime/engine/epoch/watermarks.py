@@ -1,4 +1,4 @@
-"""Event time between epochs: which shards hold it back, when an epoch is due without input.
+"""Event time between epochs: shards that hold it back, epochs without input.
 
 The driver's half of watermarks. Tasks say what they saw of each shard; here that is joined with
 what only the driver knows (which shards have unread input, which sources have ended), sealed, and
@@ -41,7 +41,7 @@ _IDLE_SHARDS_MAX = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceView:
-    """What the driver knows of one source when an epoch is planned.
+    """The driver's knowledge of one source when an epoch is planned.
 
     ``planned`` are the shards that the epoch reads; ``waiting`` those with unread input (None: the
     source does not tell its shards); ``unknown`` those that may have some.
@@ -59,7 +59,7 @@ class SourceView:
     def of(
         cls, status: SourceStatus, slices: Sequence[Slice] = (), *, is_held: bool = False
     ) -> SourceView:
-        """Return the view that a poll and a plan give; one that is held back counts as waiting."""
+        """Return the view after a poll and a plan; a source held back counts as waiting."""
         return cls(
             is_finished=status.is_finished,
             is_bounded=status.is_bounded,
@@ -123,7 +123,7 @@ class Timeline:
         )
 
     def with_plan(self, plan: StagePlan) -> Timeline:
-        """Return what goes on from here by a plan of other parallelism; this one stays as it is."""
+        """Return a timeline that continues with a plan of other parallelism."""
         other = Timeline(plan, self._clock, is_batch=self._is_batch)
         other._started, other._floor_ms = self._started, self._floor_ms
         clock_ms, specs = self.clock_ms, other._specs
@@ -136,7 +136,7 @@ class Timeline:
 
     @property
     def record(self) -> TimeRecord:
-        """Where event time stood at the end of the last epoch."""
+        """The event time at the end of the last epoch."""
         return self._sealed
 
     @property
@@ -145,11 +145,11 @@ class Timeline:
         return self._sealed.clock_ms + round((self._clock.monotonic() - self._started) * 1000)
 
     def raise_floor(self, watermark_ms: int) -> None:
-        """Let no watermark stay below this one; for tests that move event time by hand."""
+        """Set a minimum of all watermarks, for tests that move event time by hand."""
         self._floor_ms = max(self._floor_ms, watermark_ms)
 
     def order(self, views: Mapping[str, SourceView]) -> TimeOrder:
-        """Return what the tasks of an epoch are told.
+        """Return the event time for the tasks of an epoch.
 
         Args:
             views: What is known of each source.
@@ -169,7 +169,7 @@ class Timeline:
         self, order: TimeOrder, reports: Iterable[TaskReport],
         reached: Mapping[str, int] | None = None,
     ) -> TimeRecord:  # fmt: skip
-        """Return what is sealed behind an epoch that ran tasks; ``reached`` was known before."""
+        """Return the event time after an epoch with tasks; ``reached`` was known before."""
         done = list(reports)
         shards = joined_times(order.times, *(report.times for report in done))
         watermarks = self._watermarks(order, shards)
@@ -212,7 +212,7 @@ class Timeline:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether every watermark stands behind the last record of all."""
+        """Return whether every watermark is after the last record of all."""
         return all(mark == WATERMARK_MAX for mark in self._sealed.watermarks.values())
 
     def wait_ms(self, *, now_ms: int, longest_ms: int) -> int:
@@ -221,7 +221,7 @@ class Timeline:
         return min([longest_ms, *(max(due_ms - now_ms, 0) for due_ms in due)])
 
     def idle_shards(self) -> dict[str, set[str]]:
-        """Return the shards of each generator that hold nothing back, as of the last epoch."""
+        """Return each generator's shards that hold nothing back, as of the last epoch."""
         return {
             uid: {shard for shard, time in shards.items() if self._is_idle(uid, time)}
             for uid, shards in self._sealed.shards.items()
@@ -246,7 +246,7 @@ class Timeline:
         return timeout_ms is not None and self._sealed.clock_ms - time.active_ms >= timeout_ms
 
     def held_back(self, order: TimeOrder) -> set[str]:
-        """Return the sources that pause, since others of their alignment group are far behind."""
+        """Return the sources that pause because others of their group are far behind."""
         stands: dict[str, int] = {}
         for uid, spec in self._specs.items():
             if spec.alignment_group is None or uid in order.finished:
@@ -292,7 +292,7 @@ class Timeline:
     def _hold_back(
         self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int
     ) -> dict[str, ShardTime]:
-        """Return the shards of a generator, in batch mode with one that holds all time back."""
+        """Return the shards of a generator; in batch mode one of them holds back all time."""
         times = self._opening(spec, views, clock_ms)
         if self._is_batch:
             times[_UNREAD] = ShardTime(active_ms=clock_ms)
@@ -348,7 +348,7 @@ class Timeline:
     def _opening_by_subtask(
         self, spec: WatermarkSpec, views: Mapping[str, SourceView], clock_ms: int
     ) -> dict[str, ShardTime]:
-        """Return the shards of a generator after an exchange: any subtask may get any record."""
+        """Return a generator's shards behind an exchange, where any subtask gets any."""
         times = dict(self._sealed.shards.get(spec.uid, {}))
         for subtask in range(self._parallelisms[spec.uid]):
             times.setdefault(subtask_shard(subtask), ShardTime(active_ms=clock_ms))
@@ -362,7 +362,7 @@ class Timeline:
     def _carry_over(
         self, spec: WatermarkSpec, shards: Mapping[str, ShardTime], clock_ms: int
     ) -> dict[str, ShardTime]:
-        """Return the shards of a generator by this plan, maybe found by one of other parallelism.
+        """Return the shards of a generator under this plan, perhaps of other parallelism.
 
         Any record may come to any subtask of another number of them, also those of the slowest
         shard. So all stand where the slowest stood: no watermark moves, and nothing becomes late.
@@ -385,7 +385,7 @@ class Timeline:
 def _rescale(
     spec: WatermarkSpec, times: Iterable[ShardTime], names: Sequence[str], clock_ms: int
 ) -> dict[str, ShardTime]:
-    """Return times for other shards that together give the watermark that these give.
+    """Return times for other shards that together have the same watermark.
 
     Where some held it back since nothing was heard of them yet, one of the others goes on so.
     """
@@ -399,7 +399,7 @@ def _rescale(
 
 
 def _slowest(spec: WatermarkSpec, times: Sequence[ShardTime], clock_ms: int) -> ShardTime:
-    """Return one time in place of some: the least that counts, heard when the last of them was."""
+    """Return one time for several: the least that counts, with the latest activity."""
     heard_ms = max(time.active_ms for time in times)
     last = [time for time in times if time.active_ms == heard_ms]
     counting = _active_ones(spec, times, clock_ms) or last
@@ -436,7 +436,7 @@ def _active(time: ShardTime | None, clock_ms: int) -> ShardTime:
 def _unknown_shards(
     spec: WatermarkSpec, views: Mapping[str, SourceView], times: Mapping[str, ShardTime]
 ) -> Iterator[str]:
-    """Yield the shards that may have input nobody has seen.
+    """Yield the shards that may have undiscovered input.
 
     A source that cannot be reached and has shown no shard yet counts as one.
     """
@@ -451,7 +451,7 @@ def _unknown_shards(
 
 
 def _holder(times: Iterable[ShardTime | None], clock_ms: int) -> ShardTime:
-    """Return a time that is not idle, at the least watermark; None has shown nothing yet."""
+    """Return an active time at the least watermark; None means no watermark yet."""
     marks = [WATERMARK_MIN if time is None else time.watermark_ms for time in times]
     return ShardTime(watermark_ms=min(marks), active_ms=clock_ms)
 

@@ -1,1 +1,1 @@
-"""The hosts of a job: do they fit, what is shipped to them, which task is where. No PySpark."""
+"""The hosts of a job: compatibility, shipment, placement of tasks. No PySpark. No PySpark."""

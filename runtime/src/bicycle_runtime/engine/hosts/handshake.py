@@ -78,21 +78,21 @@ _ANSWER = "BICYCLE-HOST "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginSide:
-    """Versions that a plugin was built with; its platform counts when it has machine code."""
+    """The versions of a plugin's build, with the platform if it has machine code."""
 
     python: str
     sdk: str
     platform: str | None = None
 
     def facts(self) -> dict[str, str]:
-        """Return the facts as a host would tell them."""
+        """Return the facts in the form of a host's answer."""
         known = {"python": minor_version(self.python), "bicycle-sdk": self.sdk}
         return known if self.platform is None else {**known, "platform": self.platform}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostAnswer:
-    """What a host says of itself; ``problem`` is what cannot be imported there, and why."""
+    """A host's answer: its facts, and a ``problem`` with imports, if any."""
 
     host: str
     facts: Mapping[str, str]
@@ -116,7 +116,7 @@ def own_facts(*, spark: str) -> dict[str, str]:
 
 
 def code_digest() -> str:
-    """Return what names the code of SDK and runtime: two states of a checkout have one version."""
+    """Return a digest of the code of SDK and runtime, as checkouts share versions."""
     digest = hashlib.sha256()
     for package in (bicycle_sdk, bicycle_runtime):
         root = Path(package.__path__[0])
@@ -129,7 +129,7 @@ def code_digest() -> str:
 def probe_arguments(
     *, workers: str = "", archive: str = "", digest: str = "", module: str = "", token: str = ""
 ) -> str:
-    """Return the one argument of ``PROBE``.
+    """Return the single argument of ``PROBE``.
 
     Args:
         workers: The runtime's module that workers start with, to be imported.
@@ -142,7 +142,7 @@ def probe_arguments(
 
 
 def read_answer(lines: Sequence[str], *, host: str) -> HostAnswer:
-    """Return what a host said; what else was printed there is its problem when it said nothing.
+    """Return a host's answer; other output is its problem without an answer.
 
     Args:
         lines: Output of ``PROBE``, or of the shell that could not run it.

@@ -62,7 +62,7 @@ def place_tasks(
 def _shares(
     parallelism: int, slots: Mapping[str, int], before: Sequence[str | None]
 ) -> dict[str, int]:
-    """Return how many tasks each host gets; what is left over goes where tasks are already."""
+    """Return the number of tasks per host; the rest goes to hosts with tasks."""
     total = sum(slots.values())
     shares = {host: parallelism * count // total for host, count in slots.items()}
     left = parallelism - sum(shares.values())

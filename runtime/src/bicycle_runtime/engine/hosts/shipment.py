@@ -1,4 +1,4 @@
-"""The shipment to workers beside a job's image: the plugin's environment, and its versions."""
+"""The shipment to workers besides a job's image: environment and versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Shipment"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipment:
-    """What is known of a plugin; all is empty for a job that has none.
+    """The data of a plugin; empty for a job without one.
 
     Args:
         environment: The packed environment; None where workers have the plugin installed.

@@ -1,1 +1,1 @@
-"""The epoch loop: when an epoch runs, how much it takes, and what happens between two of them."""
+"""The epoch loop: when an epoch runs, its size, and the work between two epochs."""

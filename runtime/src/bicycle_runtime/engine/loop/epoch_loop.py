@@ -1,4 +1,4 @@
-"""The epoch loop: the one writer of a job's progress.
+"""The epoch loop: the only writer of a job's progress.
 
 An epoch is one pass of bounded input through the whole graph, and the checkpoint barrier: nothing
 is in flight when it ends. Its manifest is created once; from then on the epoch has happened, with
@@ -185,7 +185,7 @@ class EpochLoop:
         return _idle(statuses, wait_ms=self._intake.wait_ms(statuses, now_ms=now_ms))
 
     def finish(self, *, is_finished: bool) -> None:
-        """Run a last epoch without input: sinks close what is open, and everything is published.
+        """Run a last epoch without input, in which sinks close open files, and publish it.
 
         At the end of all input event time has come to its end, too: what waits for it fires.
 
@@ -200,7 +200,7 @@ class EpochLoop:
         self._publisher.finish()
 
     def close_outputs(self) -> int:
-        """Run an epoch without new input in which sinks close what is open; publish it.
+        """Run an epoch without input, in which sinks close open files; publish it.
 
         Returns:
             Its number: an epoch that needs nothing which sinks keep. The job may go on.
@@ -210,7 +210,7 @@ class EpochLoop:
         return self._last.epoch
 
     def drain(self) -> Step:
-        """Run an epoch without new input at the end of event time: what waits for it fires.
+        """Run an epoch without input at the end of event time; waiting windows fire.
 
         It is the last step when nothing went round a loop.
         """
@@ -219,16 +219,16 @@ class EpochLoop:
         return Step(has_run=True, is_finished=not self._last.feedback, wait_ms=0)
 
     def holding(self, epoch: int) -> AbstractContextManager[None]:
-        """Let nothing of a published epoch be collected while inside. From any thread."""
+        """Protect a published epoch from collection inside the block; for any thread."""
         return self._ledger.holding(epoch)
 
     @property
     def topology(self) -> Topology:
-        """What depends on how wide the operators are."""
+        """The parts that depend on the parallelism of operators."""
         return Topology(setup=self._setup, last=self._last, timeline=self._timeline)
 
     def change_topology(self, topology: Topology) -> None:
-        """Go on with other parallelism from the next epoch on; ``rescale`` sees to the epoch."""
+        """Continue with other parallelism from the next epoch on; see ``rescale``."""
         self._setup, self._last = topology.setup, topology.last
         self._intake.change_topology(topology.setup, topology.timeline)
         self._topology_count += 1
@@ -239,31 +239,31 @@ class EpochLoop:
     def run_without_input(
         self, *, fires: bool = True, is_last: bool = False, letters: Sequence[LetterOrder] = ()
     ) -> None:
-        """Run an epoch in which no source is read; one that fires has a task in every subtask.
+        """Run an epoch without reading a source; one that fires has a task per subtask.
 
         ``letters`` are dead letters that its operators get.
         """
         self._run_epoch(self._intake.pause(), fires=fires, is_last=is_last, letters=letters)
 
     def advance_watermark(self, watermark_ms: int) -> None:
-        """Let no watermark stay below this one from the next epoch on, as if a source had said so.
+        """Set a minimum of all watermarks from the next epoch on.
 
         For tests that move event time by hand; it is not sealed but through what it moves.
         """
         self._timeline.raise_floor(watermark_ms)
 
     def settle(self) -> None:
-        """Wait until what is sealed is published; raise what went wrong there."""
+        """Wait until the sealed epoch is published; raise its error."""
         self._publisher.finish()
 
     def interrupt(self) -> None:
-        """Let a publication that waits for another system give up. From any thread."""
+        """Stop a publication that waits for another system; for any thread."""
         for sink in self._setup.sinks.values():
             if isinstance(sink, InterruptiblePublication):
                 sink.interrupt()
 
     def dropped_count(self) -> int:
-        """Return how many records sinks published to nobody in this run."""
+        """Return how many records the sinks published in this run without a receiver."""
         sinks = self._setup.sinks.values()
         return sum(sink.dropped_count() for sink in sinks if isinstance(sink, DropsRecords))
 
@@ -348,7 +348,7 @@ class EpochLoop:
         return replace(planned, reports=reports, replay=encode_record(with_counts(record, reports)))
 
     def _reports_of(self, orders: list[EpochOrder]) -> list[TaskReport]:
-        """Run the tasks; when one finds a sealed file damaged, no start goes on from it again."""
+        """Run the tasks; put aside epochs with a damaged file that a task finds."""
         setup = self._setup
         try:
             with locating_operators(setup.graph):
@@ -366,7 +366,7 @@ class EpochLoop:
         return next_manifest(self._setup, self._last, work, time=time, plan=plan, is_last=is_last)
 
     def _commit(self, manifest: Manifest) -> None:
-        """Tell the sources what is published, and collect files that nobody needs any more."""
+        """Notify the sources of publication, and collect unneeded files."""
         self._ledger.require_lease()  # A source may remove what it has kept for this epoch.
         for uid, source in self._setup.sources.items():
             if isinstance(source, FollowsPublication):
@@ -380,7 +380,7 @@ class EpochLoop:
         statuses: Mapping[str, SourceStatus],
         watch: Stopwatch,
     ) -> bool:
-        """Learn from an epoch, tell what it was like, and return whether it was full."""
+        """Learn from an epoch, report its statistics, and return whether it was full."""
         duration_ms, reports, counts = watch.elapsed_ms, work.reports, read_counts(work.reports)
         full_sources = self._intake.full_sources(work.slices, counts)
         # Before the first tasks of a run, workers come up: that says nothing about the next.
@@ -397,7 +397,7 @@ class EpochLoop:
         return bool(full_sources)
 
     def waiting(self) -> dict[str, Waiting]:
-        """Return what is sealed and not yet visible, by sink."""
+        """Return the sealed but invisible output, by sink."""
         sinks = self._setup.sinks.items()
         found = {uid: sink.waiting() for uid, sink in sinks if isinstance(sink, HoldsBackOutput)}
         return {uid: waiting for uid, waiting in found.items() if waiting is not None}
@@ -430,7 +430,7 @@ class EpochLoop:
         self._ledger.sweep()
 
     def _start_connectors(self, *, has_waiting: bool) -> None:
-        """Start sinks and sources, and publish what is sealed and waits for it.
+        """Start sinks and sources, and publish the sealed output that waits.
 
         Sinks may make what they write to: all are checked before one of them does, and a source
         that does not read that begins first, so that what cannot begin leaves nothing behind. But
@@ -461,7 +461,7 @@ class EpochLoop:
             self._setup.sources[uid].start(self._services_of(uid), offsets, state)
 
     def _occupy_next_epoch(self) -> None:
-        """Seal an epoch without work: a driver before us could, with files that we sweep away."""
+        """Seal an epoch without work, so that an earlier driver cannot seal its number."""
         epoch, is_finished = self._last.epoch + 1, self._last.plan.is_finished
         manifest = self._manifest(EpochWork(epoch=epoch), is_last=False, is_finished=is_finished)
         self._ledger.seal(manifest)
@@ -481,7 +481,7 @@ class EpochLoop:
         )
 
     def _interval_left_ms(self) -> int:
-        """Return how long the next epoch has to wait for its interval; 0 or less when it is over.
+        """Return how long the next epoch has to wait for its interval, in ms, 0 if over.
 
         The wall clock may be set back by an hour, and the job would stand still for as long.
         """

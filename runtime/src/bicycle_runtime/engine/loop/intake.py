@@ -1,4 +1,4 @@
-"""The intake of an epoch: sources say what they have, and fast ones wait for slow ones.
+"""The intake of an epoch: sources report input, and fast ones wait for slow ones.
 
 Nothing is read here. A source plans slices, which tasks read; how much an epoch may take is the
 pacer's to say, and how far event time has come is the timeline's.
@@ -55,7 +55,7 @@ class Intake:
         self.pacer.change_wave(_wave(setup.graph))
 
     def poll(self) -> dict[str, SourceStatus]:
-        """Ask the sources what they have; one that is to wait for slower ones shows no input."""
+        """Poll the sources; a source that waits for slower ones has no input."""
         statuses = {uid: source.poll() for uid, source in self._setup.sources.items()}
         self.order = self.timeline.order(self._views(statuses, {}))
         self._held = self.timeline.held_back(self.order)
@@ -65,13 +65,13 @@ class Intake:
         }
 
     def pause(self) -> dict[str, SourceStatus]:
-        """Ask the sources, and let each wait that has input."""
+        """Poll the sources, and hold back each source with input."""
         statuses = self.poll()
         self._held |= {uid for uid, status in statuses.items() if status.has_input}
         return {uid: replace(status, has_input=False) for uid, status in statuses.items()}
 
     def plan(self, statuses: Mapping[str, SourceStatus]) -> dict[str, list[Slice]]:
-        """Return what each source with input lets an epoch read."""
+        """Return the slices that each source with input plans for an epoch."""
         parallelism = {vertex.id: vertex.parallelism for vertex in self._setup.graph.vertices}
         self.read_on = self.how_far(statuses)
         return {
@@ -92,7 +92,7 @@ class Intake:
     def learn(
         self, duration_ms: float, counts: Mapping[str, int], statuses: Mapping[str, SourceStatus]
     ) -> Mapping[str, SourceStatus]:
-        """Learn from an epoch that was sealed, and return what its sources have left.
+        """Learn from a sealed epoch, and return the unread input of its sources.
 
         An epoch that read on lasted as long as it was to, and teaches nothing.
 
@@ -114,13 +114,13 @@ class Intake:
     def begin(
         self, statuses: Mapping[str, SourceStatus], slices: Mapping[str, list[Slice]]
     ) -> None:
-        """Take note of what the epoch reads: its order of time goes by that."""
+        """Note the slices of the epoch, on which its event time depends."""
         self.order = self.timeline.order(self._views(statuses, slices))
 
     def full_sources(
         self, slices: Mapping[str, list[Slice]], counts: Mapping[str, int]
     ) -> frozenset[str]:
-        """Return the sources that gave so much of what they may that they probably have more.
+        """Return the sources that filled their budget, and so probably have more input.
 
         Args:
             slices: What the epoch read.
@@ -141,7 +141,7 @@ class Intake:
         return self.timeline.wait_ms(now_ms=now_ms, longest_ms=longest_ms)
 
     def how_far(self, statuses: Mapping[str, SourceStatus]) -> ReadOn | None:
-        """Return how far tasks read on: nowhere unless all of them run at once and keep up."""
+        """Return how far tasks read on: only if all of them run at once and keep up."""
         width = max(self._setup.plan.level_parallelism)
         options, is_paced = self._options, self._options.epoch_interval_ms > 0
         if is_paced or self.slots < width or not statuses or not reads_on(self._setup):
@@ -168,7 +168,7 @@ class Intake:
 
 
 def reads_on(setup: JobSetup) -> bool:
-    """Tell whether tasks may read behind their slices: results are visible before the epoch ends.
+    """Return whether tasks may read beyond slices, for results within an epoch.
 
     That is so where records go from one source to sinks that write at once, in one stage.
     """
@@ -199,7 +199,7 @@ def _has_input(statuses: Mapping[str, SourceStatus]) -> bool:
 
 
 def _wave(graph: JobGraph) -> int:
-    """Return the most records that any operator has in flight at one time, in all subtasks."""
+    """Return the most records that any operator has in flight, in all subtasks."""
     waves = [1]
     for vertex in graph.vertices:
         settings = {**vertex.config, **vertex.details}

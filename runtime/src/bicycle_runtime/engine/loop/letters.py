@@ -1,4 +1,4 @@
-"""Dead letters that a running job is given once more: which can be, and the epoch that does it.
+"""Dead letters that a running job replays: valid letters, and their epoch.
 
 The epoch reads no input, and besides its results it seals one line for each letter, which says that
 it was replayed. So a crash neither loses a letter nor lets one count twice.
@@ -40,7 +40,7 @@ class LetterLoop(Protocol):
 
 
 def replay_letters(loop: LetterLoop, letters: Sequence[LetterOrder]) -> int:
-    """Give letters to their operators, in an epoch of their own, and publish it.
+    """Replay letters to their operators in a separate epoch, and publish it.
 
     What fails before it is sealed is an error, and the job goes on as it was.
 
@@ -70,7 +70,7 @@ def replay_letters(loop: LetterLoop, letters: Sequence[LetterOrder]) -> int:
 def letter_order(
     plan: StagePlan, letter: str, plain: Mapping[str, Any], *, request: str = ""
 ) -> LetterOrder:
-    """Return what tasks are told of a letter.
+    """Return the order that replays a letter.
 
     Args:
         plan: The job of now.
@@ -110,7 +110,7 @@ _NOT_A_RECORD = {
 
 
 def _operator(plan: StagePlan, letter: str, plain: Mapping[str, Any]) -> OperatorSpec:
-    """Return the operator that gets a letter: where a window has a part before the shuffle, that.
+    """Return the operator of a letter, for windows the part before the shuffle.
 
     Raises:
         DEAD_LETTER_NOT_REPLAYABLE: the job has no such operator.

@@ -1,4 +1,4 @@
-"""The driver's side of loading: how far the tasks are in the first epoch, and what was loaded.
+"""The driver's side of loading: progress in the first epoch, loaded sizes.
 
 Workers load state when they first run a task of it. While they do, they leave signs in the
 checkpoint, which are read here once a second and removed at the end.

@@ -1,4 +1,4 @@
-"""The size of epochs: an estimate of their cost, and the budget that follows from it.
+"""The size of epochs: an estimate of their cost, and the resulting budget.
 
 An epoch costs a fixed part (Spark, storage, a call that takes three seconds however few records it
 gets) and a part for each record. Only the second shrinks with the epoch, so both are estimated.
@@ -28,7 +28,7 @@ _FIXED_MS_GUESS = 40.0  # An epoch on embedded Spark takes about 30 ms.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What epochs cost, as far as it is known.
+    """The known cost of epochs.
 
     ``certainty`` is the cost of a record in standard errors of its estimate; None when epochs of
     one size alone were seen, so that it is a guess. ``noise_ms`` is how much epochs of one size
@@ -112,7 +112,7 @@ class _Line:
         ]
 
     def cost(self) -> Cost | None:
-        """Return what the line says; None when its slope is not known."""
+        """Return the cost of the line, or None if its slope is unknown."""
         if not self._is_known:
             return None
         squares = sum(weight * weight for weight in self._weights)
@@ -155,7 +155,7 @@ _IDLE_EVERY, _IDLE_FIRST = 16, 3
 
 
 class Pacer:
-    """Adapts the budget of epochs to what epochs and records cost.
+    """The adaptation of epoch budgets to the cost of epochs and records.
 
     Under backlog the records of an epoch get ``epoch_target_ms``, or a little more than the fixed
     part of the epoch where that is longer: then most of the time goes to records, whatever an epoch
@@ -196,7 +196,7 @@ class Pacer:
 
     @property
     def is_approximate(self) -> bool:
-        """Whether a few more records do no harm: their number is a guess, or a high limit.
+        """Return whether some surplus records do no harm: the limit is a guess, or high.
 
         Calls in flight make it none: one record too many takes a whole wave.
         """
@@ -210,7 +210,7 @@ class Pacer:
 
     @property
     def fixed_ms(self) -> float | None:
-        """What an epoch costs by itself; None while that is not known, and without backlog."""
+        """The fixed cost of an epoch, None if unknown, or without backlog."""
         return self._fixed_ms
 
     def change_wave(self, wave: int) -> None:
@@ -240,13 +240,13 @@ class Pacer:
             self._keep_short(self._costs.estimate())
 
     def _is_idle(self, duration_ms: float, record_count: int) -> bool:
-        """Tell whether the budget was no limit to a quick epoch, of which there may be many."""
+        """Return whether an epoch was quick and below its budget."""
         is_quick = duration_ms < self._options.epoch_target_ms
         is_small = record_count < _FULL * self._size
         return is_quick and is_small and self._learned % _IDLE_EVERY > _IDLE_FIRST
 
     def _adapt(self, cost: Cost, record_count: int) -> None:
-        """Bring the budget to what the records of an epoch should be, as one left input."""
+        """Adjust the budget to the best size, after an epoch that left input."""
         is_full = record_count >= _FULL * self._size
         now = min(self._size, record_count)
         if record_count >= (1 - _SPREAD_MIN) * self._size:

@@ -1,4 +1,4 @@
-"""Making sealed epochs visible, one after the other, while the next epoch may already run.
+"""Publication of sealed epochs in order, while the next epoch may run.
 
 Publishing epoch N must end before N+1 is sealed; ``finish`` waits for it. An error in a sink
 surfaces there. Before each sink the lease is looked at: a driver that was replaced publishes
@@ -56,7 +56,7 @@ class Publisher:
         self._running = self._pool.submit(self._publish, manifest, then)
 
     def finish(self) -> None:
-        """Wait until the running publication is done; raise what it raised, each time again.
+        """Wait for the running publication; raise its error on each call.
 
         So a request between two epochs does not keep the failure from the job.
         """
@@ -67,12 +67,12 @@ class Publisher:
             self._running = None
 
     def look(self) -> None:
-        """Raise what the last publication raised, if it is done; waits for nothing."""
+        """Raise the error of the last publication, if it has ended; never wait."""
         if self._running is not None and self._running.done():
             self.finish()
 
     def publish_again(self, manifest: Manifest) -> None:
-        """Publish the last sealed epoch after a restart; sinks make sure that twice is harmless."""
+        """Publish the last sealed epoch after a restart, which sinks make idempotent."""
         self._publish(manifest, lambda: None)
 
     def close(self) -> None:

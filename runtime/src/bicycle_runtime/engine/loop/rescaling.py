@@ -1,4 +1,4 @@
-"""Other parallelism for a job that runs: what is asked for, what follows from it, and the answer.
+"""Other parallelism for a running job: request, new topology, and result.
 
 ``Topology`` holds what depends on the parallelism of operators (the plan,
 the state of each subtask, the event time of subtasks); the next one is a pure function of it. The
@@ -39,7 +39,9 @@ __all__ = ["RescalableLoop", "RescaleRequest", "Rescaled", "Topology", "rescale"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleRequest:
-    """Which parallelism somebody asks for. What is not named stays as it is.
+    """A request for other parallelism; unnamed operators remain unchanged.
+
+    What is not named stays as it is.
 
     Args:
         parallelism: Of all operators; a source that cannot be divided so far keeps its limit.
@@ -52,7 +54,7 @@ class RescaleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rescaled:
-    """What a rescale came to.
+    """The result of a rescale.
 
     ``epoch`` is the first one at the new parallelism. ``pause_ms``: from the last seal at the old
     parallelism to the first at the new one; of a job that had nothing to do, from when it was
@@ -72,7 +74,7 @@ class Rescaled:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """What of a running job depends on the parallelism of its operators."""
+    """The parts of a running job that depend on the parallelism of its operators."""
 
     setup: JobSetup
     last: Manifest
@@ -84,7 +86,7 @@ class Topology:
         return parallelisms_of(self.setup.graph)
 
     def rescaled_to(self, request: RescaleRequest) -> Topology:
-        """Return the topology at the parallelism that is asked for; nothing is read or started.
+        """Return the topology at the requested parallelism, without starting anything.
 
         Raises:
             WIDTH_OPERATOR_UNKNOWN: there is no such operator.
@@ -108,11 +110,11 @@ class RescalableLoop(Protocol):
 
     @property
     def topology(self) -> Topology:
-        """What depends on parallelism, as of the last epoch."""
+        """The parts that depend on parallelism, as of the last epoch."""
 
     @property
     def sealed_at(self) -> float | None:
-        """When that was sealed (monotonic); None once there was nothing more to do."""
+        """The monotonic time of the last seal, None once the loop was idle."""
 
     def settle(self) -> None:
         """Wait until it is published."""
@@ -125,7 +127,9 @@ class RescalableLoop(Protocol):
 
 
 def rescale(loop: RescalableLoop, request: RescaleRequest, clock: Clock) -> Rescaled:
-    """Let a job go on with other parallelism. No input is read, and no connector is stopped.
+    """Continue a job with other parallelism, without stopping connectors.
+
+    No input is read, and no connector is stopped.
 
     What fails before the first epoch at the new parallelism is sealed is an error, and the job goes
     on as it was. Nothing is done when it has that parallelism already.
@@ -161,7 +165,7 @@ def rescale(loop: RescalableLoop, request: RescaleRequest, clock: Clock) -> Resc
 
 
 def _exchange(loop: RescalableLoop, old: Topology, new: Topology) -> None:
-    """Run the first epoch at other parallelism; when it fails, put back what was before."""
+    """Run the first epoch at other parallelism; restore the former one on a failure."""
     try:
         loop.change_topology(new)
         loop.run_without_input()

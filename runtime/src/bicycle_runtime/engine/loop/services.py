@@ -1,4 +1,4 @@
-"""The services of the epoch loop, and the answer of one of its steps, as plain values."""
+"""The services of the epoch loop, and the result of a step, as plain values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["LoopServices", "Step"]
 
 @dataclass(slots=True, kw_only=True)
 class LoopServices:
-    """What the loop is lent: clock, output for people, a listener, collect sinks, the lease.
+    """The services for the loop: clock, console, listeners, collect sinks, lease.
 
     ``on_loaded`` gets bytes done and in all while state is verified or loaded, from any thread.
     ``on_publishing`` gets the epoch and the sink that begins to publish it, None for the sink when
@@ -38,7 +38,7 @@ class LoopServices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """What ``step`` did: whether an epoch ran, whether input is finished, when to call again.
+    """The result of a ``step``: whether an epoch ran, input ended, and the next call.
 
     ``unread`` is what the sources have left; None after an epoch, whose statistics tell it.
     ``is_caught_up``: the epoch took all that a source which never ends had, so the next may rest.

@@ -1,4 +1,4 @@
-"""The setup of the epoch loop from a job bundle: plan, sources, sinks, image for workers."""
+"""The setup of the epoch loop from a job bundle: plan, sources, sinks, image."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = ["JobSetup", "locating_operators", "prepare_job", "require_bounded"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSetup:
-    """A job ready to run; ``sinks`` includes those for dead letters where there may be some.
+    """A job that is ready to run; ``sinks`` includes required dead-letter sinks.
 
     ``allows_dropped_state`` lets it begin although it gives up state that is sealed.
     """
@@ -73,7 +73,7 @@ class JobSetup:
         readers: Mapping[str, SourceReader] | None = None,
         writers: Mapping[str, WriterFactory] | None = None,
     ) -> JobImage:
-        """Return what is shipped to workers.
+        """Return the image for workers.
 
         Args:
             run_id: Unique to this run of the driver, so that no worker takes it for an earlier one.
@@ -107,7 +107,7 @@ class JobSetup:
         )
 
     def _letters_storage(self) -> LocalStorage:
-        """Return the folder of dead letters, which is not made again once a checkpoint is gone."""
+        """Return the folder of dead letters, which is not created without its checkpoint."""
         required = self.storage.required_folder if isinstance(self.storage, LocalStorage) else ""
         return LocalStorage(self.dead_letters_dir, required_folder=required)
 
@@ -115,7 +115,7 @@ class JobSetup:
         self, uid: str, *, clock: Clock, collected: dict[str, list[Any]], console: Any,
         epoch_interval_ms: int, wake: Callable[[], None] | None = None,
     ) -> DriverServices:  # fmt: skip
-        """Return what the driver lends the connector of a vertex."""
+        """Return the driver's services for the connector of a vertex."""
         letters = LetterFolder(
             storage=self._letters_storage(), plugin=self.bundle.plugin,
             plugin_version=self.bundle.plugin_version,
@@ -205,7 +205,7 @@ def _connector_spec(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Conne
 
 
 def _record_type(bundle: JobBundle, graph: JobGraph, vertex: Vertex) -> Any:
-    """Return the type of what a source emits or a sink takes, when it is declared."""
+    """Return the declared type of a source's output or a sink's input, or None."""
     typed = vertex
     if vertex.kind is OperatorKind.SINK:
         typed = graph.vertex(graph.inputs_of(vertex.id)[0].source_id)
@@ -228,7 +228,7 @@ def _letters_spec(uid: str, folder: str, roll_ms: int) -> ConnectorSpec:
 
 
 def require_event_times(graph: JobGraph, sources: Mapping[str, Source]) -> None:
-    """Refuse a graph in which records without event time reach an operator that needs it.
+    """Refuse a graph where records without event time reach an operator that needs it.
 
     Raises:
         NO_EVENT_TIME: with the first such operator.
@@ -239,7 +239,7 @@ def require_event_times(graph: JobGraph, sources: Mapping[str, Source]) -> None:
 
 
 def _is_reached_without(graph: JobGraph, uid: str, sources: Mapping[str, Source]) -> bool:
-    """Tell whether records of a source without times come in, through whatever keeps them so."""
+    """Return whether records of a source without times reach an operator."""
     waiting, seen = [uid], {uid}
     while waiting:
         for edge in graph.inputs_of(waiting.pop()):
@@ -256,7 +256,7 @@ def _is_reached_without(graph: JobGraph, uid: str, sources: Mapping[str, Source]
 
 @contextlib.contextmanager
 def locating_operators(graph: JobGraph) -> Iterator[None]:
-    """Let errors that name an operator of the graph say, in the fact ``made``, what made it."""
+    """Add the creating call, as the fact ``made``, to errors that name an operator."""
     try:
         yield
     except BicycleError as error:

@@ -68,7 +68,7 @@ def plan_stages(graph: JobGraph, *, sinks: Mapping[str, Sink] | None = None) -> 
 
 
 def group_count_of(graph: JobGraph, vertex: Vertex) -> int:
-    """Return the number of key groups of an operator: its max parallelism, else the job's."""
+    """Return an operator's number of key groups: its max parallelism, else the job's."""
     return vertex.max_parallelism or graph.config.max_parallelism
 
 
@@ -78,7 +78,7 @@ def parallelisms_of(graph: JobGraph) -> dict[str, int]:
 
 
 def with_parallelism(graph: JobGraph, parallelism: int, limits: Mapping[str, int]) -> JobGraph:
-    """Return the graph with every operator at a parallelism, except where a limit is lower.
+    """Return the graph with each operator at a parallelism, up to its limit.
 
     Args:
         graph: A valid graph.
@@ -261,7 +261,7 @@ class _Planner:
         return None
 
     def _input_selectors(self, vertex: Vertex) -> tuple[str | None, ...]:
-        """Return what each input of an operator with several is keyed by, by ordinal."""
+        """Return the key selector of each input of an operator, by ordinal."""
         if vertex.descriptor.inputs is not Inputs.APART:
             return ()
         edges = sorted(self._graph.inputs_of(vertex.id), key=lambda edge: edge.input_ordinal)
@@ -273,7 +273,7 @@ class _Planner:
         )
 
     def _giver(self, uid: str) -> Vertex | None:
-        """Return the vertex whose records an operator gets, however they are packed on the way."""
+        """Return the vertex that produces an operator's records, before any packing."""
         inputs = self._graph.inputs_of(uid)
         if not inputs:
             return None
@@ -307,7 +307,7 @@ class _Planner:
 
 
 def _divided_once(graph: JobGraph) -> JobGraph:
-    """Return the graph with forward edges for keyed ones into unions that are divided again."""
+    """Return the graph with forward edges into unions whose output is divided again."""
     vertices = {vertex.id: vertex for vertex in graph.vertices}
 
     def divides_again(vertex: Vertex) -> bool:
@@ -350,7 +350,7 @@ def waits_for_time(vertex: Vertex) -> bool:
 
 
 class TimeReach:
-    """Where event time goes in one graph.
+    """The flow of event time in one graph.
 
     Args:
         graph: A valid graph.
@@ -372,7 +372,7 @@ class TimeReach:
 
     @property
     def is_timed(self) -> bool:
-        """Whether any operator may wait for time."""
+        """Return whether any operator may wait for time."""
         return any(map(waits_for_time, self._graph.vertices))
 
     def generators(self, uid: str) -> tuple[str, ...]:
@@ -380,18 +380,18 @@ class TimeReach:
         return tuple(sorted(self._above(uid) & self._used))
 
     def lag_ms(self, uid: str) -> int:
-        """Return how far the watermark of a vertex stays behind those of its generators."""
+        """Return how far a vertex's watermark is behind its generators' watermarks."""
         return max(
             (self._lag_behind(e.source_id) for e in self._graph.inputs_of(uid) if not e.feedback),
             default=0,
         )
 
     def needs_times(self, uid: str) -> bool:
-        """Tell whether a vertex, or one behind it, reads the event times of what comes in."""
+        """Return whether a vertex or one downstream reads event times."""
         return uid in self._readers
 
     def strategy(self, uid: str) -> WatermarkSpec | None:
-        """Return how a generator follows event time; None when nobody below needs it."""
+        """Return the strategy of a generator, or None if no operator downstream needs it."""
         if uid not in self._used:
             return None
         vertex = self._vertices[uid]
@@ -436,7 +436,7 @@ class TimeReach:
         return set().union(*(self._sources_of(e.source_id) for e in inputs if not e.feedback))
 
     def _find_used(self) -> set[str]:
-        """Return the generators that are aligned, or above what can ask for a watermark."""
+        """Return the generators that are aligned, or upstream of a watermark's reader."""
         used = {v.id for v in self._graph.vertices if "alignment_group" in v.details}
         for vertex in self._graph.vertices:
             if _asks_for_watermark(vertex):
@@ -444,7 +444,7 @@ class TimeReach:
         return used
 
     def _find_readers(self) -> set[str]:
-        """Return the vertices that read event times, and those that lead to one."""
+        """Return the vertices that read event times, and vertices upstream of them."""
         waiting = [vertex.id for vertex in self._graph.vertices if _reads_times(vertex)]
         waiting += self._timed_sinks
         found = set(waiting)
@@ -459,7 +459,7 @@ class TimeReach:
 
 
 def _asks_for_watermark(vertex: Vertex) -> bool:
-    """Tell whether a function may call ``current_watermark()``, or the operator waits for it."""
+    """Return whether a function may read the watermark, or its operator waits for it."""
     return waits_for_time(vertex) or vertex.descriptor.asks_for_watermark
 
 

@@ -1,1 +1,1 @@
-"""One epoch once more, in this process: what it did, without touching anything."""
+"""The replay of one epoch in this process, without side effects."""

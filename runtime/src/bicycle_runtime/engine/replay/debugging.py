@@ -90,7 +90,7 @@ class EpochDebugger(pdb.Pdb):
         super().user_line(frame)
 
     def set_quit(self) -> None:
-        """Leave the replay, too: what would come after is not what was asked for.
+        """Leave the replay as well as the debugger.
 
         Raises:
             DebuggerLeft: always.
@@ -111,7 +111,7 @@ class EpochDebugger(pdb.Pdb):
 
 
 class _LookingBack(pdb.Pdb):
-    """The debugger after the fact; going on lets the replay go on, leaving ends it."""
+    """The post-mortem debugger; continuing continues the replay, leaving ends it."""
 
     def set_quit(self) -> None:
         """End the replay.

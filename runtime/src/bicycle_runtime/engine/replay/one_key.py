@@ -30,7 +30,7 @@ Selector = Callable[[Any], Any]
 
 
 def narrow_to(program: Program, setup: JobSetup, keys: Sequence[Any]) -> None:
-    """Let the keyed operators of a program see some keys only.
+    """Restrict the keyed operators of a program to some keys.
 
     Args:
         program: Built, and not run yet.
@@ -57,7 +57,7 @@ def _is_behind_combining(setup: JobSetup, operator: Operator) -> bool:
 
 
 def _selectors(setup: JobSetup, operator: Operator) -> list[Selector | None]:
-    """Return what gives the key of a record, by input."""
+    """Return the key selectors by input."""
     spec = operator.spec
     names = spec.input_selectors or (spec.key_selector,)
     return [_load(setup.bundle.payloads, name) for name in names]

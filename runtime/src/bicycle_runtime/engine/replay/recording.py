@@ -1,4 +1,4 @@
-"""Writers that record what they get and write nothing: for an epoch that nobody is to see.
+"""Writers that record their input without writing, for invisible epochs.
 
 Where the real writer prepares records, it does so: its checks, and user code, may be what fails.
 """
@@ -21,7 +21,7 @@ __all__ = ["RecordingFactory", "SinkInput"]
 
 @dataclass(slots=True)
 class SinkInput:
-    """What one sink would have been given: how many records, and the first of them."""
+    """The input of one sink: the number of records, and the first of them."""
 
     record_count: int = 0
     shown: list[Any] = field(default_factory=list)
@@ -29,14 +29,14 @@ class SinkInput:
 
 @dataclass(frozen=True, slots=True)
 class RecordingFactory:
-    """Opens writers that note what they get and write nothing."""
+    """A factory of writers that record their input without writing."""
 
     real: WriterFactory
     noted: SinkInput
     shown_count: int
 
     def open(self, task: WriterTask) -> _RecordingWriter:
-        """Return a writer; where the real one prepares records, this one lets it do so."""
+        """Return a recording writer, which uses the real writer to prepare records."""
         real = self.real.open(task)
         if isinstance(real, PreparingWriter):
             return _PreparingRecordingWriter(real, self.noted, self.shown_count)
@@ -44,7 +44,7 @@ class RecordingFactory:
 
 
 class _RecordingWriter:
-    """Notes what it gets."""
+    """A writer that records its input."""
 
     def __init__(self, noted: SinkInput, shown_count: int) -> None:
         self._noted = noted
@@ -61,20 +61,20 @@ class _RecordingWriter:
         return []
 
     def abort(self) -> None:
-        """Keep what was noted: a failed epoch shows how far it came."""
+        """Keep the recorded input: a failed epoch shows its progress."""
 
 
 class _PreparingRecordingWriter(_RecordingWriter):
-    """Lets user code and checks of the real writer run, which may be what fails."""
+    """A writer that runs the preparation of the real writer, which may fail."""
 
     def __init__(self, real: PreparingWriter, noted: SinkInput, shown_count: int) -> None:
         super().__init__(noted, shown_count)
         self._real = real
 
     def prepare(self, values: list[Any], times: EventTimes) -> list[Any]:
-        """Return what would be written."""
+        """Return the prepared records of the real writer."""
         return self._real.prepare(values, times)
 
     def prepare_one(self, value: Any, time_ms: int | None) -> Any:
-        """Return what would be written for one record."""
+        """Return a prepared record of the real writer."""
         return self._real.prepare_one(value, time_ms)

@@ -1,4 +1,4 @@
-"""Running one epoch once more, in this process: the same input, state, time and random numbers.
+"""The replay of one epoch: the same input, state, time and random numbers.
 
 Nothing that anybody else sees is touched: tasks write to a scratch storage, sources are read and
 not started, sinks are not started either; their writers only note what they get. So a replay may
@@ -53,7 +53,7 @@ _RUN_ID = "replay"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplaySettings:
-    """How a replay runs.
+    """The settings of a replay.
 
     ``shown_count`` records of each sink are kept; ``adapt`` changes each program before it runs;
     ``state`` is the backend.
@@ -66,7 +66,7 @@ class ReplaySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """What came of a replay.
+    """The result of a replay.
 
     ``manifest`` is what would be sealed, as far as tasks decide it; its state files lie in
     ``storage``. It is None when the epoch fails, with ``error``.
@@ -207,7 +207,7 @@ class ScratchStorage:
 
     @property
     def url(self) -> str:
-        """Where the storage below lies."""
+        """The location of the storage below."""
         return self._below.url
 
     def read(self, path: str) -> bytes:

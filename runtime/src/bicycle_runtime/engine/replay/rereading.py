@@ -1,4 +1,4 @@
-"""Reading what an earlier epoch read: readers of sources that are not started, and its slices."""
+"""Reading the input of an earlier epoch: readers of unstarted sources, slices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["rereaders", "within"]
 
 
 def rereaders(setup: JobSetup) -> dict[str, SourceReader]:
-    """Return a reader for each source, none of which is started.
+    """Return a reader for each source, without starting any.
 
     Input that is kept nowhere any more is REPLAY_INPUT_GONE when it is read.
     """
@@ -33,12 +33,12 @@ def rereaders(setup: JobSetup) -> dict[str, SourceReader]:
 
 
 def within(parts: Sequence[Slice], ends: Mapping[str, int]) -> list[Slice]:
-    """Cut slices where the epoch ended: a reader may have stopped before the end of its slice."""
+    """Truncate slices at the epoch's ends, since readers may have stopped earlier."""
     return [replace(part, end=min(part.end, ends.get(part.shard, part.end))) for part in parts]
 
 
 class _StrictReader:
-    """A reader that says of missing input what it means for a replay."""
+    """A reader that reports missing input as an error of the replay."""
 
     def __init__(self, reader: SourceReader, uid: str) -> None:
         self._reader = reader

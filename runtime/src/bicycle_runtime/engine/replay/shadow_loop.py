@@ -1,4 +1,4 @@
-"""A version of a job in the shadow of the one that runs: the same epochs, and nobody sees them.
+"""A version of a job in the shadow of the running one: equal, invisible epochs.
 
 Each epoch that the job has sealed is run once more by the functions of the other version: over the
 same slices, at the same time of day, and with the watermarks that the job came to, whatever this
@@ -91,7 +91,7 @@ class ShadowLoop:
 
     @property
     def epoch(self) -> int:
-        """How far it has followed."""
+        """The last epoch that the shadow followed."""
         return self._last.epoch
 
     def step(self) -> bool:
@@ -149,7 +149,7 @@ class ShadowLoop:
         )
 
     def _follow(self, followed: Manifest) -> Manifest:
-        """Run what the job ran, and return the manifest of it with the state of this version."""
+        """Run the job's epoch, and return its manifest with this version's state."""
         setup, last = self._setup, self._last
         record = decode_record(followed.replay) if followed.replay else None
         reports: list[TaskReport] = []
@@ -185,7 +185,7 @@ class ShadowLoop:
     def _run(
         self, followed: Manifest, record: ReplayRecord | None, order: TimeOrder
     ) -> list[TaskReport]:
-        """Run the tasks over what the job has read, neither less nor more.
+        """Run the tasks over exactly the input of the job.
 
         A job that had nothing to do may have a shadow with records in a loop: they go round.
         """
@@ -216,7 +216,7 @@ class ShadowLoop:
         return reports
 
     def _order(self, record: ReplayRecord | None) -> TimeOrder:
-        """Return where event time stands; where watermarks go from there, the job has said."""
+        """Return the event time of the order; the job determines its watermarks."""
         own = self._timeline.order({})
         if record is None:
             return own

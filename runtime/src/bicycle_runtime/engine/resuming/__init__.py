@@ -1,1 +1,1 @@
-"""Takeover from the epoch sealed last: operator ids, schema versions of states, state."""
+"""Takeover from the last sealed epoch: operator ids, schema versions, state."""

@@ -1,4 +1,4 @@
-"""Ids of operators without a uid stay what they were when the job was first run.
+"""Stable ids of operators without a uid, across later versions of the code.
 
 The SDK numbers such operators in the order of calls, so that an operator that is put in between
 would shift all ids behind it, and with them state, offsets and watermarks. Each manifest therefore
@@ -29,13 +29,13 @@ _NUMBERED = re.compile(r"vertex_(\d+)")
 
 
 def operator_ids_of(graph: JobGraph) -> OperatorIds:
-    """Return what tells each operator without a uid, and each loop, apart."""
+    """Return the signatures of operators without a uid, and of loops."""
     operators = [(vertex.id, _signature(vertex)) for vertex in graph.vertices if vertex.uid is None]
     return OperatorIds(operators=tuple(operators), loops=_loops_of(graph))
 
 
 def last_operator_ids(storage: Storage) -> OperatorIds:
-    """Return the operator ids of the newest manifest that can be read; none where there is none."""
+    """Return the operator ids of the newest readable manifest, perhaps empty."""
     history = EpochHistory(storage)
     for epoch in reversed(history.epochs()):
         try:
@@ -79,7 +79,7 @@ def with_operator_ids(bundle: JobBundle, operator_ids: OperatorIds) -> JobBundle
 
 
 def _ids(graph: JobGraph, operator_ids: Mapping[str, str]) -> dict[str, str]:
-    """Return the id that each operator without a uid gets, by the one that it has."""
+    """Return the stable id of each operator without a uid, by its present id."""
     numbered = [vertex for vertex in graph.vertices if vertex.uid is None]
     if not operator_ids:
         return {vertex.id: vertex.id for vertex in numbered}
@@ -106,7 +106,7 @@ def _ids(graph: JobGraph, operator_ids: Mapping[str, str]) -> dict[str, str]:
 
 
 def _pair_lone_ones(vertices: list[Vertex], free: Mapping[str, str], found: dict[str, str]) -> None:
-    """Pair the only operator of a kind that is new with the only one that is gone: a new name."""
+    """Pair the only new operator of a kind with the only removed one: a rename."""
     for kind in {vertex.kind for vertex in vertices}:
         if descriptor_of(kind).passes_on:
             continue  # Which of several alike is which makes no difference.
@@ -138,7 +138,7 @@ def _rename(payload_id: str, ids: Mapping[str, str]) -> str:
 def renumbered_loops(
     manifest: Manifest, graph: JobGraph, *, job: str
 ) -> dict[int, tuple[StagedFile, ...]]:
-    """Return the records in flight on feedback edges, by the numbers that these have now.
+    """Return the records in flight on feedback edges, by the present edge numbers.
 
     Raises:
         STATE_LOST: an edge with records is gone.
@@ -155,7 +155,7 @@ def renumbered_loops(
 
 
 def _loops_of(graph: JobGraph) -> dict[str, int]:
-    """Return the numbers of the feedback edges, by what tells them apart."""
+    """Return the numbers of the feedback edges, by their signatures."""
     return {
         f"{edge.source_id} {edge.output_tag or ''} > {edge.target_id} {edge.input_ordinal}": number
         for number, edge in enumerate(graph.edges)

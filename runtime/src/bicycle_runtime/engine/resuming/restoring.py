@@ -26,7 +26,7 @@ __all__ = [
 def restored_states(
     manifest: Manifest, plan: StagePlan, *, job: str, is_start: bool = True
 ) -> dict[str, OperatorState]:
-    """Return the state of every operator that has some, divided for its parallelism of now.
+    """Return the state of each stateful operator, divided for its new parallelism.
 
     Args:
         manifest: What is sealed.
@@ -65,7 +65,7 @@ def _has_lists(manifest: Manifest, uid: str) -> bool:
 def refuse_lost_state(
     manifest: Manifest, graph: JobGraph, *, job: str, allows_dropped: bool = False
 ) -> None:
-    """Make sure that whatever has state or offsets in the manifest is still part of the graph.
+    """Refuse a graph that lacks operators with state or offsets in the manifest.
 
     Args:
         manifest: What is sealed.
@@ -94,7 +94,7 @@ def refuse_lost_state(
 def newer_connectors(
     manifest: Manifest, connectors: Mapping[str, Connector]
 ) -> dict[str, tuple[int, int]]:
-    """Return the sealed and the known version of each connector whose sealed state is newer."""
+    """Return sealed and known versions of connectors whose sealed state is newer."""
     return {
         uid: (found, connectors[uid].state_version)
         for uid, found in manifest.connector_versions.items()
@@ -105,7 +105,7 @@ def newer_connectors(
 def refuse_newer_connectors(
     manifest: Manifest, sources: Mapping[str, Source], sinks: Mapping[str, Sink], job: str
 ) -> None:
-    """Make sure that each source and sink can read what is sealed of it.
+    """Refuse sources and sinks whose sealed state is of a newer version.
 
     Raises:
         CONNECTOR_STATE_NEWER: a newer version of it wrote that.
@@ -117,7 +117,7 @@ def refuse_newer_connectors(
 
 
 def lost_operators(manifest: Manifest, graph: JobGraph) -> list[str]:
-    """Return the uids with state or offsets in the manifest that the graph does not have."""
+    """Return the uids with state or offsets in the manifest that the graph lacks."""
     uids = {vertex.id for vertex in graph.vertices}
     with_state = {
         uid for uid, state in manifest.states.items() if any(part.files for part in state.ranges)

@@ -1,4 +1,4 @@
-"""State metadata that a run begins with, from what is sealed and what the code declares.
+"""The state metadata at the start of a run, from manifest and code.
 
 It is decided before connectors are started and before anything is written: what cannot be read is
 refused, with both schemas; what would be lost is refused unless somebody allows it.
@@ -28,7 +28,7 @@ __all__ = ["compared_states", "declared_operators", "initial_state_metadata"]
 def declared_operators(
     plan: StagePlan, payloads: Mapping[str, bytes]
 ) -> dict[str, DeclaredOperator]:
-    """Return what the code of each operator with state declares, by uid. Loads the functions.
+    """Return the declarations of each stateful operator's code, by uid. Loads the functions.
 
     Args:
         plan: The operators.
@@ -50,7 +50,7 @@ def declared_operators(
 def compared_states(
     manifest: Manifest, declared: Mapping[str, DeclaredOperator], shapes: Shapes
 ) -> tuple[dict[str, OperatorStateMetadata], list[StateChange]]:
-    """Return what is known of all states from now on, and what becomes of each.
+    """Return the new metadata of all states, and the change of each.
 
     Args:
         manifest: What is sealed.
@@ -75,7 +75,7 @@ def compared_states(
 
 
 def _read_stored(manifest: Manifest, uid: str, declared: DeclaredOperator) -> OperatorStateMetadata:
-    """Return what is known of an operator; of snapshots older manifests know nothing."""
+    """Return an operator's metadata, extended by snapshots of older manifests."""
     stored = manifest.state_metadata.get(uid, OperatorStateMetadata())
     sealed = manifest.states.get(uid)
     snapshots = [state for state in declared.states if state.stored_name == SNAPSHOT]

@@ -1,1 +1,1 @@
-"""Spark as the executor of epochs: its Java process, its settings, and one linear job per epoch."""
+"""Spark as the executor of epochs: its Java process, settings, and jobs."""

@@ -84,7 +84,7 @@ class Anchors:
             self._put(level, places)
 
     def seed(self, plain: Any) -> Any:
-        """Return what level 0 starts from: its anchor, or ``plain`` without one."""
+        """Return the seed of level 0: its anchor, or ``plain`` without one."""
         return self._anchors.get(0, plain)
 
     def hold(self, level: int, records: Any) -> Any:
@@ -97,12 +97,12 @@ class Anchors:
         return records if anchor is None else self._context.union([records, anchor, anchor])
 
     def remove(self) -> None:
-        """Let Spark forget the anchors."""
+        """Remove the anchors from Spark."""
         for level in list(self._anchors):
             self._drop(level)
 
     def _put(self, level: int, places: Sequence[str]) -> None:
-        """Make the anchor of a level: elements at their hosts, shuffled to themselves, cached.
+        """Create the anchor of a level: cached elements at their hosts.
 
         A shuffled partition prefers the host that all its bytes come from, so the cached one is put
         where the element was.

@@ -1,4 +1,4 @@
-"""The process that starts Python workers: Spark's own daemon, which also notes how each one ended.
+"""The process that starts Python workers: Spark's daemon, which notes their end.
 
 Only the parent of a process learns by which signal it ended, and Spark's daemon does not ask. All
 operators are imported here once, and not by each worker. Run by Java as
@@ -35,7 +35,7 @@ _PEAK_UNIT_BYTES = 1 if sys.platform == "darwin" else 1_024
 
 
 def without_archives(paths: Sequence[str]) -> list[str]:
-    """Return a search path without Spark's archives of sources, where it leads to the same anyway.
+    """Return a search path without Spark's source archives, if they are redundant.
 
     An archive stays when the PySpark that would be found without it is not the one it belongs to.
 
@@ -53,7 +53,7 @@ def without_archives(paths: Sequence[str]) -> list[str]:
 
 
 class Ends:
-    """The ends of workers, which the loop of Spark's daemon notes between two other events.
+    """The ends of workers, noted in the loop of Spark's daemon.
 
     A worker that ends interrupts the daemon wherever it is, also while an earlier end is noted. So
     the handler of SIGCHLD does nothing: the interpreter writes a byte to a pipe, and the loop,
@@ -81,7 +81,7 @@ class Ends:
         os.register_at_fork(after_in_child=self._leave)
 
     def note(self) -> None:
-        """Note the exit code of each ended worker beside its last position; 0 leaves nothing."""
+        """Note each ended worker's exit code beside its last position, unless it is 0."""
         with contextlib.suppress(BlockingIOError):  # The pipe is empty.
             while os.read(self.reader, _PIPE_READ_BYTES):
                 pass
@@ -117,7 +117,7 @@ class Ends:
                 path.unlink()
 
     def _leave(self) -> None:
-        """Let a worker, and what a worker forks, have no part in the pipe of the daemon."""
+        """Detach a worker from the pipe of the daemon."""
         if self._pipe:
             signal.set_wakeup_fd(-1)
             for descriptor in self._pipe:
@@ -154,7 +154,7 @@ class EndsPoll:
 
 
 def main() -> None:
-    """Be Spark's daemon, and note the ends of its workers."""
+    """Run Spark's daemon, and note the ends of its workers."""
     sys.path[:] = without_archives(sys.path)
     from pyspark import daemon  # whose place is only known now
 

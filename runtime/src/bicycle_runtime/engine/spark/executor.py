@@ -1,4 +1,4 @@
-"""One linear Spark job per epoch: level 0, shuffle, level 1, …, task reports back to the driver."""
+"""One linear Spark job per epoch: level 0, shuffle, level 1, …, task reports."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ class SparkExecutor:
         return self._starting.process.pid if self._starting else None
 
     def boot(self) -> None:
-        """Start Java, and load what else is needed meanwhile; again does nothing."""
+        """Start Java, and load other parts meanwhile; repeated calls have no effect."""
         if self._starting is None:
             require_master(self._master)
             remove_abandoned()
@@ -161,11 +161,11 @@ class SparkExecutor:
             self._context = self._connect(self._java)
 
     def ship(self, shipment: Shipment) -> None:
-        """Set what workers need of the plugin; before ``start``."""
+        """Set the plugin's shipment for workers, before ``start``."""
         self._shipment = shipment
 
     def start(self, image: JobImage) -> None:
-        """Get ready for a job; again with other parallelism, or for the next job, before ``stop``.
+        """Prepare for a job, again with other parallelism, or for the next job.
 
         Raises:
             SparkStartError: Spark does not come up, or a cluster has no executor for the job.
@@ -219,7 +219,7 @@ class SparkExecutor:
         return self._slots
 
     def rest(self) -> None:
-        """Give workers a task without work before Spark ends them, and with them what they hold.
+        """Send workers an empty task before Spark ends them, since they hold state.
 
         State would be loaded again, and functions opened, by the first record behind a pause.
         """
@@ -249,12 +249,12 @@ class SparkExecutor:
             self._folder.remove()
 
     def wait_ended(self) -> None:
-        """Wait, after ``stop``, until the Java process is gone too; a job that ends does not."""
+        """Wait until the Java process has ended, after ``stop``."""
         if self._starting is not None:
             self._starting.process.wait(_STOP_SECONDS_MAX)
 
     def _send_environment(self) -> None:
-        """Let workers have the plugin's environment; those of another one are other processes."""
+        """Send the plugin's environment to workers; another environment has other workers."""
         from bicycle_runtime.engine.spark.task_results import hold_environment  # see ``_connect``
 
         packed = self._shipment.environment
@@ -300,7 +300,7 @@ class SparkExecutor:
         self._needs = replace(self._needs, facts=facts)
 
     def _place_levels(self, image: JobImage) -> None:
-        """Give tasks with state their hosts, where there are several."""
+        """Assign stateful tasks to hosts, if there are several."""
         former = None
         if self._anchors is not None:
             self._anchors.remove()
@@ -314,7 +314,7 @@ class SparkExecutor:
             )
 
     def _watching(self) -> contextlib.AbstractContextManager[None]:
-        """Return what ends the jobs inside when a cluster has no executor for too long."""
+        """Return a context that ends its jobs if a cluster lacks executors for too long."""
         return self._watch.working() if self._watch else contextlib.nullcontext()
 
     def _run_levels(self, orders: list[EpochOrder]) -> list[bytes]:
@@ -340,7 +340,7 @@ class SparkExecutor:
 
     @contextlib.contextmanager
     def _spark_errors(self, epoch: int) -> Iterator[None]:
-        """Raise what Spark raises as ours, and tell a Java process that is gone from the rest."""
+        """Convert Spark's errors to ours, with a separate error for a lost Java process."""
         from py4j.protocol import Py4JError, Py4JJavaError  # Spark is imported when it is used
 
         try:
@@ -354,7 +354,7 @@ class SparkExecutor:
             raise SparkLostError(epoch=epoch, job=self._job, how=how_it_ended(code)) from error
 
     def _failure(self, error: Exception, epoch: int) -> BicycleError:
-        """Return what Spark reports as one of our errors: the worker's own, if it is one."""
+        """Return our error for a failure that Spark reports, such as the worker's own."""
         # All operators: see ``boot``.
         from bicycle_runtime.engine.spark.worker import OwnError
         from bicycle_runtime.engine.spark.worker_ends import worker_ended
@@ -373,7 +373,7 @@ class SparkExecutor:
         return EpochFailedError(epoch=epoch, job=self._job, reason=reason)
 
     def _ends(self) -> list[LastPosition]:
-        """Return what is known of workers that ended."""
+        """Return the last positions of workers that ended."""
         # All operators: see ``boot``.
         from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
 
@@ -427,7 +427,7 @@ class SparkExecutor:
                 signal.signal(signal.SIGINT, on_interrupt)  # Spark put its own there
 
     def _worker_python(self) -> str:
-        """Return the interpreter of workers; Spark would take the first python3 on their PATH."""
+        """Return the interpreter of workers, instead of the first python3 on their PATH."""
         named = {} if is_embedded(self._master) else chosen_variables([_PYTHON_VARIABLE])
         return self._settings.get(_PYTHON_SETTING) or named.get(_PYTHON_VARIABLE) or sys.executable
 
@@ -441,7 +441,7 @@ class SparkExecutor:
         return self._starting is not None and self._starting.process.poll() is None
 
     def _has_ended(self) -> bool:
-        """Tell whether Java is gone; when killed, its sockets close before it is seen to end."""
+        """Return whether Java has ended, after a wait since its sockets close earlier."""
         if self._starting is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._starting.process.wait(_END_SECONDS_MAX)
@@ -463,7 +463,7 @@ class SparkExecutor:
 
 
 def _stop_context(context: Any) -> None:
-    """Stop Spark without waiting for its server of accumulators, which has nothing to do any more.
+    """Stop Spark without waiting for its idle server of accumulators.
 
     The server's thread looks up once a second, and Spark waits for it: each run would end as much
     later. Again does nothing.
@@ -478,7 +478,7 @@ def _stop_context(context: Any) -> None:
 
 
 def _forget_context() -> None:
-    """Let another Java process be used: Spark keeps the first one of a Python process for good."""
+    """Reset PySpark's cached Java process, so that another one can be used."""
     from pyspark import SparkContext  # it was imported when the context was made
 
     SparkContext._active_spark_context = None
@@ -487,7 +487,7 @@ def _forget_context() -> None:
 
 
 def _token(image: JobImage) -> str:
-    """Return a file that every host sees which shares the checkpoint folder; empty for URLs."""
+    """Return a file that hosts with the checkpoint folder can see, empty for URLs."""
     if not isinstance(image.storage, LocalStorage):
         return ""
     path = image.storage.local_path(JOB_FILE)
@@ -495,4 +495,4 @@ def _token(image: JobImage) -> str:
 
 
 def _ignore_broken_request(_request: object, _client: object) -> None:
-    """Say nothing: whether Java is gone is told where an epoch fails."""
+    """Ignore a broken request: a lost Java process is reported where an epoch fails."""

@@ -1,4 +1,4 @@
-"""Starting Spark's Java process directly, with a class-data archive and no launcher between.
+"""The direct start of Spark's Java process, with a class-data archive.
 
 ``spark-submit`` starts a second Java process only to compute a command line. That line is computed
 once per Spark and Java and kept in the cache directory, beside an archive of loaded classes that
@@ -126,7 +126,7 @@ class StartingJava:
 
 
 def _few_files() -> str:
-    """Return what is said where Java may have died of it: it cannot always say so itself."""
+    """Return a hint about too few open files, which Java cannot always report."""
     limit = open_files_max()
     if limit is None or limit >= OPEN_FILES_MIN:
         return ""
@@ -184,7 +184,7 @@ def start_java(
 
 
 def search_path(class_path: str) -> str:
-    """Return a class path with the jars of most classes in front of the others of their folder.
+    """Return a class path with the jars of most classes first in their folder.
 
     Java asks one jar after the other for each class, and Spark has 280: that is half of its
     processor time in a start without an archive of classes.
@@ -212,7 +212,7 @@ def hush_py4j() -> None:
 
 
 def hush_serializers() -> None:
-    """Keep PySpark from printing the traceback of what cannot be pickled; again does nothing.
+    """Suppress PySpark's traceback of pickling errors; repeated calls have no effect.
 
     Pickling a broadcast asks Java for its id: when Java is gone, a traceback would stand beside our
     error. The error is raised all the same, with its cause.
@@ -241,7 +241,7 @@ def forget_numpy() -> None:
 
 
 def _print_nothing(_stream: object) -> None:
-    """Print nothing: what happened is raised."""
+    """Print no text: the error is raised."""
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
@@ -264,7 +264,7 @@ def _spark_home() -> str:
 
 
 def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
-    """Return java, its options and class path as Spark's launcher computes them, or the cache."""
+    """Return the command, options and class path of Spark's launcher, cached or new."""
     cached = cache_dir / f"spark-command-{_fingerprint(java)}"
     if cached.is_file():
         return cached.read_bytes().decode().split("\0")
@@ -297,7 +297,7 @@ def _java_command(cache_dir: Path, java: Path, master: str) -> list[str]:
 
 
 def _options(settings: Mapping[str, str], master: str) -> list[str]:
-    """Return the options by which Spark's launcher would obey settings; the last ones win."""
+    """Return the options with which Spark's launcher would apply settings."""
     options: list[str] = []
     for name in _JAVA_OPTIONS:
         try:
@@ -318,7 +318,7 @@ def _join(first: str, others: str) -> str:
 
 
 def _archive_options(cache_dir: Path, java: Path, class_path: str, *, now_s: float) -> list[str]:
-    """Use the class-data archive; when there is none yet, let this process leave one at its end.
+    """Return the options that use the class-data archive, or create it at the end.
 
     An archive serves one class path only.
     """

@@ -1,4 +1,4 @@
-"""The words of Java about an error, and what of them is for people."""
+"""The text of Java about an error, and its part for people."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PYTHON_ERROR = re.compile(
 
 
 def text_of(error: BaseException) -> str:
-    """Return all that Java says."""
+    """Return the complete text of Java."""
     return str(getattr(error, "java_exception", None) or error)
 
 
 def root_reason(error: BaseException) -> str:
-    """Return the cause that Spark wraps: the worker's Python error if there is one, else Java's."""
+    """Return the cause that Spark wraps: the worker's Python error, else Java's."""
     lines = [line.strip() for line in text_of(error).splitlines() if line.strip()]
     raised = [line for line in lines if _PYTHON_ERROR.match(line)]
     if raised:
@@ -29,5 +29,5 @@ def root_reason(error: BaseException) -> str:
 
 
 def is_worker_gone(error: Exception) -> bool:
-    """Tell whether Spark has lost a Python worker that did not say why."""
+    """Return whether Spark lost a Python worker without a reported reason."""
     return not any(_PYTHON_ERROR.match(line.strip()) for line in text_of(error).splitlines())

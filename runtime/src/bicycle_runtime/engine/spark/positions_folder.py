@@ -1,4 +1,4 @@
-"""The folder in which the Python workers of a host keep their last places, and how they ended."""
+"""The folder of the last positions of a host's Python workers, and of their ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def local_folder() -> str:
 
 
 def positions_folder() -> str:
-    """Return the folder: as the driver chose it when it shares the machine, else Spark's own."""
+    """Return the folder: the driver's choice on a common machine, else Spark's own."""
     return chosen_variables([FOLDER_VARIABLE]).get(
         FOLDER_VARIABLE, f"{local_folder()}/bicycle-places"
     )

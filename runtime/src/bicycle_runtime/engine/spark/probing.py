@@ -1,4 +1,4 @@
-"""The handshake on Spark: a program on every host, started by Java and not by a Python worker.
+"""The handshake on Spark: a program on every host, started by Java.
 
 A worker would first unpickle what the driver sends, which is just what may not work. So one small
 job has one task per host, and each runs the interpreter that workers will have with the text of

@@ -91,7 +91,7 @@ def spark_settings(master: str, work_dir: Path, given: Mapping[str, str]) -> dic
 
 
 def _socket_dir(master: str, work_dir: Path) -> str:
-    """Return where Java and Python meet: the run's own folder if all hosts have it, and it fits."""
+    """Return the socket folder of Java and Python: the run's own folder if suitable."""
     is_fit = is_embedded(master) and len(os.fsencode(work_dir)) <= _SOCKET_DIR_BYTES_MAX
     return str(work_dir) if is_fit else _SHORT_DIR
 

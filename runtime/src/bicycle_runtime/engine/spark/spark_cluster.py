@@ -1,4 +1,4 @@
-"""The driver's view of a cluster: its master, the hosts that serve the job, those that are gone.
+"""The driver's view of a cluster: its master, present hosts, and lost hosts.
 
 Spark itself waits without end, for a master, for the first executor and for one after the last is
 lost. Here each of these waits has a bound and an error. Nothing here decides where tasks run.
@@ -31,7 +31,7 @@ _OTHERS_S = 5.0
 
 
 def require_master(master: str) -> None:
-    """Refuse a standalone master that nobody listens as; other kinds are Spark's affair.
+    """Refuse a standalone master without a listener; other kinds are not checked.
 
     Raises:
         MASTER_UNREACHABLE: none of the addresses in the URL answers.
@@ -96,7 +96,7 @@ class ClusterView:
         return bool(self._scala.taskScheduler().hasExecutorsAliveOnHost(self._places[name]))
 
     def _listed_places(self) -> dict[str, str]:
-        """Return the hosts of executors by their ids; the port, and even the host, comes later."""
+        """Return the hosts of executors by id; port and host may appear later."""
         listed = self._scala.statusStore().executorList(True)
         members = [listed.apply(index) for index in range(listed.size())]
         places = {str(member.id()): str(member.hostPort()) for member in members}
@@ -133,7 +133,7 @@ class ClusterView:
 
 
 class ExecutorWatch:
-    """Cancels the running jobs of a context that has been without executors for too long.
+    """A watch that cancels running jobs of a context without executors for too long.
 
     Use it as a context manager around the life of a job; ``working`` marks when one runs.
 

@@ -1,4 +1,4 @@
-"""Results of Spark tasks, and what jobs need of Java: how an epoch asks Spark for little.
+"""Results of Spark tasks, and the Java objects of jobs, with few requests.
 
 Results go by an accumulator, and the job is one that counts. ``RDD.collect`` reads the byte code of
 Spark's own closures three times a job and opens a socket for the answer: 7 of 17 ms of processor
@@ -40,7 +40,7 @@ class _Together(AccumulatorParam[_Left]):
 
 
 class ResultBox:
-    """Where the tasks of one job leave their results; it travels to them.
+    """The container for results of one job's tasks, sent to the tasks.
 
     Args:
         accumulator: Spark's.
@@ -75,7 +75,7 @@ class TaskResults:
         return ResultBox(self._accumulator, self._job)
 
     def of(self, tasks: Any, count: int) -> list[bytes]:
-        """Run a job, and return what its last tasks left, in any order.
+        """Run a job, and return the results of its last tasks, in any order.
 
         Args:
             tasks: The RDD whose partitions are these tasks; they got the box made last.
@@ -115,7 +115,7 @@ def look_up_classes(context: Any) -> None:
 
 
 def hold_environment(context: Any, environment: dict[str, str]) -> None:
-    """Let workers have these environment variables; Java holds them for all jobs.
+    """Set the workers' environment variables, kept in Java for all jobs.
 
     Else PySpark would make a map of them, and a list of files, for each stage of a job: ten of the
     forty messages of a job with an exchange.

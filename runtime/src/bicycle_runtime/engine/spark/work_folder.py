@@ -33,7 +33,7 @@ class WorkFolder:
 
     @property
     def held(self) -> tuple[int, ...]:
-        """Descriptors to hand on to a process that uses the folder, and so holds it, too."""
+        """The descriptors for a process that uses the folder, and so locks it, too."""
         return () if self._descriptor is None else (self._descriptor,)
 
     def remove(self) -> None:

@@ -1,4 +1,4 @@
-"""The Python worker's side: what a Spark task calls.
+"""The Python worker's side: the functions that a Spark task calls.
 
 A worker process keeps the programs of the job it served last. It also keeps the garbage collector
 from walking all state after every task: what lives at the end of a task is frozen, and looked
@@ -57,7 +57,7 @@ _ORDER_DECODER = msgspec.msgpack.Decoder(EpochOrder)
 
 
 class ImageBox(Protocol):
-    """Something whose ``value`` is a pickled job image: a Spark broadcast."""
+    """A container whose ``value`` is a pickled job image: a Spark broadcast."""
 
     value: bytes
 
@@ -68,7 +68,7 @@ def encode_order(order: EpochOrder) -> bytes:
 
 
 def do_nothing(_partition: object) -> None:
-    """Be a task, so that Spark keeps the process."""
+    """Do nothing: the task only keeps the process alive."""
 
 
 def target_of(target: int) -> int:
@@ -80,7 +80,7 @@ def target_of(target: int) -> int:
 
 
 class OwnError(Exception):
-    """One of our errors on its way through Spark, which hands on no more than its text."""
+    """One of our errors encoded as text, since Spark transports only text."""
 
     @classmethod
     def of(cls, error: BicycleError) -> OwnError:
@@ -89,7 +89,7 @@ class OwnError(Exception):
 
     @classmethod
     def found_in(cls, text: str) -> BicycleError | None:
-        """Return the error in what Spark says; None when there is none."""
+        """Return the error in a text of Spark, or None."""
         mark = f"{cls.__module__}.{cls.__qualname__}: "
         for line in text.splitlines():
             if line.strip().startswith(mark):
@@ -168,7 +168,10 @@ def _state_folder() -> str:
 
 
 def close_workers() -> None:
-    """Close and forget what earlier runs left in this process. A failure is told, no more."""
+    """Close and forget workers of earlier runs in this process; log failures.
+
+    A failure is told, no more.
+    """
     while _workers:
         _, worker = _workers.popitem()
         try:
@@ -178,13 +181,13 @@ def close_workers() -> None:
 
 
 def _forget_frozen() -> None:
-    """Free the state that closed workers held: it is frozen, and lies in cycles with operators."""
+    """Free the frozen state of closed workers, which is in reference cycles."""
     gc.unfreeze()
     gc.collect()
 
 
 def _close_at_end() -> None:
-    """Let user functions close what they opened when Spark ends this process.
+    """Close user functions when Spark ends this process.
 
     Calls in flight are cancelled before.
 
@@ -218,7 +221,7 @@ def _close_at_end() -> None:
 
 
 def _end_if_unheard(outfile: Any) -> None:
-    """End the process when Spark does not hear it any more: its task, or itself, was given up.
+    """End the process if Spark no longer reads its output.
 
     The daemon would print a traceback, and end it all the same. Spark wanted this end, so the exit
     code is that of an end in order.

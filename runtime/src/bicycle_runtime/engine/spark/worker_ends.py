@@ -1,4 +1,4 @@
-"""The end of a Python worker and its last place, where Spark only says that it is gone."""
+"""The end of a Python worker, with its last position, which Spark does not report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Line:
 
 
 def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPosition]:
-    """Return what the hosts of a cluster know of workers that ended; [] when they do not answer."""
+    """Return the last positions of ended workers of a cluster; [] without an answer."""
     from py4j.protocol import Py4JError  # Spark is imported when it is used
     from pyspark import RDD
     from pyspark.serializers import UTF8Deserializer
@@ -104,7 +104,7 @@ def worker_ended(
 
 
 def _position(position: LastPosition) -> str:
-    """Say what is known without the source, which may say it in its own words."""
+    """Return a position as text, without the source's description."""
     if position.source is None:
         return "no batch of input: it loaded or wrote state, or timers and windows fired"
     offsets = f"{position.offset} to {position.end_offset}"
@@ -124,7 +124,7 @@ def _hint(code: int | None) -> str:
 
 
 def _location(reason: str) -> str | None:
-    """Return the user's line in what Python wrote when it crashed: the deepest call comes first."""
+    """Return the user's line in Python's crash report, deepest call first."""
     lines = [_Line(match["filename"], int(match["line"])) for match in _FRAME.finditer(reason)]
     users = []
     for line in lines:

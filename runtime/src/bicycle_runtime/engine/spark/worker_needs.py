@@ -1,4 +1,4 @@
-"""The needs of a worker before it can read a job image: its environment, equal versions."""
+"""The requirements of a worker before it can read a job image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORKER_MODULE = "bicycle_runtime.engine.spark.worker"  # What a worker process l
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerNeeds:
-    """What a worker process needs before it can read a job image.
+    """The requirements of a worker process before it can read a job image.
 
     Args:
         archive: Name among Spark's files of the plugin's environment; empty without one.

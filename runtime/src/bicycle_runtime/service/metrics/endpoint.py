@@ -27,7 +27,7 @@ _SILENT_S = 10.0  # A client that says nothing for so long is left.
 
 
 class _JobsOfHome:
-    """The jobs of a home, read again whenever somebody asks."""
+    """The jobs of a home, read again on each request."""
 
     def __init__(self, home: Home, clock: Clock) -> None:
         self._home, self._clock = home, clock
@@ -39,7 +39,7 @@ class _JobsOfHome:
 
 @contextmanager
 def serving_metrics(home: Home, *, port: int, clock: Clock) -> Iterator[str]:
-    """Answer GET /metrics while inside; give the URL.
+    """Serve GET /metrics inside the block, and yield the URL.
 
     Args:
         home: Whose jobs.
@@ -68,7 +68,7 @@ def serving_metrics(home: Home, *, port: int, clock: Clock) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:
-            """Scrapes are no events of a job."""
+            """Ignore log messages: scrapes are not events of a job."""
 
     try:
         server = ThreadingHTTPServer((_HOST, port), Handler)

@@ -1,4 +1,4 @@
-"""Figures of the service itself: how long it takes to answer, to look, and who listens."""
+"""Metrics of the service itself: response times, looks, subscribers."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class ServiceFigures:
         self._disk.set(total_bytes)
 
     def note_slots(self, masters: Iterable[Mapping[str, Any]]) -> None:
-        """Take note of the slots of all masters, as ``Service.slots`` gives them."""
+        """Record the slots of all masters, from ``Service.slots``."""
         self._slots.clear()
         self._waiting.clear()
         for each in masters:
@@ -92,7 +92,7 @@ class ServiceFigures:
             self._waiting.labels(each["master"]).set(each["waiting_jobs"])
 
     def text(self, *, look_ms: float, subscriber_count: int, operation_count: int) -> str:
-        """Return the exposition, with what is so now."""
+        """Return the exposition, with present values."""
         self._look.set(look_ms / 1_000)
         self._subscribers.set(subscriber_count)
         self._operations.set(operation_count)

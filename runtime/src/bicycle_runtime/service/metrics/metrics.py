@@ -65,7 +65,7 @@ def job_samples(known: KnownJob, *, now_ms: int) -> list[MetricSample]:
 
 
 class HasView(Protocol):
-    """Who knows all jobs."""
+    """The source of the snapshot of all jobs."""
 
     @property
     def view(self) -> FleetView:
@@ -86,7 +86,7 @@ class MetricsText:
     def text(
         self, view: FleetView | None = None, *, now_ms: int, older_names: bool = True
     ) -> str:  # fmt: skip
-        """Return the exposition of all jobs, or of those of a part of the snapshot.
+        """Return the exposition of all jobs, or of a part of the snapshot.
 
         Parts that depend on the time are made each time.
 
@@ -141,12 +141,12 @@ def _family(name: str) -> str:
 
 
 def _part_of(name: str) -> str:
-    """Return the end that a sample of a histogram or a summary has behind the metric's name."""
+    """Return the suffix of a histogram's or summary's sample after the metric's name."""
     return next((end for end in _ENDS if name.endswith(end) and name not in _PLACES), "")
 
 
 def _samples(known: KnownJob) -> Iterator[_Sample]:
-    """Yield what only changes with the status."""
+    """Yield samples that only change with the status."""
     status, summary = known.status, known.summary
     job = {"job": summary.job_id}
     for state in State:
@@ -277,7 +277,10 @@ def _buckets(
 
 
 def _user_samples(labels: Mapping[str, str], operator: OperatorStatus) -> Iterator[_Sample]:
-    """Yield what functions keep. Names are labels: two of them never become one."""
+    """Yield samples of functions' metrics, with names as labels to prevent collisions.
+
+    Names are labels: two of them never become one.
+    """
     kept = operator.metrics
     for name, count in kept.get("counters", {}).items():
         for metric in ("bicycle_user_total", "bicycle_user_counter_total"):
@@ -293,7 +296,7 @@ def _user_samples(labels: Mapping[str, str], operator: OperatorStatus) -> Iterat
 
 
 def _ageing_samples(known: KnownJob, now_ms: int) -> Iterator[_Sample]:
-    """Yield what grows while nothing happens; only of jobs that have not ended."""
+    """Yield samples that grow with time alone, of jobs that have not ended."""
     status, job = known.status, {"job": known.summary.job_id}
     if known.summary.end_time is not None:
         return

@@ -1,4 +1,4 @@
-"""The names of all metrics: the one table that text, reference, dashboard and tests read."""
+"""The names of all metrics: one table for exposition, reference, dashboard, tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["METRICS", "SERVICE_METRICS", "Metric"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
-    """One name of the exposition; ``labels`` are those of each of its samples.
+    """One metric of the exposition; ``labels`` are labels of each of its samples.
 
     A histogram has samples with ``_bucket``, ``_sum`` and ``_count`` behind its name, a summary
     those without the buckets. ``newer`` is the name that follows the rules of Prometheus for units

@@ -1,1 +1,1 @@
-"""Operations on jobs: asked for, met by threads, found again after any end of the service."""
+"""Operations on jobs: requested, executed in threads, and resumed after restarts."""

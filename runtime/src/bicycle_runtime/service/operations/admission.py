@@ -1,4 +1,4 @@
-"""The admission of waiting jobs: pure functions of slots, quotas, and what runs.
+"""The admission of waiting jobs: functions of slots, quotas, and running jobs.
 
 A slot is room for one subtask at a time. Next is the owner with the least share of what they may
 use, now and in the last hour, then the job that has waited longest. A job that has waited for ten
@@ -51,12 +51,12 @@ class WaitingJob:
     asked_ms: int
 
     def claim(self) -> Claim:
-        """Return what it uses once it begins."""
+        """Return the resources that the job uses once it begins."""
         return Claim(job=self.job, owner=self.owner, pool=self.pool, slots=self.slots)
 
 
 class Slots:
-    """How many slots each master has.
+    """The slots of each master.
 
     Args:
         declared: By master URL the number, or the address of the page where the master tells it;
@@ -74,7 +74,7 @@ class Slots:
         self._told: dict[str, int | None] = {}
 
     def of(self, pool: str) -> int | None:
-        """Return the slots of a master; None when nobody has told them: it queues by itself."""
+        """Return the slots of a master, or None if unknown, so that it queues by itself."""
         return self._fixed.get(pool, self._told.get(pool))
 
     def is_fixed(self, pool: str) -> bool:
@@ -82,7 +82,7 @@ class Slots:
         return pool in self._fixed
 
     def tell(self, pool: str, slots: int | None) -> None:
-        """Say how many slots a master has now by its own word."""
+        """Record the slots that a master reports."""
         self._told[pool] = slots
 
     def pools(self) -> list[str]:
@@ -91,7 +91,7 @@ class Slots:
 
 
 def pool_of(master: str | None) -> str:
-    """Return whose slots a master URL means: embedded Sparks share those of this machine.
+    """Return the slot pool of a master URL; embedded Sparks share one.
 
     Example:
         >>> pool_of(None), pool_of("local[4]"), pool_of("spark://head:7077")
@@ -109,7 +109,7 @@ class Admission:
 
 
 class PastUse:
-    """Slots that each owner has used, as a mean that halves in an hour; known to this process.
+    """The slots that each owner used, as a mean with a half-life of one hour.
 
     Attributes:
         begun_ms: When a job began last, by owner and master.
@@ -121,7 +121,7 @@ class PastUse:
         self.begun_ms: dict[tuple[str, str], int] = {}
 
     def note(self, claims: Iterable[Claim], *, now_s: float) -> None:
-        """Count what runs for the time since the last call; ``now_s`` does not go back."""
+        """Add the running claims for the time since the last call."""
         passed_s = 0.0 if self._noted_s is None else max(0.0, now_s - self._noted_s)
         self._noted_s = now_s
         left = 0.5 ** (passed_s / _HALF_LIFE_S)
@@ -184,7 +184,7 @@ def admit(
 
 
 class _Use:
-    """What is used, by master and by owner."""
+    """The present use, by master and by owner."""
 
     def __init__(
         self, running: Iterable[Claim], slots: Slots, quotas: Mapping[str, Quota], past: PastUse
@@ -211,7 +211,7 @@ class _Use:
         return (True, share, job.asked_ms, job.number)
 
     def is_passed_over(self, job: WaitingJob, now_ms: int) -> bool:
-        """Tell whether a job waits for long, and no job of its owner has begun in that time."""
+        """Return whether a job has waited for long without a start of its owner's jobs."""
         since_ms = max(job.asked_ms, self._past.begun_ms.get((job.owner, job.pool), 0))
         return now_ms - since_ms >= _RESERVING_MS
 
@@ -234,7 +234,7 @@ class _Use:
         return f"needs {_count(needed)}; {max(total - used, 0)} of the {total} of {place} are free"
 
     def _slots_needed(self, pool: str, slots: int) -> int:
-        """Return what a job takes: one that is wider than its master takes all of it."""
+        """Return the slots that a job takes, at most all of its master."""
         total = self._slots.of(pool)
         return slots if total is None else min(slots, total)
 

@@ -1,4 +1,4 @@
-"""Jobs that wait until they may begin: a thread lets them, as slots and quotas allow.
+"""Jobs that wait to begin: a thread starts them as slots and quotas permit.
 
 What was asked for lies in a file of its own until the job begins, since the row of the operation
 shows no secrets; so a job that waits survives any end of the service.
@@ -86,19 +86,19 @@ class JobQueue:
         self._thread.join()
 
     def keep(self, number: int, facts: _Facts) -> None:
-        """Keep what was asked for, before that is promised to anybody."""
+        """Store a request before its acceptance is reported."""
         own_folder(self._folder)
         replace_file(self._file(number), json.dumps(msgspec.to_builtins(facts)).encode())
 
     def kept(self, number: int, kind: type[_Struct]) -> _Struct | None:
-        """Return what was kept; None when that is gone, or cannot be read."""
+        """Return the stored request, or None if it is missing or unreadable."""
         try:
             return msgspec.json.decode(self._file(number).read_bytes(), type=kind)
         except (OSError, msgspec.MsgspecError):
             return None
 
     def add(self, number: int, job: str, owner: str, facts: _Facts, *, asked_ms: int) -> None:
-        """Let a job wait; it may begin at once."""
+        """Add a job to the queue; it may begin at once."""
         master, slots = slots_wanted(facts)
         waiting = WaitingJob(
             number=number, job=job, owner=owner, pool=pool_of(master), slots=slots,
@@ -109,7 +109,7 @@ class JobQueue:
         self.wake()
 
     def remove(self, number: int) -> bool:
-        """Let a job wait no more; False when it has begun."""
+        """Remove a job from the queue; return False if it has begun."""
         with self._news:
             is_waiting = self._waiting.pop(number, None) is not None
             self._reasons.pop(number, None)
@@ -118,7 +118,7 @@ class JobQueue:
         return is_waiting
 
     def ended(self, number: int, *, is_good: bool) -> None:
-        """Take note that the start of a job is over: from now on the snapshot tells of it."""
+        """Note the end of a job's start: the snapshot contains it from now on."""
         self._forget(number)
         with self._news:
             if number in self._begun:
@@ -138,13 +138,13 @@ class JobQueue:
         return self._reasons.get(number, "")
 
     def waiting(self) -> list[WaitingJob]:
-        """Return the jobs that wait, who has waited longest first."""
+        """Return the waiting jobs, longest wait first."""
         with self._news:
             found = [job for job, _ in self._waiting.values()]
         return sorted(found, key=lambda job: (job.asked_ms, job.number))
 
     def claims(self) -> list[Claim]:
-        """Return what runs, or begins."""
+        """Return the claims of running and starting jobs."""
         found = {
             job.summary.job_id: _claim(job) for job in self._fleet.view.jobs if _is_running(job)
         }

@@ -108,7 +108,7 @@ class SubmitFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ResumeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``slots`` says how many slots of its master the job takes; without, its parallelism, or one.
+    """The facts of ``resume``: the required slots, by default the parallelism or 1.
 
     The service gives the ``master``, whose slots the job waits for.
     """
@@ -118,7 +118,7 @@ class ResumeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``digest`` of an uploaded plugin; ``plugin`` when it is called otherwise than now.
+    """The facts of ``upgrade``: the ``digest`` of a plugin, its name, the strategy.
 
     ``strategy``, ``epochs``, ``watch_ms``, ``catch_up_ms`` and ``skip_savepoint`` are those of
     ``UpgradeOptions``. The service gives the ``mark``, by which it knows the upgrade again.
@@ -136,7 +136,7 @@ class UpgradeFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class ReplayFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``letters`` by id; without them all that were not replayed, of ``operator`` if it is given.
+    """The facts of ``replay_letters``: ids or all new letters, of one operator or all.
 
     The service gives the ``mark``, by which the job knows the request again.
     """
@@ -212,7 +212,7 @@ def _rescale(where: Surroundings, job: str, facts: RescaleFacts) -> Result:
 def _found_rescale(
     where: Surroundings, job: str, facts: RescaleFacts, _asked_ms: int
 ) -> Result | None:
-    """Return the widths when they are those that were asked for."""
+    """Return the new widths if they are the requested ones, else None."""
     widths = {uid: each.parallelism for uid, each in job_status(where.home, job).operators.items()}
     wanted = facts.operators
     if not wanted or any(widths.get(uid) != width for uid, width in wanted.items()):
@@ -221,7 +221,7 @@ def _found_rescale(
 
 
 def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: int) -> SubmitFacts:
-    """Settle the name of a job that has none: it is how the job is found again."""
+    """Determine the name of a job without one, by which it is found again."""
     if facts.pipeline is not None:
         facts = _with_kept_pipeline(where.home, facts, facts.pipeline)
     elif not facts.plugin:
@@ -301,7 +301,7 @@ def _environment(home: Home, digest: str, plugin: str) -> str:
 
 
 def slots_wanted(facts: SubmitFacts | ResumeFacts) -> tuple[str | None, int]:
-    """Return the master of a job that is to be started, and how many slots of it are needed.
+    """Return the master of a job to start, and the required number of slots.
 
     Without a number that is how wide the job will be, as far as its options tell.
     """
@@ -333,7 +333,7 @@ def _found_start(
 def _check_resume(
     where: Surroundings, job: str, facts: ResumeFacts, _now_ms: int
 ) -> ResumeFacts:  # fmt: skip
-    """Settle what the job waits for: it has ended, and is started as it was last."""
+    """Determine the slots of an ended job, which is started as it was last."""
     if facts.slots is not None and facts.slots < 1:
         raise OPERATION_FACTS_INVALID(
             kind="resume", problem=f"slots is {facts.slots}", hint="give 1 or more, or leave it out"
@@ -349,7 +349,7 @@ def _resume(where: Surroundings, job: str, _facts: ResumeFacts) -> Result:
 
 
 def _dismiss(where: Surroundings, job: str, _facts: NoFacts) -> Result:
-    """Return what is known of a job now: the service shows it without attention for that."""
+    """Return the dismissed facts of a job, which need no attention from now on."""
     status = job_status(where.home, job)
     is_failed = status.state is JobState.FAILED
     return {"dismissed": msgspec.to_builtins(Dismissal.of(status, is_failed=is_failed))}
@@ -375,7 +375,7 @@ def _upgrade_options(facts: UpgradeFacts) -> UpgradeOptions:
 
 
 def _upgrade_request(home: Home, job: str, facts: UpgradeFacts) -> JobRequest:
-    """Return what a job was asked for, but with another version of its plugin."""
+    """Return the request of a job, with another version of its plugin."""
     former = home.find(job).read_request()
     plugin = facts.plugin or former.options.plugin
     options = replace(
@@ -415,7 +415,7 @@ def _upgrade(where: Surroundings, job: str, facts: UpgradeFacts) -> Result:
 
 
 def _choose_letters(where: Surroundings, job: str, facts: ReplayFacts, now_ms: int) -> ReplayFacts:
-    """Settle which letters those are: another may come before it is met."""
+    """Determine the letters to replay, since others may arrive before."""
     _replay_options(facts)
     if facts.letters and facts.operator is not None:
         raise OPERATION_FACTS_INVALID(

@@ -17,7 +17,7 @@ _NAMES = ("url", "to", "from_", "checkpoint_dir", "plugin_env", "savepoint_key")
 
 
 def resolve_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return facts with their locations resolved, those among ``options``, too.
+    """Return facts with resolved locations, also in ``options``.
 
     Raises:
         ConfigError: a location cannot be resolved.

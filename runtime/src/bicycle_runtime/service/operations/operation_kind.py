@@ -1,4 +1,4 @@
-"""The parts of a kind of operation: its facts, how it is met, and how it is found again."""
+"""The parts of a kind of operation: its facts, execution, and recovery."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Kind", "NoFacts", "Result", "Surroundings"]
 
 
 class NoFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing but the job has to be said."""
+    """The facts of operations that need only a job."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What meeting an operation needs: where jobs are kept, and the time."""
+    """The dependencies of an operation: the home of jobs, and the clock."""
 
     home: Home
     clock: Clock

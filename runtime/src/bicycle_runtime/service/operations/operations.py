@@ -1,4 +1,4 @@
-"""Operations: what somebody asked for, from the request to its end, over any end of the service.
+"""Operations: requests from their start to their end, across service restarts.
 
 An operation is a row before it is answered. Threads meet them, a few at a time, so no request waits
 for a driver; cancels have threads of their own, so that they never wait behind what hangs, and what
@@ -67,7 +67,7 @@ _Queue = queue.Queue[tuple[int, Any] | None]
 
 
 class Operations:
-    """A context manager; threads run between entering and leaving, and are not waited for.
+    """A context manager whose threads execute operations; exit does not wait for them.
 
     Args:
         control: The database with operations and the audit log.
@@ -103,7 +103,7 @@ class Operations:
         self._is_closed = False
 
     def __enter__(self) -> Operations:
-        """Resolve what was open when the service ended, and begin."""
+        """Resolve the operations that were open when the service ended, and start threads."""
         self._resume()
         self.jobs.__enter__()
         for waiting, count in self._queues():
@@ -147,7 +147,7 @@ class Operations:
         key: str | None = None,
         address: str = "",
     ) -> Operation:
-        """Begin an operation, or return the one that the same key has begun.
+        """Start an operation, or return the operation started before with the same key.
 
         Args:
             kind: A word of ``KINDS``.
@@ -260,7 +260,7 @@ class Operations:
         return self._select(f"WHERE 1 {where} ORDER BY id DESC LIMIT ?", (*values, limit))
 
     def queued(self) -> list[Operation]:
-        """Return the starts of jobs that wait in the queue, who has waited longest first."""
+        """Return the starts of jobs that wait in the queue, longest wait first."""
         with self._lock:
             found = [self._open.get(job.number) for job in self.jobs.waiting()]
         return [
@@ -270,7 +270,7 @@ class Operations:
         ]
 
     def open(self, kind: str) -> list[Operation]:
-        """Return those of a kind that are waiting or running."""
+        """Return the waiting and running operations of a kind."""
         with self._lock:
             return [each for each in self._open.values() if each.kind == kind]
 
@@ -279,7 +279,7 @@ class Operations:
         return len(self._open)
 
     def intent(self, job: str) -> tuple[Intent, str] | None:
-        """Return what is being done about a job that ends it, and who asked; None for nothing."""
+        """Return the running operation that ends a job, with its requester, or None."""
         with self._lock:
             asked = [each for each in self._open.values() if each.job == job]
         found = [each for each in asked if each.kind in _INTENTS and each.state == "running"]
@@ -392,7 +392,7 @@ class Operations:
         log_event(_LOG, "operation_over", job=over.job, kind=over.kind, state=over.state)
 
     def _step(self, operation: Operation, *, state: str) -> None:
-        """Write how far an operation has come, and tell it."""
+        """Store the progress of an operation, and publish it."""
         changed = msgspec.structs.replace(operation, state=state)
         with self._lock:
             if operation.id in self._open:

@@ -25,7 +25,7 @@ _turns = threading.BoundedSemaphore(2)
 
 
 def require_parameters(request: JobRequest, home: Home) -> None:
-    """See that a plugin takes the parameters of a request, where that can be found out in time.
+    """Check the parameters of a request against its plugin, if that is quick enough.
 
     Raises:
         ParameterError: a parameter is unknown, missing or ill-typed.

@@ -1,4 +1,4 @@
-"""Pipelines that were sent to the service: kept as files by their content, for as long as needed.
+"""Pipelines sent to the service: stored by content, as long as they are needed.
 
 A job reads its pipeline at each start. Files are small, and are removed when the service starts and
 no job is left that was started with them.
@@ -28,7 +28,7 @@ _FOLDER = "pipelines"
 
 
 class PipelineFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A pipeline: the name of its ``file``, whose ending is the notation, and its ``text``."""
+    """A pipeline: its ``file`` name, whose suffix is the notation, and its ``text``."""
 
     file: str
     text: str
@@ -59,7 +59,7 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
 
 
 def clear_pipelines(home: Home, *, waiting: Collection[str]) -> None:
-    """Remove pipelines that no job has and none waits for; ``waiting`` are paths of files."""
+    """Remove pipelines without a job; ``waiting`` are paths of files in use."""
     needed = {Path(path) for path in waiting}
     for folder in home.folders():
         if folder.request_path.exists():

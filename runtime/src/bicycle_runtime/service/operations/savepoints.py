@@ -1,4 +1,4 @@
-"""Operations about savepoints: what each takes, and how it is met."""
+"""Operations on savepoints: facts and execution."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SAVEPOINT_TIMEOUT_MS = 600_000
 
 
 class SavepointFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``name`` of the savepoint, made of the time when absent; ``to`` is a directory or URL."""
+    """The facts of ``savepoint``: its ``name``, by default a time; ``to``, a location."""
 
     name: str | None = None
     to: str | None = None
@@ -48,7 +48,7 @@ class DeleteSavepointFacts(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
 
 
 class RestoreFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``url`` of a savepoint that becomes the last epoch of the job ``name``, which has none yet.
+    """The facts of ``restore``: a savepoint's ``url``, the new job, its directory.
 
     Its checkpoints lie below ``checkpoint_dir``. ``trust`` and ``savepoint_key`` are those of
     ``JobOptions``. Paths are those of the service's machine.
@@ -64,7 +64,7 @@ class RestoreFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 def name_savepoint(
     where: Surroundings, job: str, facts: SavepointFacts, now_ms: int
 ) -> SavepointFacts:
-    """Settle the name of a savepoint that has none: it is how it is found again."""
+    """Determine the name of a savepoint without one, by which it is found again."""
     if not 1_000 <= facts.timeout_ms <= 3_600_000:
         raise OPERATION_FACTS_INVALID(
             kind="savepoint", problem=f"timeout_ms is {facts.timeout_ms}",

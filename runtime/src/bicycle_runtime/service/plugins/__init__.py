@@ -1,1 +1,1 @@
-"""Plugins that came as wheels: checked, installed in environments of their own, kept by digest."""
+"""Uploaded plugins: wheels are checked, installed, and stored by digest."""

@@ -1,4 +1,4 @@
-"""``python -m bicycle_runtime.service.plugins.builder_child TASK FOLDER MEMORY DISK``: the builder.
+"""The builder: ``python -m bicycle_runtime.service.plugins.builder_child …``.
 
 The task ``build`` makes the virtual environment ``FOLDER/environment`` and lets an installer fill
 it from ``FOLDER/requirements.txt``; ``lock`` lets it choose a version of each library that this
@@ -32,7 +32,7 @@ NO_INSTALLER = 90
 
 
 def installer(python: str) -> list[str] | None:
-    """Return the command that installs into the environment of ``python``; None without one."""
+    """Return the command that installs into the environment of ``python``, or None."""
     if (uv := _uv()) is not None:
         return [*uv, "pip", "install", "--python", python, "--no-cache", "--link-mode", "copy",
                 "--quiet", *_BOUNDS]  # fmt: skip
@@ -43,7 +43,7 @@ def installer(python: str) -> list[str] | None:
 
 
 def lock_command() -> list[str] | None:
-    """Return the command that chooses versions of libraries for this Python; None without one."""
+    """Return the command that selects library versions for this Python, or None."""
     where = ["--only-binary", ":all:", "--find-links", "held", "--constraint", "held.txt"]
     if (uv := _uv()) is not None:
         # An option takes the place of the variable, for uv alone.
@@ -71,7 +71,7 @@ def _has_pip() -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Be the process."""
+    """Run the builder process."""
     task, folder = arguments[0], Path(arguments[1])
     memory_bytes, disk_bytes = int(arguments[2]), int(arguments[3])
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -61,7 +61,7 @@ class BuildLimits:
 def build_environment(
     folder: Path, lines: Sequence[str], *, title: str, limits: BuildLimits | None = None
 ) -> None:
-    """Make ``folder/environment`` with what the lines of a requirements file name.
+    """Build ``folder/environment`` from the lines of a requirements file.
 
     When this returns, all processes that it started have ended.
 
@@ -83,7 +83,7 @@ def run_installer(
     folder: Path, task: Literal["build", "lock"], *, title: str, hint: str,
     limits: BuildLimits | None,
 ) -> None:  # fmt: skip
-    """Run one task of the builder in a child process; all that it started has ended afterwards.
+    """Run one task of the builder in a child process, including its descendants.
 
     Args:
         folder: Where it works; it finds ``requirements.txt`` there.
@@ -133,7 +133,7 @@ def _environment(folder: Path) -> dict[str, str]:
 
 
 def _watch(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) -> str | None:
-    """Wait for the end of the child; return which bound it broke, None when none."""
+    """Wait for the end of the child; return the bound that it broke, or None."""
     deadline = time.monotonic() + bounds.wall_time_ms / 1_000
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Errors of uploaded plugins: what is refused, and what is in the way."""
+"""Errors of uploaded plugins: refusals and conflicts."""
 
 from __future__ import annotations
 

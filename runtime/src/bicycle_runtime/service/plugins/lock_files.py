@@ -27,7 +27,7 @@ _SHA = re.compile(r"sha256:[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedLibrary:
-    """One library; ``line`` is what an installer reads."""
+    """A locked library; ``line`` is its entry for an installer."""
 
     name: str
     line: str
@@ -49,7 +49,7 @@ def read_lock(data: bytes) -> list[LockedLibrary]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield what is to be read, with the number of its first line."""
+    """Yield the logical lines, with the number of their first line."""
     begun, first = "", 0
     for number, raw in enumerate(text.splitlines(), start=1):
         line = _COMMENT.sub("", raw).rstrip()

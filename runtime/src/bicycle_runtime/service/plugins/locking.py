@@ -1,4 +1,4 @@
-"""Lock files made here: an installer chooses a version of each library, for this Python.
+"""Lock files made here: an installer selects each library's version for Python.
 
 What the runtime holds itself is left out of the file, and need not be on any index: the installer
 gets empty wheels of the versions that are installed, so that it chooses libraries that agree with
@@ -65,7 +65,7 @@ def lock_requirements(
 
 
 def requirements_of(path: Path) -> tuple[str, list[str]]:
-    """Return the title of a wheel or project, and what it needs beside the runtime.
+    """Return the title of a wheel or project, and its requirements.
 
     Args:
         path: A wheel, a ``pyproject.toml``, or the folder that has one.
@@ -97,7 +97,7 @@ def requirements_of(path: Path) -> tuple[str, list[str]]:
 
 
 def _read_dependency(file: Path, text: str) -> list[str]:
-    """Return a dependency without its marker; nothing where the runtime holds it, or none is met.
+    """Return a dependency without its marker, or an empty list if it is not needed.
 
     Raises:
         PROJECT_UNREADABLE: it is no requirement.
@@ -115,7 +115,7 @@ def _read_dependency(file: Path, text: str) -> list[str]:
 
 
 def _write_held(folder: Path) -> dict[str, str]:
-    """Write an empty wheel of each library that the runtime holds; return their versions."""
+    """Write an empty wheel of each library of the runtime; return their versions."""
     folder.mkdir()
     installed = find_installed(sys.path)
     held = {name: installed[name].version for name in HELD_BY_RUNTIME if name in installed}
@@ -143,7 +143,7 @@ def _digest(text: str) -> str:
 
 
 def _report_text(report: Path) -> str:
-    """Return the lines of a lock file for what pip would install."""
+    """Return the lines of a lock file for the libraries in pip's report."""
     items = json.loads(report.read_text(encoding="utf-8"))["install"]
     return "".join(f"{_line(item)}\n" for item in items)
 

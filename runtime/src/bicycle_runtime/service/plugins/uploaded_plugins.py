@@ -1,4 +1,4 @@
-"""Uploaded plugins of a home, each in a folder of its digest: wheel, facts, environment.
+"""Uploaded plugins of a home, each in a folder of its digest.
 
 ``<home>/plugins/<digest>`` appears by one rename, complete or not at all, so what is there can be
 used, also by commands and drivers that know no service: its ``environment`` is what
@@ -102,7 +102,7 @@ class InstallFacts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Plugins:
-    """What doors use: files are received here, and looked at.
+    """The uploaded plugins: reception and queries of files.
 
     Args:
         home: The home.
@@ -158,7 +158,7 @@ class Plugins:
         return sum(each.byte_count for each in plugins if each.owner == owner)
 
     def all(self) -> list[UploadedPlugin]:
-        """Return all plugins, those that were uploaded last first, with the jobs that need them."""
+        """Return all plugins, the last upload first, with the jobs that need them."""
         needed = _jobs_by_digest(self._home)
         found = uploaded_plugins(self._home)
         return [
@@ -259,7 +259,7 @@ def find_uploaded(home: Home, digest: str) -> UploadedPlugin:
 
 
 def uploaded_plugins(home: Home) -> list[UploadedPlugin]:
-    """Return all plugins without the jobs that need them, those that were uploaded last first."""
+    """Return all plugins, the last upload first, without jobs."""
     places = _folder(home).glob(f"*/{_FACTS_FILE}")
     found = [find_uploaded(home, path.parent.name) for path in places if _is_kept(path.parent)]
     return sorted(found, key=lambda each: (-each.uploaded_ms, each.digest))
@@ -269,7 +269,7 @@ def install_plugin(
     home: Home, facts: InstallFacts, *, clock: Clock, build: BuildLimits | None = None,
     extraction: ExtractionLimits | None = None,
 ) -> tuple[UploadedPlugin, bool]:  # fmt: skip
-    """Build the environment of received files and try its plugins, each in a child process.
+    """Build the environment of received files, and try its plugins in child processes.
 
     Nothing is left of an upload that fails.
 
@@ -340,13 +340,13 @@ def remove_plugin(home: Home, digest: str) -> UploadedPlugin:
 
 
 def clear_leftovers(home: Home) -> None:
-    """Remove what a killed service left half done; nothing may be received or installed."""
+    """Remove the unfinished files of a killed service."""
     for path in [*_folder(home).glob(".*"), *(_folder(home) / _UPLOADS).glob(".*")]:
         shutil.rmtree(path)
 
 
 def clear_uploads(home: Home, *, waiting: Collection[str]) -> None:
-    """Remove received files that nobody has asked to be installed; ``waiting`` are digests."""
+    """Remove received files without a requested installation; ``waiting`` are digests."""
     for path in (_folder(home) / _UPLOADS).glob("*"):
         if path.name not in waiting:
             shutil.rmtree(path, ignore_errors=True)
@@ -389,7 +389,7 @@ def _build(
     folder: Path, facts: InstallFacts, clock: Clock, *, build: BuildLimits | None,
     extraction: ExtractionLimits | None,
 ) -> UploadedPlugin:  # fmt: skip
-    """Fill a folder that has wheel and lock file; return what came out."""
+    """Fill a folder that has wheel and lock file; return the plugin."""
     wheel = check_wheel(folder / facts.file)
     title = f"{wheel.name} {wheel.version}"
     lines = [f"./{facts.file} --hash=sha256:{file_digest(folder / facts.file)}"]
@@ -425,7 +425,7 @@ def _build(
 
 
 def _try(ref: PluginRef, limits: ExtractionLimits | None) -> None:
-    """Load a plugin in a child process; an error tells places in it without our folder."""
+    """Load a plugin in a child process; errors contain paths without our folder."""
     try:
         check_plugin(ref, limits)
     except BicycleError as error:
@@ -452,7 +452,7 @@ def _site(folder: Path) -> Path:
 
 
 def _jobs_by_digest(home: Home) -> dict[str, set[str]]:
-    """Return of each digest the jobs that need it: read from what they were asked for."""
+    """Return the jobs that need each digest, from their requests."""
     needed: dict[str, set[str]] = {}
     for folder in sorted((home.path / "jobs").glob("*/")):
         job = JobFolder(folder)
@@ -464,7 +464,7 @@ def _jobs_by_digest(home: Home) -> dict[str, set[str]]:
 
 
 def _digests_of(home: Home, job: JobFolder) -> set[str]:
-    """Return the digests of the plugins in whose environment a job runs, or may run again."""
+    """Return the digests of plugins in whose environment a job runs, or may run."""
     try:
         former = former_request(home, job.id)
         asked = [job.read_request(), *([] if former is None else [former])]
@@ -475,7 +475,7 @@ def _digests_of(home: Home, job: JobFolder) -> set[str]:
 
 
 def _is_over(home: Home, job: JobFolder) -> bool:
-    """Tell whether nobody can start a job again as it was, nor go on from a savepoint of it."""
+    """Return whether a job can neither be started again nor resumed from a savepoint."""
     status = job.status()
     if status is None or status.state not in _OVER:
         return False

@@ -1,4 +1,4 @@
-"""A wheel as somebody sent it: read as a zip file with bounds, and never executed or unpacked.
+"""A received wheel: read as a zip file with bounds, never executed or unpacked.
 
 What is accepted is what a build tool writes: one archive from the first byte to the last, plain
 files below the folder that they are unpacked in, each listed in RECORD with its hash. Everything
@@ -117,7 +117,7 @@ class UploadedPlugin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_wheel(path: Path, limits: WheelLimits | None = None) -> WheelFacts:
-    """Check a wheel, and return what its metadata says.
+    """Check a wheel, and return the facts in its metadata.
 
     Args:
         path: The file, with the name that it was sent with.
@@ -297,7 +297,7 @@ class _Check:
     def _metadata(
         self, folder: str, name: str, version: str
     ) -> tuple[dict[str, str], dict[str, list[str]]]:
-        """Return the entry points, and what the wheel needs beside itself and the runtime, by name.
+        """Return the entry points, and the wheel's requirements, by name.
 
         Args:
             folder: Where its metadata lies unpacked: what looks into a wheel itself keeps it open.
@@ -324,7 +324,7 @@ class _Check:
 
 
 def _runs_by_itself(parts: list[str]) -> bool:
-    """Tell whether Python runs a file whenever it starts, once the file is installed.
+    """Return whether Python runs an installed file at each start.
 
     Args:
         parts: Its path in the wheel; what is below ``.data/purelib`` is installed without that.

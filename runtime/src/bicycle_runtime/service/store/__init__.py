@@ -1,1 +1,1 @@
-"""The store of the service: jobs, history, operations, audit, samples; SQLite behind one writer."""
+"""The store of the service: jobs, history, operations, audit log, samples."""

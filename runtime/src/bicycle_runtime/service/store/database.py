@@ -75,7 +75,7 @@ class Database:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Write what is queued, and close."""
+        """Write queued work, and close."""
         self._queue.put(None)
         self._thread.join()
         for connection in self._readers:
@@ -84,7 +84,7 @@ class Database:
             self._writer.close()
 
     def write(self, work: Work) -> Future[Any]:
-        """Let the writer do something in a transaction; the future is done when that is committed.
+        """Queue work for the writer's transaction; the future completes with the commit.
 
         Args:
             work: Gets the connection; what it returns is the result. It must not commit.
@@ -98,7 +98,7 @@ class Database:
         self.write(lambda _connection: None).exception()
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Return what ``work`` reads, in this thread.
+        """Return the result of reading in this thread.
 
         Raises:
             DATABASE_UNUSABLE: the file is damaged.
@@ -135,7 +135,7 @@ class Database:
                 self._write_batch(batch)
 
     def _batch(self) -> tuple[list[_Entry], bool]:
-        """Return what is to be written next; False with it when that is the last."""
+        """Return the next work to write, and False if it is the last."""
         entry = self._queue.get()
         batch: list[_Entry] = []
         while entry is not None:
@@ -169,7 +169,7 @@ class Database:
 
 
 def _settle(connection: sqlite3.Connection, synchronous: str) -> None:
-    """Let readers go on while the writer writes, and say what survives a power cut."""
+    """Set up write-ahead logging, and durability in a power cut."""
     for setting in (
         "journal_mode = WAL",
         f"journal_size_limit = {_WAL_BYTES_MAX}",

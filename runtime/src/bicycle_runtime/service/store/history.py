@@ -1,4 +1,4 @@
-"""The history of jobs: changes of states, events, samples and the audit log, written once."""
+"""The history of jobs: state changes, events, samples and the audit log."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ Operators = Mapping[str, Sequence[Any]]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that happened; ``kind`` is state, refused, failure, operation or service."""
+    """An event; ``kind`` is state, refused, failure, operation or service."""
 
     id: int
     job: str
@@ -68,7 +68,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One change that somebody asked for, and whether it was let through."""
+    """One requested change, and whether it was permitted."""
 
     id: int
     at_ms: int
@@ -81,7 +81,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateChange(msgspec.Struct, frozen=True, kw_only=True):
-    """One step in the life of a job; ``old`` is None where the job was not known before."""
+    """One step in the life of a job; ``old`` is None for an unknown job."""
 
     at_ms: int
     old: str | None
@@ -91,7 +91,7 @@ class StateChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was asked for.
+    """One requested operation.
 
     ``actor`` is who asked, ``owner`` whose it is: that of the job, else of who asked. ``state`` is
     waiting, running, done, failed, interrupted or canceled; ``reason`` says why the start of a job
@@ -113,13 +113,13 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more comes of it."""
+        """Return whether the operation has ended."""
         return self.state not in ("waiting", "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownRow:
-    """What is kept of a job.
+    """The stored row of a job.
 
     ``run`` is when its run began, in ms since 1970, and names the run. ``dismissed`` is JSON of a
     ``Dismissal``.
@@ -140,7 +140,7 @@ class KnownRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Noted:
-    """What one look has found about a job: its row, the steps, and what went wrong.
+    """The findings of one look at a job: its row, its steps, and failures.
 
     Steps are former state, state and time; events kind, level, facts and time, in ms since 1970.
     """
@@ -156,7 +156,7 @@ def note_event(
     connection: sqlite3.Connection, job: str, kind: str, facts: Mapping[str, Any], *, level: str,
     at_ms: int,
 ) -> int:  # fmt: skip
-    """Write one event and return its number; the oldest of a job go when there are very many."""
+    """Write one event and return its number; very old ones of a job are removed."""
     values = (job, at_ms, kind, level, json.dumps(facts))
     row = connection.execute(
         "INSERT INTO events (job, at_ms, kind, level, facts) VALUES (?, ?, ?, ?, ?)", values
@@ -189,7 +189,7 @@ def note_audit(
 
 
 class History:
-    """Reads and writes what was.
+    """The reader and writer of the history.
 
     Args:
         control: The database with jobs and events.
@@ -201,14 +201,14 @@ class History:
         self._samples = samples
 
     def known_rows(self) -> dict[str, KnownRow]:
-        """Return what is kept of each job whose folder was there when last looked."""
+        """Return the stored row of each job whose folder existed at the last look."""
         names = ", ".join(KnownRow.__dataclass_fields__)
         sql = f"SELECT {names} FROM jobs WHERE removed_ms IS NULL"
         rows = self._control.read(lambda connection: connection.execute(sql).fetchall())
         return {row["id"]: KnownRow(**dict(row)) for row in rows}
 
     def note(self, found: Iterable[Noted], removed: Iterable[str], *, at_ms: int) -> Future[int]:
-        """Write what one look has found; the result is the number of the last event, or 0."""
+        """Write the findings of one look; the result is the last event's number, or 0."""
         noted, gone = tuple(found), tuple(removed)
 
         def work(connection: sqlite3.Connection) -> int:
@@ -231,7 +231,7 @@ class History:
         return self._control.write(work)
 
     def note_dismissed(self, job: str, dismissed: str) -> Future[None]:
-        """Keep that what is known of a job needs no attention."""
+        """Store that the present problems of a job need no attention."""
         sql = "UPDATE jobs SET dismissed = ? WHERE id = ?"
 
         def work(connection: sqlite3.Connection) -> None:
@@ -248,7 +248,7 @@ class History:
         )
 
     def latest_event(self) -> int:
-        """Return the number of the last event, 0 while there is none."""
+        """Return the number of the last event, or 0."""
         sql = "SELECT coalesce(max(id), 0) FROM events"
         return int(self._control.read(lambda connection: connection.execute(sql).fetchone()[0]))
 
@@ -256,7 +256,7 @@ class History:
         self, job: str | None = None, *, after: int = 0, limit: int = 200,
         owners: Sequence[str] | None = None,
     ) -> list[Event]:  # fmt: skip
-        """Return events behind a number, the oldest first, of one job, of owners, or of all."""
+        """Return events after a number, oldest first, of a job, of owners, or all."""
         where, values = _about(job, owners)
         sql = f"SELECT * FROM events WHERE id > ? {where} ORDER BY id LIMIT ?"
         return self._rows(sql, (after, *values, limit), Event)
@@ -274,7 +274,7 @@ class History:
     def audit(
         self, *, after: int = 0, limit: int = 200, owners: Sequence[str] | None = None
     ) -> list[AuditEntry]:
-        """Return lines of the audit log behind a number, the oldest first, of owners or of all."""
+        """Return lines of the audit log after a number, oldest first, of owners or all."""
         where, values = one_of("owner", owners)
         sql = f"SELECT {_AUDIT} FROM audit WHERE id > ? {where} ORDER BY id LIMIT ?"
         return self._audit_rows(sql, (after, *values, limit))
@@ -282,13 +282,13 @@ class History:
     def latest_audit(
         self, *, before: int | None = None, limit: int = 50, owners: Sequence[str] | None = None
     ) -> list[AuditEntry]:
-        """Return lines of the audit log, the newest first, of those before a number."""
+        """Return lines of the audit log before a number, newest first."""
         where, values = one_of("owner", owners)
         sql = f"SELECT {_AUDIT} FROM audit WHERE id < ? {where} ORDER BY id DESC LIMIT ?"
         return self._audit_rows(sql, (2**62 if before is None else before, *values, limit))
 
     def _audit_rows(self, sql: str, values: tuple[Any, ...]) -> list[AuditEntry]:
-        """Return lines of the audit log, those of answers that were just given too."""
+        """Return lines of the audit log, including lines of recent responses."""
         self._control.settle()
         return self._rows(sql, values, AuditEntry)
 
@@ -303,7 +303,7 @@ class History:
     def note_samples(
         self, jobs: Iterable[tuple[str, Mapping[str, Any], Operators]], *, at_s: int
     ) -> Future[None]:
-        """Keep a sample of each job, and every five minutes the mean of those since the last.
+        """Store a sample of each job, and every five minutes a mean.
 
         Args:
             jobs: Ids, values by the names in ``SAMPLED``, and those of operators by uid, in the
@@ -317,7 +317,7 @@ class History:
         return self._samples.write(_samples_writer(rows, at_s))
 
     def operator_samples(self, job: str, operator: str, *, tier: str = "5s") -> dict[str, Any]:
-        """Return columns over time of one operator, the oldest first; None in a column is a gap.
+        """Return columns of one operator over time, oldest first; None is a gap.
 
         Args:
             job: The job's id.
@@ -363,7 +363,7 @@ class History:
 
 
 def one_of(column: str, words: Sequence[str] | None) -> tuple[str, tuple[str, ...]]:
-    """Return a further condition of a query, and its values: a column is one of some words.
+    """Return a query condition that a column is one of some words, and its values.
 
     Example:
         >>> one_of("owner", ["ada", "bob"]), one_of("owner", None)
@@ -384,7 +384,7 @@ def _about(job: str | None, owners: Sequence[str] | None) -> tuple[str, tuple[st
 def _columns(
     rows: Sequence[Mapping[str, Any] | sqlite3.Row], names: Sequence[str], tier: str
 ) -> dict[str, Any]:
-    """Return the columns of rows in the order of time, with a gap where some are missing."""
+    """Return the columns of rows in the order of time, with gaps for missing rows."""
     _number, step_s, count = TIERS[tier]
     columns: dict[str, list[Any]] = {name: [] for name in ("at_s", *names)}
     last_s: int | None = None

@@ -1,4 +1,4 @@
-"""Tables of the two databases, and how a file of an older version becomes one of this.
+"""Tables of the two databases, and migrations of older files.
 
 ``control.db`` has what was promised and what happened; ``history.db`` has samples, may be deleted,
 and never grows beyond its rings: a row's slot follows from its time, and a newer row takes it over.
@@ -128,6 +128,6 @@ def known_version(connection: sqlite3.Connection, path: Path, versions: tuple[st
 
 
 def unusable(path: Path, reason: str) -> BicycleError:
-    """Return the error for a database that cannot be used; it names what only the file has."""
+    """Return the error of an unusable database, with the data that would be lost."""
     lost = _LOST.get(path.name, "its rows")
     return DATABASE_UNUSABLE(path=str(path), reason=reason, lost=lost)

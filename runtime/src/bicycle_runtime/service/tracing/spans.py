@@ -1,4 +1,4 @@
-"""Spans of OpenTelemetry: one for each epoch, with one below it for each of its phases.
+"""Spans of OpenTelemetry: one per epoch, with child spans of its phases.
 
 The service makes them of the journals of jobs, so that drivers neither load OpenTelemetry nor wait
 for a receiver. A receiver that is slow or away costs spans, which are counted, and nothing else.
@@ -78,7 +78,7 @@ class Tracing:
         self.look()
 
     def look(self) -> None:
-        """Make spans of what is new in all journals."""
+        """Create spans of new lines in all journals."""
         view = self._fleet.view
         for gone in self._tails.keys() - view.by_id.keys():
             # A job that is being started has no status for a moment; its journal goes on.
@@ -101,7 +101,7 @@ class Tracing:
 
 
 class _Waiting(SpanProcessor):  # type: ignore[misc]  # mypy sees no types there
-    """Holds spans until they are sent; what has no room is counted and dropped."""
+    """A buffer of spans until they are sent; spans beyond its bound are counted."""
 
     def __init__(self, figures: ServiceFigures) -> None:
         self._figures = figures
@@ -138,7 +138,7 @@ class _Sender:
         self._thread.start()
 
     def end(self, timeout_s: float) -> None:
-        """Send what waits, for so long at most."""
+        """Send waiting spans, within a time limit."""
         try:
             self._spans.put(None, timeout=timeout_s)
         except queue.Full:

@@ -1,1 +1,1 @@
-"""Users of the service: identities, what they may do, and what nobody is shown."""
+"""Users of the service: identities, permissions, and hidden values."""

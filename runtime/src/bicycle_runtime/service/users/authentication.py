@@ -1,4 +1,4 @@
-"""Authentication: the identity in the headers of a request, read before anything else.
+"""Authentication: the identity in the headers of a request, checked first.
 
 A bearer token says it to programs, a cookie to pages. On a loopback address nobody has to say it,
 unless the service was told to demand it; a token that is given is checked in any case.
@@ -22,7 +22,7 @@ _COOKIES_LENGTH_MAX = 4_096
 
 
 class Authenticator:
-    """Tells who asks.
+    """The identification of callers.
 
     Args:
         tokens: Who may.
@@ -41,7 +41,7 @@ class Authenticator:
         self._else = NOBODY if needs_login else LOCAL
 
     def identity(self, headers: Mapping[str, str], *, scheme: str, client: str = "") -> Identity:
-        """Return who asks.
+        """Return the identity of a caller.
 
         Args:
             headers: Those of the request, by names in small letters.
@@ -68,14 +68,14 @@ class Authenticator:
         return found if found is not None else self._else
 
     def is_still(self, identity: Identity) -> bool:
-        """Tell whether somebody who was let in would be let in now."""
+        """Return whether an admitted caller would be admitted now."""
         if identity.session and self._sessions is not None:
             return self._sessions.holder(identity.session) is not None
         return not identity.token or self._tokens.is_good(identity.token)
 
 
 def require_somebody(identity: Identity, path: str) -> None:
-    """See that it is known who asks, where that is needed.
+    """Require an authenticated caller unless the route is public.
 
     Raises:
         LOGIN_NEEDED: it is not.
@@ -85,12 +85,12 @@ def require_somebody(identity: Identity, path: str) -> None:
 
 
 def is_open(path: str) -> bool:
-    """Tell whether anybody may ask for a path: to log in, and to see that the service is there."""
+    """Return whether a path is public: the login and the health check."""
     return path in _OPEN or path.startswith(_OPEN_BELOW)
 
 
 def cookie_name(host: str, scheme: str) -> str:
-    """Return the name of the cookie of a login; cookies of one host are shared by all its ports.
+    """Return the name of a login's cookie, since a host's ports share cookies.
 
     Example:
         >>> cookie_name("127.0.0.1:9000", "http"), cookie_name("jobs.example", "https")
@@ -103,7 +103,7 @@ def cookie_name(host: str, scheme: str) -> str:
 
 
 def _cookie(text: str, name: str) -> str:
-    """Return the value of a cookie, empty when there is none, or they cannot be read."""
+    """Return the value of a cookie, empty if missing or unreadable."""
     if len(text) > _COOKIES_LENGTH_MAX:
         return ""
     try:

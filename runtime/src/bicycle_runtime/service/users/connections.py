@@ -1,4 +1,4 @@
-"""Connections of a server: bounds per address and per identity, and which are dropped first.
+"""Connections of a server: bounds per address and per identity.
 
 A connection belongs to a *stranger* until a request on it has been authenticated. Strangers are
 counted by address, apart from all others: a new connection is always accepted, and drops the
@@ -123,7 +123,7 @@ class Connections:
         self._known: dict[str, dict[Connection, None]] = {}
 
     def open(self, address: str, drop: Callable[[], object]) -> Connection:
-        """Count a new connection; older ones of strangers are dropped where there are too many."""
+        """Count a new connection; drop old unauthenticated ones beyond the bounds."""
         connection = Connection(self, address, drop)
         self._add_stranger(connection)
         return connection
@@ -136,7 +136,7 @@ class Connections:
             self._drop(victim)
 
     def enter(self, connection: Connection, identity: Identity, *, is_reserved: bool) -> None:
-        """See ``Connection.enter``."""
+        """Implement ``Connection.enter``."""
         if identity == NOBODY:
             if connection.group:
                 self.forget(connection)
@@ -154,7 +154,7 @@ class Connections:
         self._known.setdefault(group, {})[connection] = None
 
     def begin_stream(self, connection: Connection) -> None:
-        """See ``Connection.begin_stream``."""
+        """Implement ``Connection.begin_stream``."""
         own = sum(each.is_stream for each in self._known.get(connection.group, ()))
         if own >= self._options.streams_per_identity and connection.is_bounded:
             limit = self._options.streams_per_identity
@@ -164,7 +164,7 @@ class Connections:
         connection.is_stream = True
 
     def forget(self, connection: Connection) -> None:
-        """See ``Connection.close``."""
+        """Implement ``Connection.close``."""
         groups = self._known if connection.group else self._strangers
         name = connection.group or connection.address
         found = groups.get(name, {})

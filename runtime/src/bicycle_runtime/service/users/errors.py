@@ -1,4 +1,4 @@
-"""Errors about who asks: nobody known, a token that is none, a role that is too low."""
+"""Errors about callers: unknown identities, invalid tokens, insufficient roles."""
 
 from __future__ import annotations
 

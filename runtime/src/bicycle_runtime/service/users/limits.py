@@ -30,7 +30,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitOptions:
-    """How much one token, or one address without a token, may ask for.
+    """The rate limits of one token, or of one address without a token.
 
     Attributes:
         reads: Requests that change nothing.
@@ -71,7 +71,7 @@ class Limits:
         self._take("writes" if is_write else "reads", who, rate)
 
     def fail(self, address: str) -> None:
-        """Count a token that is not taken; good ones of the same address are answered still.
+        """Count an invalid token; valid ones of the same address are still accepted.
 
         Raises:
             RATE_EXCEEDED: it is one too many.

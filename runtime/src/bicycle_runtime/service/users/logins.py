@@ -59,7 +59,7 @@ class Sessions:
         return dataclasses.replace(identity, session=secret)
 
     def holder(self, secret: str) -> Identity | None:
-        """Return who has logged in with this cookie, None when nobody has, or no more."""
+        """Return the identity of a login's cookie, or None."""
         if len(secret) != _LENGTH or not secret.isascii():
             return None
         sql = (

@@ -1,4 +1,4 @@
-"""Owners of jobs, and what each of them may use."""
+"""Owners of jobs, and their quotas."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Owners", "Quota"]
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
-    """What an owner may use at once; None is without limit.
+    """The quota of an owner; None means no limit.
 
-    ``jobs`` run or wait, ``slots`` are used by those that run, ``upload_bytes`` are those of all
-    wheels that are kept.
+    ``jobs`` run or wait, ``slots`` are used by running jobs, ``upload_bytes`` are bytes of all
+    stored wheels.
     """
 
     jobs: int | None = None
@@ -45,7 +45,7 @@ class Owners:
         self._quotas: dict[str, Quota] = {}
 
     def load(self) -> None:
-        """Read what is kept."""
+        """Read the stored owners and quotas."""
         jobs = self._control.read(lambda each: each.execute("SELECT * FROM owners").fetchall())
         quotas = self._control.read(lambda each: each.execute("SELECT * FROM quotas").fetchall())
         with self._lock:
@@ -60,7 +60,7 @@ class Owners:
         return self._by_job.get(job, "")
 
     def require_free(self, connection: sqlite3.Connection, job: str, identity: Identity) -> None:
-        """See that a name is for somebody: no job had it, or one of theirs.
+        """Require a job name that is unused, or belongs to the identity's owners.
 
         Raises:
             JOB_NAME_TAKEN: it is not.
@@ -69,7 +69,7 @@ class Owners:
             raise JOB_NAME_TAKEN(job=job)
 
     def is_foreign(self, job: str, identity: Identity) -> bool:
-        """Return whether a name is that of a job, present or past, that the identity cannot see."""
+        """Return whether a name belongs to a job that the identity cannot see."""
         return self._control.read(lambda connection: _is_foreign(connection, job, identity))
 
     def note(self, connection: sqlite3.Connection, job: str, owner: str) -> None:
@@ -84,14 +84,14 @@ class Owners:
             return dict(self._quotas)
 
     def quota(self, owner: str) -> Quota:
-        """Return what an owner may use."""
+        """Return the quota of an owner."""
         with self._lock:
             return self._quotas.get(owner, _NO_QUOTA)
 
     def set_quota(
         self, owner: str, quota: Quota, entry: Mapping[str, str], *, at_ms: int
     ) -> None:  # fmt: skip
-        """Keep what an owner may use, with a line of the audit log; it is so when this returns."""
+        """Store the quota of an owner durably, with a line of the audit log."""
 
         def work(connection: sqlite3.Connection) -> None:
             values = (owner, quota.jobs, quota.slots, quota.upload_bytes)

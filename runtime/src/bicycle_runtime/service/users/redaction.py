@@ -1,4 +1,4 @@
-"""Values that nobody is shown: those of parameters whose name says that they are secret.
+"""Hidden values: parameters whose names mark them as secret.
 
 They are hidden by name where requests are shown, and by value in what their job says.
 
@@ -37,7 +37,7 @@ _USER_IN_URL = re.compile(r"://[^/@\s]++@")
 
 
 def redacted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values with secrets hidden; user and password of a URL are hidden, too.
+    """Return the values with secrets hidden, also user and password of URLs.
 
     Example:
         >>> redacted({"kafka.password": "hunter2", "user": "ada", "token": "env:TOKEN"})
@@ -61,7 +61,7 @@ def _redact_value(name: str, value: Any) -> Any:
 
 
 class JobSecrets:
-    """The secrets of jobs by their values, which are hidden wherever a job tells them.
+    """The secrets of jobs by value, hidden in all output of a job.
 
     They are what is given for parameters and settings whose names are those of secrets, and what
     references lead to, as far as that can be read here. Jobs tell them in messages of errors, and
@@ -76,12 +76,12 @@ class JobSecrets:
         self._kept: dict[str, tuple[Path, tuple[int, int], tuple[str, ...]]] = {}
 
     def hide(self, job: str, value: T) -> T:
-        """Return plain data of a job, or text, without them; what needs no change is the same."""
+        """Return plain data of a job, or text, with its secrets hidden."""
         secrets = self._of(job)
         return value if not secrets else _without(value, secrets)
 
     def hide_in_status(self, status: JobStatus) -> JobStatus:
-        """Return a status without them; but for the place of its checkpoints, which is opened."""
+        """Return a status with secrets hidden, except in the location of checkpoints."""
         secrets = self._of(status.id)
         if not secrets:
             return status

@@ -1,4 +1,4 @@
-"""Identities and roles: three roles, each with all that the ones below it may.
+"""Identities and roles: three roles, each with all rights of lower ones.
 
 A role counts for the jobs of all owners, or of some.
 """
@@ -14,7 +14,7 @@ __all__ = ["LOCAL", "NOBODY", "Identity", "Role", "client_of", "require_all_owne
 
 
 class Role(IntEnum):
-    """What somebody may do; a higher one may do all that a lower one may."""
+    """The rights of an identity; a higher role includes lower ones."""
 
     NOBODY = 0  # See that the service is there, and log in.
     VIEWER = 1  # Look at everything but secrets.
@@ -24,7 +24,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Somebody, by the name that operations and the audit log show.
+    """An identity, with its name in operations and the audit log.
 
     ``owners`` are those whose jobs the role counts for, None for all. ``token`` is the id of the
     token that says so, empty where none does; ``session`` the secret of a login by page, empty
@@ -39,11 +39,11 @@ class Identity:
 
     @property
     def owner(self) -> str:
-        """Whose the jobs are that they start: their own, else those of their first owner."""
+        """The owner of the jobs that the identity starts: itself, else its first owner."""
         return self.name if self.owners is None or self.name in self.owners else self.owners[0]
 
     def sees(self, owner: str) -> bool:
-        """Tell whether what belongs to an owner is there for them; empty is nobody's."""
+        """Return whether resources of an owner are visible; "" means no owner."""
         return self.owners is None or owner in self.owners
 
     def may(self, least: Role) -> bool:
@@ -57,7 +57,7 @@ NOBODY = Identity(name="nobody", role=Role.NOBODY)
 
 
 def client_of(name: str, word: str) -> Identity:
-    """Return who a client with a certificate is: its role, and behind a colon its owners.
+    """Return the identity of a client certificate from its role and owners.
 
     Raises:
         KeyError: there is no such role.
@@ -73,7 +73,7 @@ def client_of(name: str, word: str) -> Identity:
 
 
 def require_role(identity: Identity, least: Role) -> None:
-    """See that somebody may do something.
+    """Require a role.
 
     Raises:
         ROLE_TOO_LOW: they may not.
@@ -85,7 +85,7 @@ def require_role(identity: Identity, least: Role) -> None:
 
 
 def require_all_owners(identity: Identity) -> None:
-    """See that a role counts for all owners: what is asked for has no owner.
+    """Require an identity with access to all owners.
 
     Raises:
         OWNER_FOREIGN: it does not.

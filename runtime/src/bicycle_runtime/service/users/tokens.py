@@ -1,4 +1,4 @@
-"""Tokens: who may use the service, until when, as what.
+"""Tokens for access to the service, with expiry, role and owners.
 
 A token is ``bic_<id>_<secret>`` with a secret of 256 random bits. It is told once, when it is
 made; what is kept is the SHA-256 of the secret, which nobody can guess from, so that no slow
@@ -60,12 +60,12 @@ class TokenEntry(msgspec.Struct, frozen=True, kw_only=True):
     revoked_ms: int | None
 
     def is_good(self, now_ms: int) -> bool:
-        """Whether it is taken at a time."""
+        """Return whether the token is valid at a time."""
         return self.revoked_ms is None and now_ms < self.expires_ms
 
     @property
     def identity(self) -> Identity:
-        """Who has it."""
+        """The identity of the token's holder."""
         return Identity(
             name=self.name, role=Role[self.role.upper()], owners=self.owners, token=self.id
         )
@@ -87,7 +87,7 @@ class Tokens:
         self, name: str, *, role: Role, lifetime_ms: int, by: str,
         owners: Sequence[str] | None = None,
     ) -> tuple[TokenEntry, str]:  # fmt: skip
-        """Make a token; the second value is the token itself, which nothing can tell again.
+        """Create a token; the second value is the token itself, which is not stored.
 
         Args:
             name: Of who gets it, as operations and the audit log show it, 1 to 60 characters.
@@ -140,7 +140,7 @@ class Tokens:
         return [_entry(row) for row in rows]
 
     def revoke(self, token: str, *, by: str) -> TokenEntry:
-        """Let a token be taken no more, nor any login with it; doing it twice is harmless.
+        """Revoke a token with its logins; repeating it is harmless.
 
         Raises:
             TOKEN_UNKNOWN: there is no token of this id.
@@ -160,7 +160,7 @@ class Tokens:
         return _entry(row)
 
     def holder(self, text: str) -> Identity | None:
-        """Return who has a token, None when it is not taken.
+        """Return the identity of a token's holder, or None.
 
         The secret is compared in constant time, also where there is no such token.
         """
@@ -190,7 +190,7 @@ class Tokens:
 
 @contextmanager
 def tokens_of(home: Home, clock: Clock) -> Iterator[Tokens]:
-    """Give the tokens of a home to a command; a service of it may run, and sees each change.
+    """Yield the tokens of a home for a command, also while its service runs.
 
     Raises:
         DATABASE_UNUSABLE: the database cannot be used.
@@ -208,7 +208,7 @@ def _hash(secret: str) -> bytes:
 
 
 def checked_owners(owners: Sequence[str]) -> tuple[str, ...]:
-    """Return owners, each once; those that nobody can be are refused.
+    """Return distinct owners; refuse invalid names.
 
     Raises:
         TOKEN_OWNER_INVALID: one of them is no name, or there is none.

@@ -1,1 +1,1 @@
-"""The present of all jobs: status files, ends of processes, shown states, the snapshot."""
+"""The present of all jobs: status files, process ends, states, the snapshot."""

@@ -1,4 +1,4 @@
-"""The snapshot of all jobs, and who is told when it changes.
+"""The snapshot of all jobs, and subscriptions to its changes.
 
 A thread puts a new snapshot in place of the former one; requests read it and never wait. A
 subscriber lives in the event loop and has room for one change: what comes while it is busy is
@@ -29,7 +29,7 @@ _SUBSCRIBERS_MAX = 200
 
 @dataclass(frozen=True, kw_only=True)
 class FleetView:
-    """All jobs as of one moment, the one that was started last first."""
+    """The jobs as of one moment, the last start first."""
 
     revision: int = 0
     as_of_ms: int = 0
@@ -41,11 +41,11 @@ class FleetView:
         return {job.summary.job_id: job for job in self.jobs}
 
     def get(self, job_id: str) -> KnownJob | None:
-        """Return a job, None when there is none of this id."""
+        """Return a job, or None."""
         return self.by_id.get(job_id)
 
     def totals(self) -> dict[str, Any]:
-        """Return what all jobs come to: ``jobs``, ``states``, ``running``, ``attention``, rates."""
+        """Return totals over all jobs: jobs, states, running, attention, and rates."""
         summaries = [job.summary for job in self.jobs]
         states = Counter(summary.state for summary in summaries)
         running = [summary for summary in summaries if summary.end_time is None]
@@ -65,7 +65,7 @@ class FleetView:
 
 
 def view_of(statuses: Iterable[JobStatus], *, now_ms: int) -> FleetView:
-    """Return a snapshot of jobs that were just read, for who has no service to ask.
+    """Return a snapshot of jobs that were just read, without a service.
 
     Nobody knows then what was asked of them, or whether their lag grows.
     """
@@ -83,7 +83,7 @@ def view_of(statuses: Iterable[JobStatus], *, now_ms: int) -> FleetView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What is new: jobs with other shown values, jobs that are gone, operations that went on."""
+    """The changes of a snapshot: changed jobs, removed jobs, advanced operations."""
 
     revision: int
     jobs: frozenset[str] = frozenset()
@@ -126,7 +126,7 @@ class Subscription:
         self._news.set()
 
     def close(self) -> None:
-        """Let the reader end once it has what waits."""
+        """End the reader after its waiting change."""
         self._is_over = True
         self._news.set()
 
@@ -148,11 +148,11 @@ class Fleet:
 
     @property
     def subscriber_count(self) -> int:
-        """How many readers are told of changes."""
+        """The number of subscribed readers."""
         return len(self._subscribers)
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Tell changes in this loop from now on."""
+        """Publish changes in this loop from now on."""
         self._loop = loop
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class Fleet:
         self, jobs: tuple[KnownJob, ...], changed: Iterable[str], removed: Iterable[str], *,
         as_of_ms: int,
     ) -> None:  # fmt: skip
-        """Put another snapshot in place; its revision grows only when a shown value changed."""
+        """Replace the snapshot; its revision grows only if a shown value changed."""
         change = Change(
             revision=self._view.revision, jobs=frozenset(changed), removed=frozenset(removed)
         )
@@ -178,11 +178,11 @@ class Fleet:
             self._tell(replace(change, revision=revision))
 
     def tell_news(self) -> None:
-        """Tell that there are events that were not there before."""
+        """Publish that there are new events."""
         self._tell(Change(revision=self._view.revision))
 
     def tell_operation(self, number: int) -> None:
-        """Tell that an operation has gone on."""
+        """Publish that an operation has advanced."""
         self._tell(Change(revision=self._view.revision, operations=frozenset({number})))
 
     @asynccontextmanager
@@ -205,7 +205,7 @@ class Fleet:
             self._subscribers.discard(subscription)
 
     def totals(self) -> dict[str, Any]:
-        """Return what all jobs of the newest snapshot come to."""
+        """Return the totals over all jobs of the newest snapshot."""
         return self._view.totals()
 
     def _tell(self, change: Change) -> None:

@@ -1,4 +1,4 @@
-"""Pages of the list of jobs: filtered, sorted and cut here, so that 200 jobs cost what 50 do."""
+"""Pages of the list of jobs: filtered, sorted and truncated on the server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SORT_WORDS = ("attention", *_TEXTS, *_NUMBERS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """Which jobs, in which order, and how many.
+    """The query for jobs: filter, order and number.
 
     ``state`` are words of ``State``, empty for any, ``owner`` is one, or empty; ``text`` is looked
     for in id, name and plugin, in any case; ``sort`` is one of ``SORT_WORDS``, with ``-`` before it
@@ -45,7 +45,7 @@ class JobQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """Some jobs; ``next`` leads to those behind them, ``total`` are all that fit the filter."""
+    """Some jobs; ``next`` is the cursor of the next page, ``total`` counts matches."""
 
     items: tuple[KnownJob, ...]
     next: str | None

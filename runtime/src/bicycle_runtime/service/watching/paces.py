@@ -1,4 +1,4 @@
-"""Rates of a job over the last seconds: how busy it is, and what goes through its operators.
+"""Rates of a job over the last seconds: load, and throughput of operators.
 
 A status counts since the run began; two of them, some seconds apart, give a pace.
 """

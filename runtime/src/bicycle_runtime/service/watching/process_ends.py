@@ -1,4 +1,4 @@
-"""Ends of processes, told by the kernel: a handle for each, and one wait for all of them.
+"""Ends of processes, reported by the kernel: a handle each, and one wait for all.
 
 A process is named by id and start time, so that another one with the same id is not taken for it.
 Where the kernel gives no handles, ``/proc`` is asked each time.

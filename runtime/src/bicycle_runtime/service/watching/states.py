@@ -23,7 +23,7 @@ Intent = Literal["stop", "drain", "suspend", "cancel"]
 
 
 class State(Enum):
-    """Where a job is in its life, in the words of the REST API."""
+    """The state of a job in its life cycle, in the words of the REST API."""
 
     CREATED = "CREATED"
     RUNNING = "RUNNING"
@@ -39,7 +39,7 @@ class State(Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the run is over."""
+        """Return whether the run is over."""
         return self in _FINAL
 
 
@@ -77,7 +77,7 @@ def shown_state(
     intent: Intent | None = None,
     is_suspended: bool = False,
 ) -> State:
-    """Return the state of a job from its file, its processes and what was asked for.
+    """Return the state of a job from its file, its processes and requests.
 
     Args:
         status: As the driver, or its supervisor, last wrote it.

@@ -1,4 +1,4 @@
-"""A job in one row: what lists and the API show of it, made of its status."""
+"""A job in one row, made from its status, for lists and the API."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BEGINNING = (State.CREATED, State.RESTARTING)
 
 
 class Dismissal(msgspec.Struct, frozen=True, kw_only=True):
-    """What was known of a run when somebody dismissed that it needs attention.
+    """The facts of a run when a user dismissed its need for attention.
 
     ``run`` is when the run began. More errors or late records than then, and another run, need
     attention again.
@@ -47,7 +47,7 @@ class Dismissal(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, status: JobStatus, *, is_failed: bool) -> Dismissal:
-        """Return what is known now."""
+        """Return the facts of a status."""
         operators = status.operators.values()
         return cls(
             run=status.started_ms,
@@ -57,7 +57,7 @@ class Dismissal(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def hidden(self, now: Dismissal) -> frozenset[str]:
-        """Return the words that need no attention any more, given what is known now."""
+        """Return the problems that need no attention, given the present facts."""
         if self.run != now.run:
             return frozenset()
         is_known = {
@@ -108,7 +108,7 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownJob:
-    """One job of the snapshot: row, status, paces, and the revision that changed it last."""
+    """One job of the snapshot: row, status, paces, and the last changing revision."""
 
     summary: JobSummary
     status: JobStatus
@@ -206,7 +206,7 @@ def _reason(status: JobStatus, state: State) -> str:
 
 
 def _trouble(status: JobStatus, state: State) -> str:
-    """Return what holds up a job that goes on."""
+    """Return the problem that delays a running job."""
     if status.is_frozen:
         return f"process {status.pid} was stopped by a signal"
     if state is State.RESTARTING and status.restarts:

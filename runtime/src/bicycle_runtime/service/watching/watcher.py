@@ -1,4 +1,4 @@
-"""The thread that looks at all jobs once a second, and at once when a process ends.
+"""The thread that looks at all jobs once a second, and when a process ends.
 
 A look lists the folders, reads the status files that changed, asks whether the processes live, and
 makes of that the next snapshot and what is written into the history. A job that cannot be read
@@ -54,15 +54,15 @@ _ASKED = frozenset({State.STOPPING, State.CANCELING})  # Their times are in no s
 
 
 class Intents(Protocol):
-    """Who knows what was asked for."""
+    """The source of requested operations."""
 
     def intent(self, job: str) -> tuple[Intent, str] | None:
-        """Return what is being done about a job that ends it, and who asked; None for nothing."""
+        """Return the running operation that ends a job, with its requester, or None."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What the last look found of one job."""
+    """The findings of the last look at one job."""
 
     stamp: tuple[int, int, int]
     status: JobStatus
@@ -130,7 +130,7 @@ class Watcher:
         self.wake()
 
     def note_dismissed(self, job: str, dismissed: str) -> None:
-        """Show a job without the attention that somebody has dismissed."""
+        """Show a job without its dismissed need for attention."""
         row = self._rows.get(job)
         if row is not None:
             self._rows[job] = replace(row, dismissed=dismissed)
@@ -175,7 +175,7 @@ class Watcher:
         self.look_ms = (self._clock.monotonic() - began) * 1_000
 
     def _look_at(self, job: str, stamp: tuple[int, int, int], now_ms: int) -> Noted | None:
-        """Read what changed of one job, and return what is to be kept of that."""
+        """Read the changes of one job, and return the findings to store."""
         seen = self._seen.get(job)
         if seen is None or seen.stamp != stamp:
             status = self._read(job)
@@ -195,7 +195,7 @@ class Watcher:
         return self._settle(job, seen, now_ms)
 
     def _settle(self, job: str, seen: _Seen, now_ms: int) -> Noted:
-        """Decide the state of a job, and what has led to it since the last look."""
+        """Determine the state of a job, and the steps to it since the last look."""
         status, row = seen.status, self._rows.get(job)
         asked = self._intents.intent(job)
         is_driven = self._process_ends.is_alive(status.pid, status.pid_started)
@@ -221,7 +221,7 @@ class Watcher:
     def _note(
         self, job: str, seen: _Seen, state: State, asked: tuple[Intent, str] | None, *, now_ms: int
     ) -> Noted:
-        """Return what is kept of a look; a change that cannot be is shown, and told as an event."""
+        """Return the findings to store; an impossible state change becomes an event."""
         status, row = seen.status, self._rows.get(job)
         old = None if row is None else State(row.state)
         is_new_run = row is not None and row.run != status.started_ms
@@ -345,7 +345,7 @@ def _dismissal(row: KnownRow) -> Dismissal | None:
 
 
 def _stamps(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Return of each job how its status file is told from the one before."""
+    """Return a stamp of each job's status file, which changes with the file."""
     found = {}
     try:
         with os.scandir(folder) as entries:
@@ -385,7 +385,7 @@ def _before(old: State | None, way: tuple[State, ...]) -> list[str | None]:
 def step_times(
     way: tuple[State, ...], status: JobStatus, *, is_first: bool, now_ms: int
 ) -> list[int]:
-    """Return when each step of a job was taken, as its status says it, else as it is seen.
+    """Return the time of each step of a job, from its status or the look.
 
     Args:
         way: The states, the last of which is that of now.
@@ -437,7 +437,7 @@ def _note_lag(seen: _Seen, now_ms: int) -> None:
 
 
 def _is_growing(lags: deque[tuple[int, int]]) -> bool:
-    """Tell whether what is unread has grown over the last minute."""
+    """Return whether the unread input grew over the last minute."""
     if not lags or lags[-1][0] - lags[0][0] < _LAG_WINDOW_MS:
         return False
     first, last = lags[0][1], lags[-1][1]

@@ -1,4 +1,4 @@
-"""The processes that run the jobs of this machine: drivers, Java, Python workers, supervisors.
+"""The processes of this machine's jobs: drivers, Java, workers, supervisors.
 
 They are read from ``/proc`` in one pass when somebody asks. Workers of a cluster run elsewhere, and
 are not seen from here.
@@ -38,7 +38,7 @@ class ProcessUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobWorkers(msgspec.Struct, frozen=True, kw_only=True):
-    """The processes of one job, the supervisor first, and what they use together.
+    """The processes of one job, the supervisor first, and their total usage.
 
     ``slots`` are those of its Spark master that it holds, ``slots_used`` those in which its tasks
     run. ``cpu_usage`` is how many cores the processes kept busy just now.
@@ -54,7 +54,7 @@ class JobWorkers(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def resident_bytes(self) -> int:
-        """Memory of all of them; what they share counts for each."""
+        """The memory of all processes; shared memory counts for each."""
         return sum(process.resident_bytes for process in self.processes)
 
     @property
@@ -110,7 +110,7 @@ def workers_now(jobs: Iterable[KnownJob]) -> list[JobWorkers]:
 
 
 def slots_of(status: JobStatus) -> int:
-    """Return how many slots of its Spark master a job takes: as many as its widest operator."""
+    """Return the slots that a job takes of its Spark master: its widest operator."""
     return max((operator.parallelism or 1 for operator in status.operators.values()), default=1)
 
 
@@ -153,7 +153,7 @@ def _cpu_times(workers: Iterable[JobWorkers]) -> dict[int, float]:
 
 
 def workers_of(jobs: Iterable[KnownJob], known: Mapping[int, _Found]) -> list[JobWorkers]:
-    """Return the processes of the jobs that have not ended, those with most memory first.
+    """Return the processes of jobs that have not ended, most memory first.
 
     How busy they are is not known from one look: see ``workers_now``.
 
@@ -197,7 +197,7 @@ def _uses(
 
 
 def _is_it(known: Mapping[int, _Found], pid: int, started: int) -> bool:
-    """Tell whether a process is the one that was meant: its id may have gone to another."""
+    """Return whether a process is the meant one, since ids are reused."""
     return pid in known and known[pid].started == started
 
 

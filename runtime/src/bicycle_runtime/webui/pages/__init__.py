@@ -1,1 +1,1 @@
-"""One module for each group of pages: what it reads, and which template shows it."""
+"""Modules of pages, one per group: their data and templates."""

@@ -1,4 +1,4 @@
-"""Actions on jobs: each is confirmed before it is done, with what will happen.
+"""Actions on jobs: each is confirmed with its consequences before it is done.
 
 With scripts the question is a dialog on the page; without, the same form is a page of its own. Both
 send the form here, which asks the service for an operation and goes back to the job.
@@ -50,7 +50,7 @@ class Action:
     needs_running: bool = False
 
     def fits(self, job: KnownJob) -> bool:
-        """Whether it can be asked of a job now."""
+        """Return whether the action is possible for a job now."""
         state = State(job.summary.state)
         if self.kind in ("delete_savepoint", "restore"):
             return True
@@ -126,7 +126,7 @@ async def action_do(site: Site, request: Request) -> Response:
 async def _restore(
     site: Site, request: Request, job: str, facts: Mapping[str, Any]
 ) -> Response:  # fmt: skip
-    """Put a savepoint of a job into the place of another one, and go where that is shown."""
+    """Restore a job from a savepoint of another, and redirect to the result."""
     service = site.service
     place = await service.slow(savepoint_of, service.home, job, facts["savepoint"])
     wanted = {"url": place.url, "checkpoint_dir": facts["checkpoint_dir"], "name": facts["name"]}
@@ -135,7 +135,7 @@ async def _restore(
 
 
 async def upgrade_page(site: Site, request: Request) -> Response:
-    """Return the form that says to which version, and how."""
+    """Return the form for the version and strategy of an upgrade."""
     require_role(request.state.identity, Role.OPERATOR)
     job = site.scope(request).view.get(request.path_params["job"])
     if job is None or not UPGRADE.fits(job):
@@ -147,7 +147,7 @@ async def upgrade_page(site: Site, request: Request) -> Response:
 
 
 async def upgrade_do(site: Site, request: Request) -> Response:
-    """Ask for the plan, which is shown before anything is done; or for the upgrade itself."""
+    """Request the plan, which is shown before any change, or the upgrade itself."""
     require_role(request.state.identity, Role.OPERATOR)
     job = request.path_params["job"]
     async with request.form() as form:
@@ -162,7 +162,7 @@ async def upgrade_do(site: Site, request: Request) -> Response:
 
 
 def _upgrade_facts(form: FormData) -> dict[str, Any]:
-    """Return what the form says; numbers that are none are left to the service to refuse."""
+    """Return the fields of the form; the service refuses invalid numbers."""
     facts: dict[str, Any] = {"digest": str(form.get("digest", ""))}
     for name in ("plugin", "strategy"):
         if form.get(name):
@@ -185,7 +185,7 @@ async def bulk_stop_page(site: Site, request: Request) -> Response:
 
 
 async def bulk_stop_do(site: Site, request: Request) -> Response:
-    """Ask for the stop of each; those that have ended meanwhile are passed over."""
+    """Request the stop of each job; jobs that ended meanwhile are skipped."""
     require_role(request.state.identity, Role.OPERATOR)
     async with request.form() as form:
         names = [str(name) for name in form.getlist("job")][:_BULK_MAX]
@@ -210,7 +210,10 @@ def _number_or_text(text: str) -> int | str:
 
 
 def _facts(kind: str, form: FormData) -> dict[str, Any]:
-    """Return what a form says. What makes no sense is left as it is: the service refuses it."""
+    """Return the fields of a form; the service refuses invalid values.
+
+    What makes no sense is left as it is: the service refuses it.
+    """
     if kind == RESTORE.kind:
         words = ("savepoint", "checkpoint_dir", "name")
         return {word: str(form.get(word, "")).strip() for word in words}

@@ -1,4 +1,4 @@
-"""The audit log, for admins: who has changed what, from where, and whether it was let through."""
+"""The audit log for admins: changes, their authors, addresses and results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The first page: what needs attention, how much runs, where the load is, what has happened."""
+"""The first page: problems, running jobs, load, and recent events."""
 
 from __future__ import annotations
 

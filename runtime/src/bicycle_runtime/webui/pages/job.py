@@ -1,4 +1,4 @@
-"""One job: a head that all its pages share, and a page for each subject, each with its stream.
+"""One job: a common head, and a page for each subject, with live updates.
 
 The head comes from the snapshot. What a page reads beyond that may fail by itself: then the page
 says so in its place, and the head stays.
@@ -61,7 +61,7 @@ class Tab:
 
     @property
     def template(self) -> str:
-        """The template of what is below the head."""
+        """The template below the head."""
         return f"job/{self.name or 'overview'}.html"
 
     @property
@@ -84,7 +84,7 @@ async def _overview(site: Site, job: KnownJob, request: Request) -> Facts:
 
 
 def _lag_chart(summary: JobSummary) -> tuple[str, str, str]:
-    """Return title, column and format of the chart of what is unread."""
+    """Return title, column and format of the chart of unread input."""
     if summary.lag_records is None and summary.lag_bytes is not None:
         return ("Lag in bytes", "lag_bytes", "bytes")
     return ("Lag in records", "lag_records", "count")
@@ -220,7 +220,7 @@ async def job_live(site: Site, request: Request, tab: Tab) -> Response:
 
 
 class _Live:
-    """What one open page of a job has seen, and what it is told next."""
+    """The live state of an open page of a job: sent data, and next updates."""
 
     def __init__(self, site: Site, request: Request, tab: Tab) -> None:
         self._site, self._request, self._tab = site, request, tab
@@ -250,13 +250,13 @@ class _Live:
         return [parts, *lines, *await self._data(facts)]
 
     async def _data(self, facts: Facts) -> list[Message]:
-        """Return what scripts of the page draw: the graph, or samples when there are new ones."""
+        """Return the data for scripts of the page: the graph, or new samples."""
         if facts.get("drawing") is not None:
             return [Message.of("graph", facts["drawing"])]
         return await self._samples()
 
     async def _samples(self) -> list[Message]:
-        """Return the samples for the charts when there may be new ones: also of a job at rest."""
+        """Return the samples for the charts if new ones are due, also of an idle job."""
         as_of_ms = self._site.service.fleet.view.as_of_ms
         if self._tab.name or as_of_ms - self._read_ms < _SAMPLE_MS:
             return []
@@ -310,7 +310,7 @@ async def _head(site: Site, job: KnownJob, request: Request) -> Facts:
 
 
 def _is_news(operation: Operation, job: JobSummary) -> bool:
-    """Tell whether all pages of a job show an operation; the first page lists it for longer.
+    """Return whether all pages of a job show an operation, since it is recent.
 
     One that has started this run, as a way back does, was asked for before it.
     """

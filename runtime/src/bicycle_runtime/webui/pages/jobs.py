@@ -38,7 +38,7 @@ _COLUMNS = (
 
 
 async def jobs_page(site: Site, request: Request) -> Response:
-    """Return one page of the list; a filter that nobody knows is refused with what is known."""
+    """Return one page of the list; refuse an unknown filter with the known ones."""
     words = request.query_params
     try:
         query = JobQuery(
@@ -72,7 +72,7 @@ async def jobs_page(site: Site, request: Request) -> Response:
 
 
 async def jobs_live(site: Site, request: Request) -> Response:
-    """Return the stream of the rows that a page shows: those that ``job`` names."""
+    """Return the stream of the rows named by ``job``."""
     scope = site.scope(request)
     shown = request.query_params.getlist("job")[:_LIMIT]
     wanted = set(request.query_params.getlist("state"))
@@ -97,7 +97,7 @@ async def jobs_live(site: Site, request: Request) -> Response:
 
 
 def _column(query: JobQuery, heading: str, order: str, classes: str) -> dict[str, str]:
-    """Return a heading with its link: once more on the column that orders turns it round."""
+    """Return a heading with its link, which reverses the order of the current column."""
     field = order.removeprefix("-")
     is_current = query.sort.removeprefix("-") == field
     turned = field if query.sort.startswith("-") else f"-{field}"

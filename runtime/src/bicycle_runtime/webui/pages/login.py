@@ -1,4 +1,4 @@
-"""The login to pages: a token is exchanged for a cookie, which scripts cannot read."""
+"""The login to pages: a token is exchanged for a cookie that scripts cannot read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def login_do(site: Site, request: Request) -> Response:
 
 
 def _refuse(site: Site, request: Request, wanted: str, error: BicycleError) -> Response:
-    """Return the page again; wrong tokens of one address are counted as those in headers are."""
+    """Return the page again, and count the wrong token like one in a header."""
     status, headers = 401, {}
     try:
         request.state.limits.fail(request.state.address)

@@ -139,7 +139,7 @@ def _unreadable(problem: str) -> BicycleError:
 
 
 def _job_facts(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what the form of a job says; what makes no sense is left to the service to refuse."""
+    """Return the fields of a job's form; the service refuses invalid values."""
     options: dict[str, Any] = {
         name: given[name] for name in ("master", "parallelism") if given.get(name)
     }

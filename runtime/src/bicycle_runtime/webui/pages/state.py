@@ -1,4 +1,4 @@
-"""The page State of a job: find a key, see what changed between two epochs, count what is kept."""
+"""The page State of a job: find keys, compare epochs, count entries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS = ("operator", "state", "key", "prefix", "epoch", "since")
 
 
 async def read_state(site: Site, job: KnownJob, request: Request) -> dict[str, Any]:
-    """Return what the page shows: operators, and the answer to what the address asks for.
+    """Return the data of the page: operators, and the result of the query.
 
     ``ask`` in the address is ``find``, ``diff`` or ``count``; anything else only lists operators.
     """

@@ -1,4 +1,4 @@
-"""The page of streams: which job reads and writes which, as a drawing and as a list."""
+"""The page of streams: the jobs that read and write each, as drawing and list."""
 
 from __future__ import annotations
 
