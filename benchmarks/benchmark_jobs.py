@@ -5,7 +5,9 @@ The module is found on the import path of the workers, like that of an installed
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from datetime import timedelta
 from hashlib import blake2b
 from typing import Any
 
@@ -37,6 +39,7 @@ __all__ = [
     "profiles_kept",
     "readings_by_window",
     "readings_by_window_unfolded",
+    "slow_calls",
 ]
 
 _BOUGHT = ("cart", "buy")
@@ -225,3 +228,20 @@ class PlainSplitter(AsyncFunction[str, str]):
 
     def process(self, value: str, ctx: Context) -> list[str]:  # noqa: ARG002  # contract
         return [value]
+
+
+class SlowCall(AsyncFunction[str, str]):
+    """Waits for 3 s, as for a model."""
+
+    async def process(self, value: str, ctx: Context) -> list[str]:  # noqa: ARG002  # the signature of the base class
+        await asyncio.sleep(3)
+        return [value]
+
+
+@bicycle_plugin(name="slow_calls", version="1")
+def slow_calls(env: StreamEnvironment, params: FolderParams) -> None:
+    """Make a call of 3 s for each line, a thousand at a time."""
+    called = env.read_text(params.input).process_ordered(
+        SlowCall(), timeout=timedelta(seconds=30), capacity=1_000
+    )
+    called.sink_to(file_sink(params.output))

@@ -27,6 +27,7 @@ _KAFKA = (*_EPOCHS, f"{_RUNTIME}/connectors/kafka")
 MEASURED: Mapping[str, tuple[str, ...]] = {
     "async-call": _OPERATORS,
     "async-in-flight": _OPERATORS,
+    "async-slow-calls": _FILES,
     "columns": _FILES,
     "epoch-latency": _FILES,
     "failed-attempts": _EPOCHS,

@@ -56,6 +56,18 @@ def test_each_line_is_read_once_and_an_epoch_is_filled_to_the_record(tmp_path, e
     run.stop()
 
 
+def test_an_epoch_is_filled_whatever_the_lengths_of_lines(tmp_path):
+    for number in range(30):
+        lines = [str(n).ljust(1 + (number % 5) * number) for n in range(100)]
+        (tmp_path / f"{number:02}.txt").write_text("\n".join(lines) + "\n")
+    run = start(tmp_path)
+
+    epochs = run.drain(waves(1_000, 200))
+
+    assert [len(epoch.values) for epoch in epochs] == [1_000, 1_000, 1_000]
+    run.stop()
+
+
 @pytest.mark.parametrize("line_count", [1, 2, 3, 7])
 def test_small_files_load_all_subtasks_evenly(tmp_path, line_count):
     for number in range(40):

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import contextlib
 from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,8 @@ _SAMPLES = 8
 _LOOSE_FACTOR = 8
 _ESTIMATE_RECORDS_MIN = 50_000
 _SHARE_RECORDS_MIN = 1_000
+
+LineEnds = Mapping[str, "array[int]"]  # by shard
 
 
 def plan_slices(
@@ -61,10 +65,11 @@ def plan_slices(
     """
     waiting = sorted(files, key=_order)[:file_count_max]
     ordered = _files_to_read(waiting, budget, line_bytes or _LINE_BYTES_GUESS)
+    line_ends = _all_line_ends(ordered, budget) if is_splittable else {}
     loads = [0] * budget.parallelism
     slices: list[Slice] = []
     bytes_left, records_left = budget.byte_count, budget.record_count
-    for index, file in enumerate(sorted(ordered, key=_size_left)):
+    for index, file in enumerate(sorted(ordered, key=partial(_size_left, line_ends))):
         if bytes_left <= 0 or records_left <= 0:
             break
         sharer_count = len(ordered) - index
@@ -78,8 +83,8 @@ def plan_slices(
         start = file.offset
         share = max(bytes_left // sharer_count, 1)
         end = min(file.readable_end, start + share)
-        ends = _line_ends(file, end, records) if budget.wave > 1 and is_splittable else None
-        if ends:
+        if ends := line_ends.get(file.shard):
+            ends = ends[: max(min(records, bisect_right(ends, end)), 1)]
             bounds = _divide(start, ends, loads, len(slices))
             slices += _plain_slices(file, bounds, is_complete=not is_followed, is_aligned=True)
             bytes_left -= bounds[-1] - start
@@ -105,13 +110,14 @@ def _files_to_read(
     bytes_left = budget.byte_count / SLICE_BYTES_MIN  # in shares
     records_left = budget.record_count / _SHARE_RECORDS_MIN
     for file in files:
-        size = SLICE_BYTES_MIN if file.is_compressed else file.readable_end - file.offset
-        of_bytes = min(size / SLICE_BYTES_MIN, 1.0)
-        of_records = min(size / line_bytes / _SHARE_RECORDS_MIN, 1.0)
-        if file.is_compressed:
-            of_records = 1.0
-        is_small = of_bytes < 1 and of_records < 1
-        least = 0.0 if is_small else 1.0
+        of_bytes, of_records = 1.0, 1.0
+        size = file.readable_end - file.offset
+        if not file.is_compressed and size < SLICE_BYTES_MIN:
+            of_bytes, line_count = size / SLICE_BYTES_MIN, size / line_bytes
+            if budget.wave > 1:
+                line_count = len(_line_ends(file, file.readable_end, _SHARE_RECORDS_MIN))
+            of_records = min(line_count / _SHARE_RECORDS_MIN, 1.0)
+        least = 0.0 if of_bytes < 1 and of_records < 1 else 1.0
         left = min(bytes_left, records_left)
         if chosen and (left < least or left <= 0):
             break
@@ -120,9 +126,10 @@ def _files_to_read(
     return chosen
 
 
-def _size_left(file: TrackedFile) -> tuple[bool, int]:
+def _size_left(line_ends: LineEnds, file: TrackedFile) -> tuple[bool, int]:
     """Return a sort key by which files with less than their share come first."""
-    return file.is_compressed, file.readable_end - file.offset
+    ends = line_ends.get(file.shard)
+    return file.is_compressed, len(ends) if ends else file.readable_end - file.offset
 
 
 def _order(file: TrackedFile) -> tuple[bool, int, str]:
@@ -132,6 +139,19 @@ def _order(file: TrackedFile) -> tuple[bool, int, str]:
 
 def _slice_count(byte_count: int, parallelism: int) -> int:
     return max(1, min(parallelism, byte_count // SLICE_BYTES_MIN))
+
+
+def _all_line_ends(files: Iterable[TrackedFile], budget: Budget) -> LineEnds:
+    """Return where lines of plain files end; nothing where no calls are in flight."""
+    if budget.wave <= 1:
+        return {}
+    return {
+        file.shard: _line_ends(
+            file, min(file.readable_end, file.offset + budget.byte_count), budget.record_count
+        )
+        for file in files
+        if not file.is_compressed
+    }
 
 
 def _line_ends(file: TrackedFile, end: int, count: int) -> array[int]:
