@@ -101,7 +101,7 @@ def test_a_row_that_leaves_the_filter_stays_greyed_until_the_next_look(opened, f
 
     page.wait_for_selector("tr#job-to-finish.left .badge.FINISHED")
     page.goto(f"{url}/jobs?text=to-finish&state=RUNNING")
-    assert "No job fits" in page.inner_text("main")
+    assert "No job matches" in page.inner_text("main")
 
 
 def test_the_head_of_a_job_shows_what_was_asked_of_it(opened, fleet, url):
@@ -166,7 +166,7 @@ def test_an_operator_of_the_drawing_leads_to_its_numbers_which_stay_open(opened,
     page.locator("#drawing a", has_text="count by user").click()
     details = page.locator("details[open]")
     shown = details.inner_text()
-    parts = ("held back by orders/3", "2.4 \u00d7", "user-17 22 %")
+    parts = ("limited by orders/3", "2.4 \u00d7", "user-17 22 %")
     assert [part for part in parts if part not in shown] == []
     page.evaluate("document.querySelector('#drawing svg').isOld = true")
 

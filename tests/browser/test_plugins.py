@@ -37,7 +37,7 @@ def test_a_wheel_is_uploaded_shown_started_and_removed(opened, site, tmp_path):
     page.wait_for_selector("text=demo 1.0 is installed")
     keep_picture(page, "plugin-installed")
     upload(page, url, wheel)
-    page.wait_for_selector("text=was installed already")
+    page.wait_for_selector("text=is already installed")
     upload(page, url, demo(tmp_path, "1.1", before="raise ValueError('<b>no such table</b>')"))
     page.wait_for_selector("text=BIC-1604")
     assert "<b>no such table</b>" in page.inner_text("main")
@@ -58,7 +58,7 @@ def test_a_wheel_is_uploaded_shown_started_and_removed(opened, site, tmp_path):
     spare = uploaded_plugins(home)[0].digest
     page.goto(f"{url}/plugins/{spare}/remove")
     page.click("button:has-text('Remove')")
-    page.wait_for_selector("text=is removed")
+    page.wait_for_selector("text=was removed")
     assert [each.digest for each in uploaded_plugins(home)] == [digest]
 
 
@@ -67,7 +67,8 @@ def test_pages_of_plugins_are_shown_and_accessible(opened, site, look, width, tm
     home, url = site
     page = opened(f"{url}/plugins", color_scheme=look, viewport={"width": width, "height": 860})
     upload(page, url, demo(tmp_path, "2.0"))
-    assert "was installed" in page.inner_text("main") or "is installed" in page.inner_text("main")
+    text = page.inner_text("main")
+    assert "is installed" in text or "is already installed" in text
     digest = uploaded_plugins(home)[0].digest
     put_job(home, "needs-it", state=JobState.STOPPED, ended_ms=1)
     options = JobOptions(plugin="demo", plugin_env=environment_of(home, digest), name="needs-it")

@@ -173,7 +173,7 @@ def refuse(life: Life) -> None:
     life.look("dead-letters", "letter")
     life.page.click("text=Replay all")
     life.page.click("button:has-text('Replay')")
-    life.page.wait_for_selector("text=refused again")
+    life.page.wait_for_selector("text=failed again")
 
 
 def upgrade(life: Life) -> None:

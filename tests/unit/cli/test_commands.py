@@ -185,7 +185,7 @@ def test_a_target_that_does_not_answer_and_the_fixed_part_of_epochs_are_shown(sh
 
     text = shell.run("status", "job").stdout
     assert "now        publishing epoch 7 for 1 min 30 s, sink out has not finished" in text
-    assert "epochs     an epoch takes 9.0 s of 20.0 s by itself, whatever it reads" in text
+    assert "epochs     fixed time per epoch: 9.0 s of 20.0 s" in text
     assert shell.answer("status", "job")["publication"]["sink"] == "out"
 
 

@@ -78,7 +78,7 @@ def test_owners_take_turns_and_of_one_the_first_is_first():
     found = begun(waiting)
 
     assert found.begun == [1, 5, 2, 4]
-    assert found.reasons == {3: "needs 1 slot; 0 of the 4 of this machine are free"}
+    assert found.reasons == {3: "needs 1 slot; 0 of 4 slots on this machine are free"}
 
 
 def test_an_owner_waits_for_his_quota_and_nobody_waits_for_him():
@@ -88,7 +88,7 @@ def test_an_owner_waits_for_his_quota_and_nobody_waits_for_him():
     found = begun(waiting, running, quotas={"ada": Quota(slots=3)}, now_ms=30 * MINUTE_MS)
 
     assert found.begun == [2]
-    assert found.reasons == {1: "needs 2 slots; ada uses 2 of the 3 they may use"}
+    assert found.reasons == {1: "needs 2 slots; ada uses 2 of a quota of 3"}
 
 
 def test_a_wide_job_that_waits_for_ten_minutes_gets_the_next_slots():
@@ -101,7 +101,7 @@ def test_a_wide_job_that_waits_for_ten_minutes_gets_the_next_slots():
     assert soon.begun == [2]
     assert late.begun == []
     whose = "another owner's job"
-    assert late.reasons[2] == f"the next slots of local are for {whose}, which waits longer"
+    assert late.reasons[2] == f"waits for {whose}, which gets the next slots of local"
 
 
 def test_a_job_wider_than_its_master_takes_all_of_it_and_unknown_masters_queue_by_themselves():

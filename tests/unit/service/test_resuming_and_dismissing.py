@@ -113,7 +113,7 @@ def test_a_resumed_job_waits_for_slots_like_one_that_is_submitted_and_can_be_wit
     [kept] = [json.loads(path.read_bytes()) for path in (home.path / "service/queued").iterdir()]
     withdrawn = service.operations.withdraw(operation.id, identity=LOCAL)
 
-    assert reason == "needs 1 slot; 0 of the 1 of this machine are free"
+    assert reason == "needs 1 slot; 0 of 1 slots on this machine are free"
     assert kept == {"slots": None, "master": None}
     assert withdrawn.state == "canceled"
 

@@ -123,7 +123,7 @@ def test_a_job_waits_over_kills_of_the_service_and_begins_when_slots_are_free(se
     after = operation(served, number, wait=60)
 
     assert (before["state"], before["actor"]) == ("waiting", "local")
-    assert before["reason"] == "needs 1 slot; 0 of the 1 of this machine are free"
+    assert before["reason"] == "needs 1 slot; 0 of 1 slots on this machine are free"
     assert before["reason"] in page
     assert slots == [{"master": "local", "total": 1, "used": 1, "waiting_jobs": 1}]
     assert "canary-7f3a" not in shown
@@ -140,7 +140,7 @@ def test_a_job_is_taken_out_of_the_queue_by_request_and_by_page(served):
     sent = served.ask("POST", f"/queue/{second}", b"", origin=served.url, content_type=FORM)
     page = served.ask("GET", "/jobs")[2].decode()
 
-    assert "nothing is lost" in question
+    assert "no data is lost" in question
     assert (gone["state"], gone["error"]["code"]) == ("canceled", "BIC-2362")
     assert again[0] == 409
     assert (sent[0], operation(served, second)["state"]) == (303, "canceled")
@@ -177,7 +177,7 @@ def test_a_command_says_that_its_job_waits_and_fails_when_it_is_taken_out(served
     served.ask("DELETE", "/api/v1/operations/1")
     rest = command.communicate(timeout=PATIENCE_S)[1]
 
-    assert first == "second waits: it needs 1 slot; 0 of the 1 of this machine are free\n"
+    assert first == "second waits: it needs 1 slot; 0 of 1 slots on this machine are free\n"
     assert "BIC-2362" in rest
     assert command.returncode == 1
 

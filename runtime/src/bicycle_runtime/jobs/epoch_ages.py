@@ -72,7 +72,7 @@ def fixed_text(status: JobStatus) -> str:
     if status.state.is_final or fixed_ms < _FIXED_SHARE_MIN * whole_ms:
         return ""
     whole = f"{duration_text(round(fixed_ms))} of {duration_text(round(whole_ms))}"
-    return f"an epoch takes {whole} by itself, whatever it reads"
+    return f"fixed time per epoch: {whole}"
 
 
 def _age(age_ms: int) -> str:

@@ -13,14 +13,14 @@ __all__ = ["limit_text", "why_text"]
 _FULL_LOAD = 0.8
 _UNEVEN = 1.5
 _ATTENTION_TEXTS = {
-    "stalled": "neither records nor a sink make progress",
+    "stalled": "no progress in reading or publishing",
     "failed": "",  # The state says it, and the reason says more.
     "failing": "",
-    "restarting": "restarts after a failure",
-    "frozen": "its process was stopped by a signal",
-    "silent_source": "a source does not answer",
-    "silent_storage": "its checkpoint storage does not answer, or refuses to be written",
-    "lag_growing": "its lag grows",
+    "restarting": "restarting after a failure",
+    "frozen": "the process is suspended by a signal",
+    "silent_source": "a source does not respond",
+    "silent_storage": "the checkpoint storage does not respond or rejects writes",
+    "lag_growing": "the lag is growing",
 }
 
 
@@ -28,7 +28,7 @@ def why_text(job: JobSummary) -> str:
     """Return the problems of a job and the reason for its state, empty without any."""
     counted = {
         "errors": f"{_records(job.errors)} failed",
-        "late": f"{_records(job.late)} came too late",
+        "late": f"{_records(job.late)} late",
     }
     texts = {**_ATTENTION_TEXTS, **counted}
     words = ", ".join(filter(None, (texts[word] for word in job.attention)))
@@ -50,10 +50,10 @@ def limit_text(job: KnownJob, names: Mapping[str, str]) -> str:
     uid = max(busy, key=lambda each: busy[each])
     name, part = names.get(uid, uid), share(busy[uid])
     skew = operators[uid].skew or 0.0
-    uneven = f"; its busiest subtask gets {skew:.1f} times the mean" if skew >= _UNEVEN else ""
+    uneven = f"; the busiest subtask gets {skew:.1f} times the mean load" if skew >= _UNEVEN else ""
     if load >= _FULL_LOAD:
-        return f"Limited by {name!r}: {part} of the time of its tasks{uneven}."
-    return f"In epochs {share(load)} of the time, most of it in {name!r} ({part}){uneven}."
+        return f"Bottleneck: {name!r} is busy for {part} of its task time{uneven}."
+    return f"Load: epochs run {share(load)} of the time, mostly in {name!r} ({part}){uneven}."
 
 
 def _records(number: int) -> str:

@@ -169,7 +169,7 @@ def admit(
         first = reserved.get(job.pool) or own.get((job.pool, job.owner))
         if reason is None and first is not None:
             whose = first.job if first.owner == job.owner else "another owner's job"
-            reason = f"the next slots of {job.pool} are for {whose}, which waits longer"
+            reason = f"waits for {whose}, which gets the next slots of {job.pool}"
         if reason is None:
             use.take(job.claim())
             begun.append(job.number)
@@ -223,7 +223,7 @@ class _Use:
         needed, used = self._slots_needed(job.pool, job.slots), self._by_owner[job.owner]
         if limit is None or used + min(needed, limit) <= limit:
             return None
-        return f"needs {_count(needed)}; {job.owner} uses {used} of the {limit} they may use"
+        return f"needs {_count(needed)}; {job.owner} uses {used} of a quota of {limit}"
 
     def _pool_problem(self, job: WaitingJob) -> str | None:
         total = self._slots.of(job.pool)
@@ -231,7 +231,9 @@ class _Use:
         if total is None or used + needed <= total:
             return None
         place = "this machine" if job.pool == LOCAL else job.pool
-        return f"needs {_count(needed)}; {max(total - used, 0)} of the {total} of {place} are free"
+        return (
+            f"needs {_count(needed)}; {max(total - used, 0)} of {total} slots on {place} are free"
+        )
 
     def _slots_needed(self, pool: str, slots: int) -> int:
         """Return the slots that a job takes, at most all of its master."""

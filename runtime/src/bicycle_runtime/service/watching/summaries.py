@@ -208,7 +208,7 @@ def _reason(status: JobStatus, state: State) -> str:
 def _trouble(status: JobStatus, state: State) -> str:
     """Return the problem that delays a running job."""
     if status.is_frozen:
-        return f"process {status.pid} was stopped by a signal"
+        return f"process {status.pid} is suspended by a signal"
     if state is State.RESTARTING and status.restarts:
         last = status.restarts[-1]
         return f"{last.code} {last.message}"
@@ -217,5 +217,5 @@ def _trouble(status: JobStatus, state: State) -> str:
     if is_stalled(status, status.updated_ms):
         return activity_text(status, status.updated_ms)
     if status.silent_sources:
-        return f"no answer for {', '.join(sorted(status.silent_sources))}"
+        return f"no response for {', '.join(sorted(status.silent_sources))}"
     return status.storage_reason

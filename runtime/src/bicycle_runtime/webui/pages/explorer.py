@@ -22,20 +22,20 @@ _CHARTS = (
     ("Records per second", "records_per_second", "count", "--series-1"),
     ("Lag in records", "lag_records", "count", "--series-2"),
     ("Lag in bytes", "lag_bytes", "bytes", "--series-2"),
-    ("Age of the first unread record", "lag_ms", "duration", "--series-2"),
+    ("Age of the oldest unread record", "lag_ms", "duration", "--series-2"),
     ("State size", "state_bytes", "bytes", "--series-1"),
-    ("Failed records since the start of a run", "errors", "count", "--series-2"),
-    ("Late records since the start of a run", "late", "count", "--series-2"),
+    ("Failed records of the run", "errors", "count", "--series-2"),
+    ("Late records of the run", "late", "count", "--series-2"),
 )
 # The same of one operator.
 _OPERATOR_CHARTS = (
-    ("Records in since the start of a run", "records_in", "count", "--series-1"),
-    ("Records out since the start of a run", "records_out", "count", "--series-1"),
-    ("Busy share of the time of its tasks", "busy_share", "share", "--series-2"),
-    ("Time per record, 99 %", "record_p99_ms", "duration", "--series-2"),
+    ("Input records of the run", "records_in", "count", "--series-1"),
+    ("Output records of the run", "records_out", "count", "--series-1"),
+    ("Busy share of task time", "busy_share", "share", "--series-2"),
+    ("Time per record, p99", "record_p99_ms", "duration", "--series-2"),
     ("State size", "state_bytes", "bytes", "--series-1"),
-    ("Failed records since the start of a run", "failed", "count", "--series-2"),
-    ("Late records since the start of a run", "late", "count", "--series-2"),
+    ("Failed records of the run", "failed", "count", "--series-2"),
+    ("Late records of the run", "late", "count", "--series-2"),
 )
 
 

@@ -289,7 +289,7 @@ def missing_job(site: Site, request: Request) -> Response:
         known=known,
         suggestion="",
         known_text=", ".join(known) or "none",
-        home="of the service",
+        home="the home of the service",
     )
     return site.refusal(request, error, status=404)
 

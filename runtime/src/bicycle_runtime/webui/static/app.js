@@ -82,7 +82,7 @@
     setInterval(() => {
       const silentMs = Date.now() - heardMs;
       if (silentMs < SILENT_MS || document.hidden) return;
-      asOf.textContent = `no news for ${Math.round(silentMs / 1000)} s`;
+      asOf.textContent = `no response for ${Math.round(silentMs / 1000)} s`;
       asOf.classList.add("silent");
     }, 1000);
   }
