@@ -20,11 +20,14 @@ __all__ = ["NoAnswerError", "answer", "answering", "ask_child"]
 
 
 class NoAnswerError(Exception):
-    """The child gave no JSON, or not in time; the text says which. Callers tell what they asked."""
+    """The child returned no JSON, or not in time; the text names the case.
+
+    Callers add the request.
+    """
 
 
 def ask_child(module: str, *words: str, given: bytes, timeout_s: float) -> Any:
-    """Run a module with words and standard input, and return what it answered.
+    """Run a module with arguments and standard input, and return its answer.
 
     Raises:
         NoAnswerError: there is no answer.
@@ -50,7 +53,7 @@ def ask_child(module: str, *words: str, given: bytes, timeout_s: float) -> Any:
 
 
 def answer(given: Callable[[bytes], Any]) -> int:
-    """Be a program that ``ask_child`` runs: answer what stands on standard input, and return 0."""
+    """Run as a program for ``ask_child``: answer standard input, and return 0."""
     with answering() as stream:
         stream.write(json.dumps(given(sys.stdin.buffer.read()), default=str).encode())
     return 0
@@ -58,7 +61,7 @@ def answer(given: Callable[[bytes], Any]) -> int:
 
 @contextlib.contextmanager
 def answering(*, buffering: int = -1) -> Iterator[IO[bytes]]:
-    """Give what answers are written to; all that user code prints goes to standard error.
+    """Yield the stream for answers; all output of user code goes to standard error.
 
     Args:
         buffering: 0 for several answers, each of which is to arrive.

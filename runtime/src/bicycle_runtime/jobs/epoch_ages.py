@@ -1,4 +1,4 @@
-"""Ages of the epoch that runs and of its publication, and the part that an epoch costs by itself.
+"""Ages of the running epoch and its publication, and an epoch's fixed cost.
 
 All doors show them, so that a job whose target does not answer is not taken for a busy one.
 """
@@ -32,14 +32,14 @@ def epoch_age_ms(status: JobStatus, now_ms: int) -> int | None:
 
 
 def publication_age_ms(status: JobStatus, now_ms: int) -> int | None:
-    """Return for how long a sink has been publishing an epoch; None while none does."""
+    """Return how long a sink has been publishing an epoch, or None if no sink is."""
     if status.publication is None or status.state.is_final:
         return None
     return max(now_ms - status.publication.since_ms, 0)
 
 
 def stalled_ms(status: JobStatus, now_ms: int) -> int:
-    """Return for how long neither a record was read nor a sink has answered; 0 for a quiet job."""
+    """Return the time without a record read or a sink's answer; 0 for a quiet job."""
     age_ms = epoch_age_ms(status, now_ms)
     if age_ms is not None and status.reading_ms is not None:
         age_ms = min(age_ms, max(now_ms - status.reading_ms, 0))
@@ -47,12 +47,12 @@ def stalled_ms(status: JobStatus, now_ms: int) -> int:
 
 
 def is_stalled(status: JobStatus, now_ms: int) -> bool:
-    """Tell whether a job needs attention since its epoch, or a publication, makes no progress."""
+    """Return whether a job needs attention: no progress in its epoch or publication."""
     return stalled_ms(status, now_ms) >= STALLED_MS
 
 
 def activity_text(status: JobStatus, now_ms: int) -> str:
-    """Return what a job has been doing for two seconds and more; empty for nothing."""
+    """Return a text on an epoch or publication of 2 s and more; empty without one."""
     texts = []
     age_ms = publication_age_ms(status, now_ms)
     if status.publication is not None and age_ms is not None and age_ms >= _SHOWN_MIN_MS:
@@ -65,7 +65,7 @@ def activity_text(status: JobStatus, now_ms: int) -> str:
 
 
 def fixed_text(status: JobStatus) -> str:
-    """Return how much of an epoch passes whatever it reads, where that is a third; else nothing."""
+    """Return the fixed part of an epoch's duration if it is a third or more, else ""."""
     fixed_ms, whole_ms = status.fixed_ms, status.epoch_p50_ms
     if fixed_ms is None or whole_ms is None or fixed_ms < _FIXED_MIN_MS:
         return ""

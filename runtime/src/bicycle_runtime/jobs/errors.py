@@ -1,4 +1,4 @@
-"""Errors in the life of a job: names, locks, processes, what a job promises."""
+"""Errors in the life of a job: names, locks, processes, guarantees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The home of the runtime on this machine: what makes starts faster, and a folder for each job.
+"""The home of the runtime on this machine: caches, and a folder for each job.
 
 ``<home>/cache`` may be removed at any time. ``<home>/jobs/<id>/`` holds ``status.json`` (the driver
 writes it), ``request.json`` (what was asked for), ``log`` and ``lock``. ``<home>/checkpoints`` is
@@ -40,7 +40,7 @@ _URL = re.compile(r"[a-z][a-z0-9+.-]*://")
 
 @dataclass(frozen=True, slots=True)
 class JobFolder:
-    """What is kept of one job on this machine."""
+    """The stored files of one job on this machine."""
 
     path: Path
 
@@ -56,12 +56,12 @@ class JobFolder:
 
     @property
     def request_path(self) -> Path:
-        """What was asked for."""
+        """The file with the request of the job."""
         return self.path / "request.json"
 
     @property
     def log_path(self) -> Path:
-        """What the driver logged."""
+        """The log file of the driver."""
         return self.path / "log"
 
     @property
@@ -81,15 +81,15 @@ class JobFolder:
 
     @property
     def shadow_path(self) -> Path:
-        """What is noted of a version in the shadow of the job."""
+        """The file with the note on a version in the shadow of the job."""
         return self.path / "shadow.json"
 
     def turn_path(self, supervisor_pid: int) -> Path:
-        """What tells a driver that was started ahead, by its supervisor, that its turn has come."""
+        """Return the file that starts the turn of a prepared driver, by its supervisor."""
         return self.path / f"turn-{supervisor_pid}"
 
     def ready_path(self, supervisor_pid: int) -> Path:
-        """What such a driver leaves when it waits for its turn."""
+        """Return the file that a prepared driver writes when it waits for its turn."""
         return self.path / f"ready-{supervisor_pid}"
 
     def status(self) -> JobStatus | None:
@@ -97,7 +97,7 @@ class JobFolder:
         return read_status(self.status_path)
 
     def write_request(self, request: JobRequest) -> None:
-        """Keep what was asked for, as one step: a driver that is started again reads it.
+        """Write the request in one step: a driver that is started again reads it.
 
         Paths of ours in it are kept absolute, as its reader may be in another directory. That
         directory is kept as well, for the paths of the job.
@@ -116,7 +116,7 @@ class JobFolder:
         replace_file(self.request_path, msgspec.json.format(encode_stored(kept.to_json())))
 
     def read_request(self) -> JobRequest:
-        """Return what was asked for."""
+        """Return the request of the job."""
         path = self.request_path
         return JobRequest.from_json(decode_stored(path.read_bytes(), dict, path=str(path)))
 
@@ -134,7 +134,7 @@ class Home:
 
     @property
     def checkpoints_dir(self) -> Path:
-        """For jobs that name no checkpoint directory."""
+        """The checkpoints of jobs that name no checkpoint directory."""
         return self.path / "checkpoints"
 
     def prepare(self) -> None:
@@ -180,7 +180,7 @@ class Home:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobPlace:
-    """Where a job lives: its name, its checkpoint storage, its folder in the home."""
+    """The place of a job: its name, its checkpoint storage, its folder in the home."""
 
     job: str
     checkpoint_dir: str
@@ -188,7 +188,7 @@ class JobPlace:
     folder: JobFolder
 
     def for_driver(self) -> JobPlace:
-        """Return the place for a driver: only its start makes the folder of a local checkpoint."""
+        """Return the place for a driver, whose start makes a local checkpoint's folder."""
         storage = self.storage
         if isinstance(storage, LocalStorage):
             storage = replace(storage, required_folder=f"{storage.root}/{LEASE}")
@@ -196,7 +196,7 @@ class JobPlace:
 
     @property
     def dead_letters_dir(self) -> str:
-        """Where dead letters go: beside the checkpoints, or where these are far away, at home."""
+        """The folder of dead letters: beside local checkpoints, otherwise in the home."""
         if isinstance(self.storage, LocalStorage):
             return f"{self.storage.url}/dead_letters"
         return str(self.folder.path / "dead_letters")
@@ -267,7 +267,7 @@ def _below(checkpoint_dir: str, name: str) -> str:
 
 
 def _free_folder(home: Home, name: str, storage: Storage) -> JobFolder:
-    """Return the folder of this name, or another one while a job of another checkpoint uses it."""
+    """Return the folder of a name, or another if a job with other checkpoints uses it."""
     folder = home.folder(name)
     status = folder.status()
     if status is None or status.checkpoint == storage.url:

@@ -25,7 +25,7 @@ _INTERVAL_S = 0.5
 
 
 class EpochLine(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """One epoch, or ``count`` of them that came close together, of which it is the last.
+    """One epoch, or the last of ``count`` epochs that came close together.
 
     Times are in ms since 1970; durations are those of all of them together.
     """
@@ -50,7 +50,7 @@ class EpochLine(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Journal:
-    """Appends lines, two a second at most; what comes faster becomes one line.
+    """Appends lines, two a second at most; more frequent ones are merged into one.
 
     Args:
         path: The file; of its predecessors one is kept.
@@ -74,7 +74,7 @@ class Journal:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits; a full disk is told in the log once."""
+        """Write the waiting line; a full disk is logged once."""
         if self._waiting is None:
             return
         data = msgspec.json.encode(self._waiting) + b"\n"
@@ -145,7 +145,7 @@ class JournalTail:
 
 
 def recent_lines(path: Path) -> list[EpochLine]:
-    """Return the last lines of a journal, the oldest first: those of its last 64 KiB."""
+    """Return the lines in the last 64 KiB of a journal, the oldest first."""
     found: list[EpochLine] = []
     room = _RECENT_BYTES
     for file in (path, _predecessor(path)):

@@ -1,4 +1,4 @@
-"""A lock file: at most one process holds it, and it is free again however that process ends.
+"""A lock file of one process at most, free again after any end of the process.
 
 The lock is the kernel's (``flock``), not the file's existence, so a crash leaves nothing behind.
 Children do not inherit it: a Java process that outlives its driver must not hold the job.

@@ -23,7 +23,7 @@ PROMPTED = "BICYCLE_SECRET_"  # Variables begin so that hold what was asked for.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """Which job to run, where, and how it ends."""
+    """The job to run, its place, and the conditions of its end."""
 
     plugin: str = option(
         doc="Name of the plugin, as `bicycle plugins` lists it, or a file with a job: "
@@ -186,17 +186,17 @@ class JobRequest:
 
     @property
     def logs_json(self) -> bool:
-        """Whether lines of the log are JSON."""
+        """True if log lines are JSON."""
         return self.options.log_format == "json"
 
     @property
     def hot_key_percent(self) -> int:
-        """From which share on a frequent key is told."""
+        """The share, in percent, from which a frequent key is reported."""
         return from_mapping(EngineOptions, self.engine).hot_key_percent
 
     @property
     def no_pickle(self) -> bool:
-        """Whether the job loads no state from pickles."""
+        """True if the job loads no state from pickles."""
         return from_mapping(EngineOptions, self.engine).no_pickle
 
     def engine_options(self, graph: JobGraph) -> EngineOptions:
@@ -220,7 +220,7 @@ class JobRequest:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JobRequest:
-        """Read what ``to_json`` wrote.
+        """Return the request from the output of ``to_json``.
 
         Raises:
             ConfigError: an option is unknown or not accepted.

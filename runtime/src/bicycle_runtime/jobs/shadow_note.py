@@ -1,4 +1,4 @@
-"""The note on a version in a job's shadow: which, where, how far, and what went wrong.
+"""The note on a version in a job's shadow: its place, progress and errors.
 
 Three processes share the file. Who upgrades the job writes it before the shadow is started, and
 removes it at the end; the shadow says how far it has come; the job keeps the epochs that are not
@@ -45,13 +45,13 @@ class _Followed(msgspec.Struct):
 
 
 def read_shadow(folder: JobFolder) -> ShadowNote | None:
-    """Return what is noted; None when no version runs in the shadow of the job."""
+    """Return the note; None if no version runs in the shadow of the job."""
     data = _read(folder)
     return None if data is None else decode_stored(data, ShadowNote, path=str(folder.shadow_path))
 
 
 def followed_epoch(folder: JobFolder) -> int | None:
-    """Return the epoch from which on a shadow needs those of the job; None without a shadow."""
+    """Return the first epoch that a shadow still needs; None without a shadow."""
     data = _read(folder)
     if data is None:
         return None
@@ -64,7 +64,7 @@ def write_shadow(folder: JobFolder, note: ShadowNote) -> None:
 
 
 def forget_shadow(folder: JobFolder) -> None:
-    """Let the job know that nobody follows it any more."""
+    """Remove the note: the job has no follower any more."""
     folder.shadow_path.unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""The status of a job: one small file that its driver replaces and everybody else reads.
+"""The status of a job: one small file that its driver replaces and others read.
 
 The file is replaced as one step, so a reader never sees a part. States are the words that the
 shared job API uses; ``STOPPED`` is a clean end in the middle of the input.
@@ -37,7 +37,7 @@ __all__ = [
 
 
 class JobState(Enum):
-    """Where a job is in its life."""
+    """The state of a job in its life."""
 
     CREATED = "CREATED"
     RUNNING = "RUNNING"
@@ -50,7 +50,7 @@ class JobState(Enum):
 
     @property
     def is_final(self) -> bool:
-        """Whether the run is over."""
+        """True if the run is over."""
         return self in (
             JobState.FINISHED,
             JobState.STOPPED,
@@ -60,7 +60,7 @@ class JobState(Enum):
 
 
 class ShardStatus(msgspec.Struct, kw_only=True):
-    """Event time of one shard of a source, or of what assigns timestamps, in ms since 1970.
+    """Event time of a shard of a source or of a timestamp assigner, in ms since 1970.
 
     ``is_idle``: it has been silent for so long that it holds no watermark back. Times are None
     while there was no record.
@@ -72,7 +72,7 @@ class ShardStatus(msgspec.Struct, kw_only=True):
 
 
 class ShardLag(msgspec.Struct, kw_only=True):
-    """What of one shard of a source is unread, and for how long the first of it has been there.
+    """The unread input of one shard of a source, and the age of its first record.
 
     The time counts from when this run first saw it; None where the source does not tell it.
     """
@@ -90,7 +90,7 @@ class HotKey(msgspec.Struct, kw_only=True):
 
 
 class OperatorStatus(OperatorCounts, kw_only=True):
-    """Records of one operator in this run, and how far event time has come at its input.
+    """Records of one operator in this run, and the event time of its input.
 
     ``parallelism`` is that of now: a rescale may have changed it in the run.
     ``slowest_input`` names the shard that holds the watermark back. ``hot_keys`` are the most
@@ -124,7 +124,7 @@ class OperatorStatus(OperatorCounts, kw_only=True):
 
 
 class GuaranteeStatus(msgspec.Struct, kw_only=True):
-    """What a job promises from end to end: at-most-once, at-least-once or exactly-once.
+    """The end-to-end guarantee of a job: at-most-once, at-least-once or exactly-once.
 
     ``weakest`` is the source or sink that it is due to, empty where it cannot be more.
     """
@@ -135,7 +135,7 @@ class GuaranteeStatus(msgspec.Struct, kw_only=True):
 
 
 class PhaseStatus(msgspec.Struct, kw_only=True):
-    """How far one phase of a start has come.
+    """The progress of one phase of a start.
 
     ``done`` of ``total`` are counted in ``unit``; a total of 0 is not known. ``eta_ms`` is how long
     the rest takes at the pace of the phase so far; None when that is not known.
@@ -151,7 +151,7 @@ class PhaseStatus(msgspec.Struct, kw_only=True):
 
 
 class WaitingOutput(msgspec.Struct, kw_only=True):
-    """What a sink has sealed that is not visible yet; it is never lost.
+    """The sealed but invisible output of a sink, which is never lost.
 
     ``records`` is 0 where it is not known. ``visible_ms`` is when it becomes visible at the latest,
     in ms since 1970, while the job runs.
@@ -199,7 +199,7 @@ class RestartNote(msgspec.Struct, kw_only=True):
 
 
 class EndedWorker(msgspec.Struct, kw_only=True):
-    """A worker process that ended unasked: by a signal, a crash, or an exit in user code.
+    """A worker process that ended by a signal, a crash, or an exit in user code.
 
     ``host`` is empty on the machine of the driver. ``peak_bytes`` is the most memory that it had at
     a time, and ``operator`` what it ran last, empty while it had no task.
@@ -214,7 +214,7 @@ class EndedWorker(msgspec.Struct, kw_only=True):
 
 
 class StuckThread(msgspec.Struct, kw_only=True):
-    """A thread that kept the job from ending, as it was before the job was ended by force.
+    """A thread that kept the job from ending, as it was before the forced end.
 
     ``role`` is ``worker`` or ``driver``. ``location`` is the line of the user's code, as
     ``file:line``, and ``stack`` has the lines of all calls, the innermost last. ``was_frozen``: the

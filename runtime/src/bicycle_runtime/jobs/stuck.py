@@ -1,4 +1,4 @@
-"""The threads that keep a job from ending: workers in a task, and threads of its driver."""
+"""The threads that block a job's end: workers in a task, and driver threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LINES_MAX = 50
 
 
 def stuck_threads(folder: Path, *, driver_pid: int) -> list[StuckThread]:
-    """Return where the workers of a job that have a task are; of none, where its driver is.
+    """Return the threads of workers with a task, or else of the driver.
 
     Args:
         folder: The stacks of the job's processes.
@@ -35,7 +35,7 @@ def stuck_threads(folder: Path, *, driver_pid: int) -> list[StuckThread]:
 
 
 def with_stuck(known: list[StuckThread], found: list[StuckThread]) -> list[StuckThread]:
-    """Return what is known with what was found; of each process the newest."""
+    """Return the known threads and the new ones, the newest of each process."""
     pids = {thread.pid for thread in found}
     return [thread for thread in known if thread.pid not in pids] + found
 

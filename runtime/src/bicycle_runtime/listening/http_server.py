@@ -27,7 +27,7 @@ _KEEP_ALIVE_S = 30
 
 
 class _Protocol(H11Protocol):
-    """HTTP that tells the application who a client's certificate says it is, and waits for nobody.
+    """The HTTP protocol, which adds the client certificate's name and never waits.
 
     A client that has not sent the head of a request in time is dropped. The application gets the
     connection, too, and counts it for its caller.
@@ -75,7 +75,7 @@ class _Protocol(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals alone: uvicorn would raise them again behind its end."""
+    """A server without signal handlers: uvicorn would raise them again after its end."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

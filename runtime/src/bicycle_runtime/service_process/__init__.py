@@ -1,4 +1,4 @@
-"""The process of ``bicycle up``: the service, its API and its pages behind one port.
+"""The process of ``bicycle up``: the service, its API and pages behind one port.
 
 Commands start it by module name, so no command imports the API or the pages.
 """

@@ -1,4 +1,4 @@
-"""``python -m bicycle_runtime.service_process.main HOME HOST PORT [DOORS]``: the process of a home.
+"""The process of a home's service: ``bicycle_runtime.service_process.main``.
 
 DOORS is JSON with the fields of ``Doors``.
 
@@ -45,7 +45,7 @@ _TURN_S = 0.001  # What an answer waits for the thread that looks at jobs; 5 ms 
 
 
 def run_service(home: Home, *, host: str, port: int, doors: Doors = _DOORS) -> None:
-    """Serve a home until a signal says to end. No job is ended by it.
+    """Serve a home until a signal requests the end. No job is ended by it.
 
     Raises:
         ADDRESS_REFUSED: others could reach an address; nothing was started.
@@ -107,7 +107,7 @@ async def _serve(
 async def _rpc(
     service: Service, host: str, *, doors: Doors, authenticator: Authenticator, limits: Limits
 ) -> AsyncIterator[str | None]:
-    """Serve gRPC meanwhile, where it is asked for; give its address."""
+    """Serve gRPC inside the block, if requested; yield its address."""
     if doors.grpc_port is None:
         yield None
         return
@@ -121,7 +121,7 @@ async def _rpc(
 
 
 def keep_pauses_short() -> None:
-    """Let nothing stop the threads of this process for long: a full machine makes it longer yet.
+    """Limit the pauses of this process' threads, which a busy machine prolongs.
 
     A full collection would look at every module, and at each job twice a minute: some 50 ms.
     """
@@ -132,7 +132,7 @@ def keep_pauses_short() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Be the process."""
+    """Run the process."""
     keep_pauses_short()
     home, host, port, *more = arguments
     doors = Doors(**json.loads(more[0])) if more else Doors()

@@ -1,1 +1,1 @@
-"""The contents of a checkpoint directory, for those who look into it: epochs, and sealed state."""
+"""The contents of a checkpoint directory: its epochs, and their sealed state."""

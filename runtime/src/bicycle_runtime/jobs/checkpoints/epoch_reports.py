@@ -48,7 +48,7 @@ class EpochReport:
 def report_checkpoints(
     storage: Storage, *, now_ms: int, epoch: int | None = None, is_thorough: bool = False
 ) -> list[EpochReport]:
-    """Return what is known of each epoch, the newest first.
+    """Return a report on each epoch, the newest first.
 
     Args:
         storage: Checkpoint storage of the job.

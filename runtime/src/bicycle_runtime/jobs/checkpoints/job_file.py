@@ -1,4 +1,4 @@
-"""``job.json`` in the checkpoint storage: what runs here, for people and for later versions.
+"""``job.json`` in the checkpoint storage: the identity of the job, and its format.
 
 It names the plugin, the bundle's digest, the graph, the operators with state and their key groups
 as of the last start that took over the state. It is the identity of the directory: epochs without
@@ -29,7 +29,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def require_identity(storage: Storage) -> None:
-    """Refuse a checkpoint directory that has epochs, but does not say of which job and format.
+    """Raise an error if a checkpoint directory has epochs but no identity.
 
     Raises:
         CHECKPOINT_UNIDENTIFIED: the file is missing or damaged; nothing was changed.
@@ -60,7 +60,7 @@ def refuse_newer(storage: Storage) -> None:
 
 
 def note_run(setup: JobSetup, *, now_ms: int) -> None:
-    """Write the file again, once a run has taken over the state: one that cannot changes nothing.
+    """Write the file again, once a run has taken over the state.
 
     Raises:
         StorageError: the storage cannot be written.

@@ -46,7 +46,7 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
 
 
 def _unnamed_error(home: Home, job: str | None) -> BicycleError:
-    """Return the error for a home of which no job is named, or one that has no checkpoint yet."""
+    """Return the error for a home without a named job, or a job without a checkpoint."""
     jobs = ", ".join(folder.id for folder in home.folders()) or "none"
     found = f"; its jobs are {jobs}"
     hint = "name one of its jobs, or a directory with --checkpoint-dir"

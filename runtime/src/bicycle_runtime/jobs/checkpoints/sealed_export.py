@@ -48,7 +48,7 @@ def require_target(path: Path, storage: Storage) -> None:
 
 
 def export_entries(path: Path, entries: Iterable[LocatedEntry], reader: ValueReader) -> int:
-    """Write entries to a file that ``require_target`` allowed, and return how many there were.
+    """Write entries to a file that ``require_target`` allowed; return their number.
 
     Raises:
         EXPORT_REFUSED: the file cannot be written.

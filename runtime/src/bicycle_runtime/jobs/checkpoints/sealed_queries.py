@@ -1,4 +1,4 @@
-"""Questions about sealed state: what there is, what a key has, what changed between two epochs."""
+"""Queries on sealed state: its content, the entries of a key, and differences."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class OperatorSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which entries are meant; None means all.
+    """A selection of entries; None means all.
 
     ``key`` is a key as a person writes it, see ``keys_meant``. ``prefix`` is how a text key
     begins, or the first part of a key that is a tuple.
@@ -96,7 +96,7 @@ class Change:
 
 @dataclass(slots=True)
 class OperatorDiff:
-    """What changed in an operator: totals, and the first changes."""
+    """The differences of an operator between epochs: totals, and the first changes."""
 
     operator: str
     counts: dict[ChangeWord, int] = field(
@@ -106,7 +106,7 @@ class OperatorDiff:
 
 
 def keys_meant(text: str) -> list[Any]:
-    """Return the keys that a text may stand for: a JSON value, lists as tuples, or the text itself.
+    """Return the possible keys for a text: a JSON value, lists as tuples, or the text.
 
     Example:
         >>> keys_meant("ada"), keys_meant("42"), keys_meant('["ada", 1]')
@@ -120,7 +120,7 @@ def keys_meant(text: str) -> list[Any]:
 
 
 def select(sealed: SealedEpoch, selection: Selection) -> Iterator[LocatedEntry]:
-    """Yield the entries that are meant, by operator, in the order of key groups and keys.
+    """Yield the selected entries by operator, in the order of key groups and keys.
 
     Raises:
         OPERATOR_UNKNOWN: the operator has no state.
@@ -141,7 +141,7 @@ def select(sealed: SealedEpoch, selection: Selection) -> Iterator[LocatedEntry]:
 
 
 def summarize_operator(sealed: SealedEpoch, operator: str) -> OperatorSummary:
-    """Return what an operator keeps. All its entries are read."""
+    """Return the summary of an operator's state. All its entries are read."""
     state = sealed.manifest.states[operator]
     sizes = file_sizes([state])
     tallies: dict[tuple[str, str], _Tally] = {}
@@ -270,7 +270,7 @@ class _Tally:
 
 
 def _types_in(entry: SealedEntry) -> set[str]:
-    """Return the types of an entry as they were found: of a list, those of its items."""
+    """Return the types of an entry's values; of a list, the types of its items."""
     value = entry.value()
     values: Iterable[Any] = value if entry.kind in _ITEM_KINDS else (value,)
     if entry.kind == "records":

@@ -1,4 +1,4 @@
-"""The state of a job as of one sealed epoch: operators, entries, and what differs between epochs.
+"""The state of a job as of one sealed epoch, and differences between epochs.
 
 It is read from the checkpoint files alone: neither the plugin nor the graph is needed. The files of
 one range, and the entries of one key group, are in memory at a time. A job that runs may collect
@@ -37,7 +37,7 @@ Wants = Callable[[ChangeSet], bool]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocatedEntry:
-    """An entry and where it lies.
+    """An entry and its location.
 
     ``key_group`` is None for state without keys, ``task`` for what every task has a copy of.
     """
@@ -63,11 +63,11 @@ class SealedEpoch:
 
     @property
     def epoch(self) -> int:
-        """Its number."""
+        """The number of the epoch."""
         return self.manifest.epoch
 
     def operators(self, wanted: str | None = None) -> list[str]:
-        """Return the uids of operators with state, or the one that is asked for.
+        """Return the uids of operators with state, or only the requested operator's.
 
         Raises:
             OPERATOR_UNKNOWN: there is no such operator.
@@ -85,7 +85,7 @@ class SealedEpoch:
         return [wanted]
 
     def kind_of(self, operator: str) -> str:
-        """Return what an operator is: ``Reduce``, ``Window``, ``Process`` and the like."""
+        """Return the kind of an operator, such as ``Reduce``, ``Window`` and ``Process``."""
         if operator not in self.kinds:
             self.kinds[operator] = self._inferred_kind(operator)
         return self.kinds[operator]
@@ -133,7 +133,7 @@ class SealedEpoch:
                 test = _without_copies(wants)
 
     def entries_within(self, operator: str, groups: range) -> Iterator[LocatedEntry]:
-        """Yield the entries of some key groups; of none: what every task has a copy of.
+        """Yield the entries of some key groups; without groups, the copies of each task.
 
         Raises:
             StateFileError: a file is damaged.
@@ -148,7 +148,7 @@ class SealedEpoch:
             yield from self._locate(operator, self._read(operator, part, groups, is_wanted))
 
     def files_within(self, operator: str, groups: range) -> list[tuple[str, range]]:
-        """Return which files say what about some key groups."""
+        """Return the files with entries of some key groups, and which groups they contain."""
         return [
             (ref.path, groups_in(ref, groups))
             for part in self._ranges_within(operator, groups)
@@ -162,11 +162,11 @@ class SealedEpoch:
         }
 
     def state_of(self, operator: str) -> OperatorState | None:
-        """Return what the manifest says of an operator's state."""
+        """Return the state of an operator in the manifest."""
         return self.manifest.states.get(operator)
 
     def _names(self, operator: str) -> dict[tuple[str, str], str]:
-        """Return the names of now of states that lie under an earlier one, by space and place."""
+        """Return the current names of renamed states, by space and stored name."""
         state_metadata = self.manifest.state_metadata.get(operator, OperatorStateMetadata())
         return {
             (state.space, state.stored_name): state.name
@@ -241,7 +241,7 @@ def open_epoch(
 
 
 def file_sizes(states: Iterable[OperatorState]) -> Collection[tuple[int, bool]]:
-    """Return of each state file its size, and whether it belongs to a base; shared ones once."""
+    """Return size and base flag of each state file, with shared files once."""
     return {
         item.path: (item.byte_count, ref.is_base)
         for state in states
@@ -258,12 +258,12 @@ def _rename(entry: SealedEntry, names: dict[tuple[str, str], str]) -> SealedEntr
 
 
 def _without_copies(wants: Wants) -> Wants:
-    """Return a test that also leaves out what every task has a copy of: one copy is enough."""
+    """Return a test that also excludes entries copied to each task: one is enough."""
     return lambda change_set: change_set.group != EVERYWHERE and wants(change_set)
 
 
 def _noted_kinds(storage: Storage) -> dict[str, str]:
-    """Return the kinds of operators that the job noted; those that it did not are inferred."""
+    """Return the kinds of operators in the job's file; others are inferred."""
     kinds = job_facts(storage).get("operators")
     return kinds if isinstance(kinds, dict) else {}
 

@@ -1,4 +1,4 @@
-"""The child process of ``sealed_values``: loads pickled values, and shows them as plain data.
+"""The child process of ``sealed_values``: loads pickled values, shows plain data.
 
 Run as ``python -m bicycle_runtime.jobs.checkpoints.sealed_values_child`` with a MessagePack list of
 type names and pickles on standard input. One JSON list goes to what was standard output at the

@@ -1,4 +1,4 @@
-"""Answers about sealed state as JSON data: the same for commands, the API and pages."""
+"""Responses to state queries as JSON data, the same for commands, API and pages."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def operators_answer(sealed: SealedEpoch) -> dict[str, Any]:
 def entries_answer(
     sealed: SealedEpoch, selection: Selection, *, reader: ValueReader, limit: int
 ) -> dict[str, Any]:
-    """Return the first entries that are meant; ``is_cut`` tells that there are more.
+    """Return the first selected entries; ``is_cut`` is true if there are more.
 
     Raises:
         OPERATOR_UNKNOWN: the operator has no state.
@@ -70,7 +70,7 @@ def changes_answer(
     reader: ValueReader,
     limit: int,
 ) -> dict[str, Any]:
-    """Return what an epoch added, removed and changed since another one.
+    """Return the entries that an epoch added, removed and changed since another.
 
     Args:
         before: The epoch to compare with.
@@ -103,7 +103,7 @@ def _about(sealed: SealedEpoch) -> dict[str, Any]:
 
 
 def _operators_of(before: SealedEpoch, after: SealedEpoch, wanted: str | None) -> list[str]:
-    """Return the operators that have state in one of two epochs, or the one that is asked for."""
+    """Return the operators with state in one of two epochs, or the requested operator."""
     if wanted is not None and wanted in before.manifest.states:
         return [wanted]
     if wanted is not None:

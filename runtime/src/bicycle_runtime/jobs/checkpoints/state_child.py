@@ -1,4 +1,4 @@
-"""The child process that looks into sealed state for a service, and stays for further questions.
+"""The child process that reads sealed state for a service, for many queries.
 
 Run as ``python -m bicycle_runtime.jobs.checkpoints.state_child URL`` with the checkpoint storage of
 one job. Each question is a frame (``base.pipes``), and so is each answer:
@@ -47,7 +47,7 @@ class _Answers:
         self._contents.close()
 
     def of(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Return the answer; ``about`` says what is asked for."""
+        """Return the answer to a question about its subject, ``about``."""
         epoch = question.get("epoch")
         sealed = open_epoch(self._storage, epoch, contents=self._contents)
         names = ("operator", "state", "key", "prefix")
@@ -66,7 +66,7 @@ class _Answers:
                 return changes_answer(before, sealed, selection, reader=ValueReader(), limit=limit)
 
     def _since(self, question: dict[str, Any], sealed: SealedEpoch) -> int:
-        """Return the epoch to compare with: the one before, unless one is named."""
+        """Return the epoch to compare with: the named epoch, or the previous epoch."""
         since: int | None = question.get("since")
         if since is not None:
             return since
@@ -75,7 +75,7 @@ class _Answers:
 
 
 def main(arguments: list[str]) -> int:
-    """Answer until nobody asks."""
+    """Answer questions until the input ends."""
     questions = os.fdopen(os.dup(0), "rb", buffering=0)
     answers = _Answers(open_storage(arguments[0], patience_s=_PATIENCE_S))
     with questions, answering(buffering=0) as stream:

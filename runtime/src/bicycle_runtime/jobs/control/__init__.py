@@ -1,1 +1,1 @@
-"""Acting on a job from another process: look at it, end it, drain it, rescale it, ask it."""
+"""Control of a job from another process: status, end, drain, rescale, requests."""

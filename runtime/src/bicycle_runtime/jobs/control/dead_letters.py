@@ -1,4 +1,4 @@
-"""Dead letters of a job: records that its functions refused, as the job published them.
+"""Dead letters of a job: records that its functions refused, as it published them.
 
 A letter is a line of a file beside the job's checkpoints, and is known by file and line, which stay
 what they are. Nothing is unpickled here: the value of a letter is told only on request, and as the
@@ -72,7 +72,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LetterMark(msgspec.Struct, frozen=True):
-    """What was sealed of a letter that was replayed; ``request`` is who had asked for it."""
+    """The sealed record of a replayed letter; ``request`` is the replay's request."""
 
     letter: str
     epoch: int
@@ -80,7 +80,7 @@ class LetterMark(msgspec.Struct, frozen=True):
 
 
 class Letter(DeadLetter, frozen=True, kw_only=True):
-    """One letter as it is shown alone; who asks for it gets the value, too.
+    """One letter in detail, with its value.
 
     ``value`` is text, but for a pickle, which is Base64; ``source_message`` is what the source says
     that the record came in.
@@ -91,7 +91,7 @@ class Letter(DeadLetter, frozen=True, kw_only=True):
 
 
 def dead_letters_folder(home: Home, job: str) -> Path:
-    """Return where the dead letters of a job lie; it need not exist.
+    """Return the folder of a job's dead letters, which may be absent.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -193,7 +193,7 @@ def letter_lines(folder: Path, letters: Iterable[str], *, job: str) -> dict[str,
 
 
 def replayed_letters(folder: Path) -> dict[str, LetterMark]:
-    """Return what is sealed and published of replayed letters, by letter."""
+    """Return the sealed and published marks of replayed letters, by letter."""
     marks: dict[str, LetterMark] = {}
     for path in _files(folder / "replayed"):
         for line in path.read_bytes().splitlines():
@@ -210,7 +210,7 @@ def _place(letter: str, job: str) -> tuple[str, int]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Return the published files: what is being written has a hidden name."""
+    """Return the published files, without hidden ones that are being written."""
     if not folder.is_dir():
         return []
     return [path for path in folder.iterdir() if path.is_file() and path.suffix == ".jsonl"]

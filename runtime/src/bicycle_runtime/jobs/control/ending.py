@@ -42,7 +42,9 @@ _STUCK_MIN_MS = 5_000
 def stop_job(
     home: Home, name: str, *, clock: Clock | None = None, waited_ms: int = 0
 ) -> JobStatus:  # fmt: skip
-    """Ask a job to stop after its epoch and wait until it has. One that has ended is left alone.
+    """Request a job to stop after its epoch, and wait for its end.
+
+    One that has ended is left alone.
 
     Processes of it that were stopped by a signal are woken, or they would never hear of it. A job
     that does not end in its time for stopping is ended by force: what it has sealed stays, and the
@@ -128,7 +130,7 @@ def _end_by_force(
 
 
 def _wake(status: JobStatus) -> None:
-    """Let the processes of a job go on that were stopped by a signal, workers too."""
+    """Continue processes of a job that were stopped by a signal, workers included."""
     for pid, started in (
         (status.supervisor_pid, status.supervisor_started),
         (status.pid, status.pid_started),
@@ -147,7 +149,7 @@ def _leader(status: JobStatus) -> tuple[int, int]:
 
 
 def drain_job(home: Home, name: str, *, clock: Clock) -> JobStatus:
-    """Ask a job to drain and wait until it has ended. One that has ended is left alone.
+    """Request a job to drain, and wait for its end. One that has ended is left alone.
 
     Its running epoch, and then the epochs in which it drains, have the job's time for stopping
     each. A job that takes longer is stopped by force as by ``stop_job``: what it has sealed stays.
@@ -188,7 +190,7 @@ _TIMEOUT_S = 25
 
 
 def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStatus:
-    """Publish what an ended job has sealed and not shown; its state stays what it is.
+    """Publish the sealed but invisible output of an ended job; its state is unchanged.
 
     Args:
         home: Where its folder is.
@@ -216,7 +218,7 @@ def publish_remaining(home: Home, status: JobStatus, *, clock: Clock) -> JobStat
 
 
 def _has_untold_epochs(status: JobStatus) -> bool:
-    """Tell whether epochs were sealed behind the last word of the status, which may lag behind."""
+    """Return whether epochs were sealed after the last status, which may lag behind."""
     if status.running_ms is None or not status.checkpoint:
         return False
     with contextlib.suppress(StorageError):

@@ -1,4 +1,4 @@
-"""Looking at jobs from any process of this machine: their status files, and if they still hold."""
+"""Queries on jobs from any process of this machine, by their status files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def list_jobs(home: Home) -> list[JobStatus]:
 
 
 def job_status(home: Home, name: str) -> JobStatus:
-    """Return the status of a job; one whose process is gone without a last word is FAILED.
+    """Return the status of a job; FAILED if its process died without a final status.
 
     While its supervisor is about to start it again it is RESTARTING.
 
@@ -42,7 +42,7 @@ def job_status(home: Home, name: str) -> JobStatus:
 
 
 def is_supervised(status: JobStatus) -> bool:
-    """Tell whether somebody starts the driver of a job again when it dies."""
+    """Return whether a supervisor restarts the driver of a job when it dies."""
     return is_alive(status.supervisor_pid, status.supervisor_started)
 
 
@@ -57,7 +57,7 @@ def _status_in_list(folder: JobFolder) -> JobStatus | None:
 
 
 def _current(folder: JobFolder) -> JobStatus | None:
-    """Return the status as it is now: the file of a killed process still says that it runs."""
+    """Return the current status: a killed process left the status of a running job."""
     status = folder.status()
     if status is None or status.state.is_final:
         return status

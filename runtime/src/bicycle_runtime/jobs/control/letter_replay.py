@@ -1,4 +1,4 @@
-"""Replaying dead letters: what is asked of a running job, and how its driver meets it.
+"""Replaying dead letters: requests to a running job, and their handling.
 
 A letter that was replayed is told by a line beside the letters, which is sealed and published with
 the epoch that did it. A replayed letter is refused, unless the same request asks again: then the
@@ -55,7 +55,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LetterReplayOptions:
-    """How long is waited for a job that replays dead letters."""
+    """The timeout for a job that replays dead letters."""
 
     timeout_ms: int = option(
         120_000, low=1_000, high=3_600_000,
@@ -67,7 +67,7 @@ class LetterReplayOptions:
 
 
 class LetterReplay(msgspec.Struct, frozen=True, kw_only=True):
-    """What a replay came to: the letters, and the epochs that replayed them."""
+    """The result of a replay: the letters, and the epochs that replayed them."""
 
     letters: list[str]
     epochs: list[int]
@@ -101,7 +101,7 @@ def letters_to_replay(home: Home, job: str, *, operator: str | None = None) -> l
 def chosen_letters(
     home: Home, job: str, letters: Sequence[str], *, operator: str | None = None
 ) -> list[DeadLetter]:
-    """Return the letters of these names; without names those that were not replayed yet.
+    """Return the letters of these names; without names, all unreplayed letters.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -116,7 +116,7 @@ def ask_for_replay(
     home: Home, job: str, letters: Sequence[DeadLetter], options: LetterReplayOptions,
     *, clock: Clock, token: str = "",
 ) -> LetterReplay:  # fmt: skip
-    """Ask a running job to give letters to their operators once more, and wait until it has.
+    """Request a running job to replay letters to their operators, and wait.
 
     They go in parts of 200 letters, or 4 MiB, each an epoch; a part is replayed whole or not.
 
@@ -164,7 +164,7 @@ def _parts(letters: Sequence[DeadLetter]) -> Iterator[list[str]]:
 def replay_asked(
     loop: LetterLoop | None, place: JobPlace, request: JobRequest, facts: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Meet a request in the driver: replay all letters that it names, or none.
+    """Handle a request in the driver: replay all letters that it names, or no letter.
 
     1. Publish what is sealed: it may say that a letter was replayed.
     2. Leave out what this request has replayed before; refuse what another one has.

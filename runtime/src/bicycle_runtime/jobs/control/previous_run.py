@@ -1,4 +1,4 @@
-"""The previous run of a job, as known before another start: a refused start changes nothing.
+"""The previous run of a job, kept for a start that is refused.
 
 A start can be refused by a wrong parameter, a graph that does not fit, Java that is missing. The
 job has then not run, and what it did in its former run stays what is told of it.
@@ -26,7 +26,7 @@ __all__ = ["PreviousRun", "job_locks", "last_status", "require_checkpoint"]
 
 @dataclass(frozen=True, slots=True)
 class PreviousRun:
-    """Status and request of the former run of a job, as they lay in its folder."""
+    """Status and request of the previous run of a job, as stored in its folder."""
 
     folder: JobFolder
     status: bytes
@@ -34,7 +34,7 @@ class PreviousRun:
 
     @classmethod
     def of(cls, folder: JobFolder) -> PreviousRun | None:
-        """Return the former run; None for a job that has none, or whose run is not over."""
+        """Return the previous run; None if the job has no run, or an unfinished one."""
         try:
             status = folder.status()
             if status is None or not status.state.is_final:
@@ -55,7 +55,7 @@ class PreviousRun:
 
 
 def last_status(folder: JobFolder) -> JobStatus | None:
-    """Return the last status of a job; None where there is none that can be read."""
+    """Return the last status of a job, or None if no readable status exists."""
     try:
         return folder.status()
     except StatusFormatError:
@@ -89,7 +89,7 @@ def require_checkpoint(place: JobPlace, former: JobStatus | None, *, is_again: b
 
 @contextlib.contextmanager
 def job_locks(place: JobPlace, *, is_again: bool = False) -> Iterator[None]:
-    """Hold a job's folder in the home and, where it is a local directory, its checkpoint.
+    """Hold the locks on a job's folder in the home, and on its local checkpoint.
 
     Args:
         place: The job.

@@ -1,4 +1,4 @@
-"""Removing what is left of jobs that have ended: their folders in the home, and if asked for more.
+"""Removal of files of ended jobs: folders in the home, and checkpoints on request.
 
 A job is removed whole or not at all, and never one that runs, that somebody starts again, or whose
 dead letters lie in its folder: those are records that exist nowhere else.
@@ -24,7 +24,7 @@ __all__ = ["PrunedJob", "prune_jobs"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PrunedJob:
-    """What became of one job; ``kept`` says why it was kept, and is empty when it is gone.
+    """The result for one job; ``kept`` is the reason to keep it, empty if removed.
 
     ``byte_count`` is what its files take. ``checkpoint`` is where its state stays, None when it is
     removed as well.
@@ -84,7 +84,7 @@ def _prune(
 
 
 def _remove(job: str, places: list[Path], *, is_trial: bool) -> None:
-    """Remove folders while no driver can take them; the one with the status goes last."""
+    """Remove folders under their locks, so that no driver takes them; status last."""
     with contextlib.ExitStack() as locks:
         for place in places:
             locks.enter_context(FileLock(place / "lock", job=job, place=str(place)))
@@ -94,7 +94,7 @@ def _remove(job: str, places: list[Path], *, is_trial: bool) -> None:
 
 
 def _checkpoint_in(home: Home, status: JobStatus) -> Path | None:
-    """Return the checkpoint of a job when it lies right below the home's folder for them."""
+    """Return the checkpoint of a job if it is directly below the home's checkpoints."""
     path = Path(status.checkpoint)
     return path if path.parent == home.checkpoints_dir and path.is_dir() else None
 

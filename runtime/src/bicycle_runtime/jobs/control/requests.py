@@ -1,4 +1,4 @@
-"""Asking a running job for something: files in its folder, from any process of this machine.
+"""Requests to a running job: files in its folder, from any local process.
 
 A command puts a request into ``<job folder>/requests`` and waits for the answer beside it. The
 driver looks there between two epochs, when nothing is in flight, does what is asked and answers
@@ -49,7 +49,7 @@ _ASKED, _BEGUN, _ANSWERED = ".request.json", ".begun.json", ".answer.json"
 
 
 class _Request(msgspec.Struct, frozen=True):
-    """``asker`` is process id and start time of the process that waits; zeros: not known."""
+    """A request; ``asker`` is the waiting process' id and start time, or zeros."""
 
     kind: str
     facts: dict[str, Any]
@@ -62,7 +62,7 @@ class _Request(msgspec.Struct, frozen=True):
 
 
 class Inbox:
-    """The driver's side: what it is asked, and its answers.
+    """The driver's side: its requests, and the answers.
 
     Args:
         folder: The job's folder in the home.
@@ -89,7 +89,7 @@ class Inbox:
                 self._refuse_again(path)
 
     def serve(self, handlers: Mapping[str, Handler]) -> None:
-        """Meet all requests that lie there, oldest first. An error of a handler is its answer.
+        """Handle all stored requests, oldest first. An error of a handler is its answer.
 
         Args:
             handlers: What is done for a request, by its kind. Of a future the answer is written
@@ -140,7 +140,7 @@ def ask_job(
     home: Home, job: str, kind: str, facts: Mapping[str, Any], *, clock: Clock, timeout_ms: int,
     is_hopeless: Callable[[], bool] = lambda: False,
 ) -> dict[str, Any]:  # fmt: skip
-    """Ask a running job for something and return its answer.
+    """Send a request to a running job, and return its answer.
 
     Args:
         home: Where jobs are kept.
@@ -187,7 +187,7 @@ def ask_job(
 
 
 def _phase_text(status: JobStatus, *, now_ms: int) -> str:
-    """Return what a job does that does not come to its requests; empty when it is not known."""
+    """Return the activity of a job that handles no request; empty if unknown."""
     if status.phase is not None:
         return f"; it is {status.phase.name} {status.phase.target}".rstrip()
     if status.epoch_began_ms is not None:
@@ -204,7 +204,7 @@ def _require_running(home: Home, job: str, kind: str) -> JobStatus:
 
 
 def _is_request(name: str) -> bool:
-    """Tell requests from answers, and from what is still being written."""
+    """Return whether a file is a complete request, and not an answer."""
     return name.endswith(_ASKED) and not name.startswith(".")
 
 

@@ -1,4 +1,4 @@
-"""``bicycle rescale``: what it asks of a running job, and what the job keeps of the answer.
+"""``bicycle rescale``: its request to a running job, and the stored parallelism.
 
 The parallelism that a rescale gave a job stays through the restarts of its run, and lie in
 ``request.json``, so that a later start of the same request starts it so. Another
@@ -32,7 +32,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RescaleOptions:
-    """Which parallelism a running job is to have, and how long is waited for it."""
+    """The new parallelism of a running job, and the timeout."""
 
     parallelism: int | None = option(
         None,
@@ -55,7 +55,7 @@ class RescaleOptions:
 def ask_for_rescale(
     home: Home, job: str, options: RescaleOptions, operators: Mapping[str, int], *, clock: Clock
 ) -> Rescaled:
-    """Ask a running job to go on with other parallelism, and wait until it does.
+    """Request a running job to change its parallelism, and wait until it has.
 
     Args:
         home: Where jobs are kept.
@@ -78,7 +78,7 @@ def ask_for_rescale(
 
 
 def rescale_request(facts: Mapping[str, Any]) -> RescaleRequest:
-    """Return what a request asks for.
+    """Return the content of a rescale request.
 
     Raises:
         RESCALE_REQUEST_UNREADABLE: it is not of the form that this version knows.

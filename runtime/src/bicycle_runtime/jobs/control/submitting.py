@@ -43,7 +43,7 @@ Begin = Callable[[JobFolder], "subprocess.Popen[bytes]"]
 def submit(
     request: JobRequest, home: Home, *, python: str, is_trial: bool = False
 ) -> JobStatus:  # fmt: skip
-    """Start a job in a process of its own and wait until it runs and its first epoch is sealed.
+    """Start a job in a background process, and wait until its first epoch is sealed.
 
     An epoch that takes longer than a minute is not waited for; one that fails and is run again is,
     since the next attempt may be the last. A start that is refused leaves what is known of the
@@ -76,7 +76,7 @@ def submit(
 
 
 def resume_job(home: Home, name: str, *, python: str) -> JobStatus:
-    """Start a job that has ended once more, as it was started last, after its last sealed epoch.
+    """Start an ended job again with its last request, after its last sealed epoch.
 
     Args:
         home: Where its folder is.
@@ -92,7 +92,7 @@ def resume_job(home: Home, name: str, *, python: str) -> JobStatus:
 
 
 def resumed_request(home: Home, name: str) -> JobRequest:
-    """Return what a job was asked for last, under the name that it has in its checkpoints.
+    """Return the last request of a job, under the job's name in its checkpoints.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -105,7 +105,7 @@ def resumed_request(home: Home, name: str) -> JobRequest:
 
 
 class PreparedStart:
-    """A driver that was started ahead of its turn, beside one that runs: Spark has come up already.
+    """A driver started ahead of its turn, beside a running one: Spark is up already.
 
     Args:
         folder: That of the job, whose master and settings do not change.
@@ -125,7 +125,7 @@ class PreparedStart:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is there."""
+        """True while the process is running."""
         return self._process.poll() is None
 
     def wait(self) -> bool:
@@ -139,7 +139,7 @@ class PreparedStart:
         return False
 
     def start(self, request: JobRequest, *, is_trial: bool = False) -> JobStatus:
-        """Start a job as ``submit`` does, in the process that waits when it is still there."""
+        """Start a job like ``submit``, in the waiting process if that is still running."""
         if self._process.poll() is not None:
             return submit(request, self._home, python=self._python, is_trial=is_trial)
 
@@ -186,7 +186,7 @@ def _submit(request: JobRequest, home: Home, begin: Begin, *, is_trial: bool) ->
 
 
 def _with_name(request: JobRequest, job: str) -> JobRequest:
-    """Return the request with the name settled, so that the process does not choose another one."""
+    """Return the request with a fixed name, so that the process chooses no other."""
     data = request.to_json()
     return JobRequest.from_json({**data, "options": {**data["options"], "name": job}})
 
@@ -221,13 +221,13 @@ def _wait_until_running(
 
 
 def _own_status(process: subprocess.Popen[bytes], folder: JobFolder) -> JobStatus | None:
-    """Return the status of the driver of this process: another one may have been faster."""
+    """Return the status if the driver of this process wrote it; another may be faster."""
     status = folder.status()
     return status if status is not None and status.supervisor_pid == process.pid else None
 
 
 def _how(return_code: int) -> str:
-    """Say how a driver ended, by the exit code of its supervisor."""
+    """Return how a driver ended, from the exit code of its supervisor."""
     return how_it_ended(SIGNAL_BASE - return_code if return_code > SIGNAL_BASE else return_code)
 
 

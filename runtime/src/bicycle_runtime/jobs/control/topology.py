@@ -1,4 +1,4 @@
-"""The topology of jobs and streams: what each job reads and writes, put together in one drawing.
+"""The topology of jobs and streams: the inputs and outputs of all jobs.
 
 A stream is named by its address, so that jobs meet at it without knowing of each other. What only
 the job itself has, such as a generator or the console, is named after the job.
@@ -54,7 +54,7 @@ class JobNode:
     problem: str = ""
 
     def streams(self, role: Literal["source", "sink"]) -> list[str]:
-        """Return what the job reads, or writes."""
+        """Return the streams that the job reads or writes."""
         found = [name for use in self.uses if use.role == role for name in use.streams]
         return list(dict.fromkeys(found))
 
@@ -70,7 +70,7 @@ class StreamNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """Jobs, and the streams between them: first what is only read, last what is only written."""
+    """Jobs and the streams between them, from first inputs to last outputs."""
 
     jobs: tuple[JobNode, ...]
     streams: tuple[StreamNode, ...]
@@ -81,11 +81,11 @@ class Topology:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Topology:
-        """Return what ``to_json`` made plain."""
+        """Return the topology of a ``to_json`` value."""
         return msgspec.convert(plain, cls)
 
     def to_text(self) -> str:
-        """Return the streams with who writes and reads them, and jobs that are not known."""
+        """Return the streams with their writers and readers, and the problems of jobs."""
         lines = []
         for stream in self.streams:
             lines.append(stream.name)
@@ -108,7 +108,7 @@ class Topology:
 
 
 def topology_of(nodes: Sequence[JobNode]) -> Topology:
-    """Return jobs with the streams between them; files are read where another one writes them."""
+    """Return jobs and their streams; files join the directory that another job writes."""
     targets = {name for node in nodes for name in node.streams("sink")}
     jobs = tuple(_join(node, targets) for node in nodes)
     read: dict[str, list[str]] = {}
@@ -133,7 +133,7 @@ def topology_of(nodes: Sequence[JobNode]) -> Topology:
 def job_node(
     status: JobStatus, hide: Callable[[str, str], str] = lambda _job, text: text
 ) -> JobNode:
-    """Return which streams a job reads and writes, as the graph in its checkpoint says.
+    """Return the streams of a job, from the graph in its checkpoint.
 
     Args:
         status: Of the job.
@@ -156,7 +156,7 @@ def job_node(
 
 
 def _stored_graph(status: JobStatus) -> tuple[JobGraph | None, str]:
-    """Return the graph in the checkpoint of a job, and the directory in which the job runs."""
+    """Return the graph in the checkpoint of a job, and the job's working directory."""
     if not status.checkpoint:
         return None, ""
     facts = job_facts(open_storage(status.checkpoint, patience_s=_PATIENCE_S))
@@ -181,7 +181,7 @@ def _use(job: str, vertex: Vertex, directory: str) -> StreamUse:
 
 
 def streams_of(connector: str, properties: Mapping[str, Any], directory: str = "") -> list[str]:
-    """Return the addresses of what a connector reads or writes; none where it has no place.
+    """Return the addresses that a connector reads or writes; [] if it has no place.
 
     Args:
         connector: Its word.
@@ -216,7 +216,7 @@ def streams_of(connector: str, properties: Mapping[str, Any], directory: str = "
 
 
 def _place_of(connector: str, properties: Mapping[str, Any], directory: str) -> str | None:
-    """Return the one place of a connector: files, a table, a port."""
+    """Return the single place of a connector: files, a table, a port."""
     table, url, port = (properties.get(name) for name in ("table", "url", "port"))
     if path := properties.get("path"):
         return str(path) if "://" in path else _FILES + _resolve(path, directory)
@@ -237,14 +237,14 @@ def _resolve(path: str, directory: str) -> str:
 
 
 def _resolve_database(url: str, directory: str) -> str:
-    """Return the address of a database; the path of a file of SQLite begins after three slashes."""
+    """Return a database's address; an SQLite file path begins after three slashes."""
     if not url.startswith(_SQLITE):
         return url.rstrip("/")
     return _SQLITE + _resolve(url.removeprefix(_SQLITE), directory)
 
 
 def _join(node: JobNode, written: set[str]) -> JobNode:
-    """Let files be read from the directory that another sink writes."""
+    """Return the node with files replaced by the directory that another sink writes."""
     uses = tuple(
         replace(use, streams=tuple(_folder_of(s, written) for s in use.streams))
         if use.role == "source"

@@ -1,4 +1,4 @@
-"""A check of this machine: can it run jobs, what was found, and what to do.
+"""The check of this machine: whether it can run jobs, the findings and fixes.
 
 A check looks and changes nothing. The one with Spark starts a tiny job and takes some seconds, so
 it runs only when asked for.
@@ -165,7 +165,7 @@ def _open_files() -> Check:
 
 
 def _folder(name: str, path: Path) -> Check:
-    """Check that a folder, or the nearest one above it that exists, is writable and has space."""
+    """Check that a folder, or its nearest existing parent, is writable and has space."""
     nearest = next(folder for folder in (path, *path.parents) if folder.exists())
     is_usable = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
     free = shutil.disk_usage(nearest).free
@@ -226,7 +226,7 @@ def _ignore(_: object) -> None:
 
 
 def sample_bundle() -> JobBundle:
-    """Return a job that counts three letters, with one exchange, and collects ``counts``."""
+    """Return a job that counts three letters with one exchange into ``counts``."""
     environment = StreamEnvironment()
     letters = environment.from_collection(["a", "b", "a"])
     letters.key_by(_itself).count().collect("counts")

@@ -1,4 +1,4 @@
-"""A new plugin project: a wheel with one job, its parameters, and tests that pass as they are."""
+"""A new plugin project: a wheel with one job, its parameters, and passing tests."""
 
 from __future__ import annotations
 

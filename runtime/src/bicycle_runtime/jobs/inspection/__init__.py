@@ -1,1 +1,1 @@
-"""The promises of a job, told before it starts: guarantee, state, what becomes of old state."""
+"""The inspection of a job before it starts: guarantee, state, and state changes."""

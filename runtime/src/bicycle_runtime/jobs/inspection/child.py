@@ -1,4 +1,4 @@
-"""The child process of ``reports``: loads a bundle's functions and types, and describes them.
+"""The child process of ``reports``: loads a bundle's functions and describes them.
 
 Run as ``python -m bicycle_runtime.jobs.inspection.child PARALLELISM`` with the bundle on standard
 input; 0 keeps the graph's parallelism. With ``classes`` for that it describes the classes whose
@@ -103,7 +103,7 @@ def describe_job(bundle: JobBundle, *, parallelism: int | None) -> dict[str, Any
 
 
 def _columns(setup: JobSetup) -> list[dict[str, Any]]:
-    """Return for each operator why it works on records; None where it works on columns."""
+    """Return for each operator why it works on records, or None if it uses columns."""
     found = choose_all(
         setup.plan,
         lambda name: cloudpickle.loads(setup.bundle.payloads[name]),
@@ -161,7 +161,7 @@ def _state(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
 
 
 def _declared_states(bundle: JobBundle, spec: OperatorSpec) -> Any:
-    """Return what is stored with the state of an operator, as plain data."""
+    """Return the declaration stored with an operator's state, as plain data."""
     found = declared_operator(spec, lambda name: cloudpickle.loads(bundle.payloads[name]))
     return msgspec.json.decode(msgspec.json.encode(found))
 
@@ -172,7 +172,7 @@ def _accumulator(bundle: JobBundle, spec: OperatorSpec) -> dict[str, Any]:
 
 
 def _window(bundle: JobBundle, spec: OperatorSpec, plan: WindowPlan) -> dict[str, Any]:
-    """Describe what is kept of a window: its records, or the accumulators of its aggregates."""
+    """Describe the state of a window: its records, or the accumulators of aggregates."""
     declared = cloudpickle.loads(bundle.payloads[spec.input_type]) if spec.input_type else None
     if plan.keeps_records:
         return _attribute("records", declared, ValueCodec(declared), is_per_entry=True)
@@ -194,7 +194,7 @@ def _attributes(function: Any) -> list[dict[str, Any]]:
 
 
 def _copied_attributes(spec: OperatorSpec, function: Any) -> list[str]:
-    """Return the attributes that are copied for each record, so that an attempt can be undone."""
+    """Return the attributes that are copied per record, to undo an attempt."""
     if not spec.vertex.on_error.goes_on or not isinstance(function, RichAsyncFunction):
         return []
     return [
@@ -230,7 +230,7 @@ def _attribute(
 
 
 def _mixes(bundle: JobBundle, spec: OperatorSpec, setup: JobSetup) -> str | None:
-    """Return what a function sees in another order when epochs are cut elsewhere.
+    """Return the input whose order for a function depends on the cuts of epochs.
 
     None where that is nothing, or where it could not be put in order: without a key or event time.
     """
@@ -286,7 +286,7 @@ _UNCHANGING = (
 
 
 def fixed_attributes(function: Any) -> frozenset[str]:
-    """Return the names of the attributes that are no state, in spite of being stored as such.
+    """Return the names of attributes that are stored as state but are no state.
 
     Example:
         >>> class Above:
@@ -327,7 +327,7 @@ def _assigned_in(code: CodeType) -> Iterator[str]:
 
 
 def _parameters(cls: type) -> frozenset[str]:
-    """Return what the constructor must be given; a default may be what state begins with."""
+    """Return the required parameters of the constructor; defaults may be the state."""
     if dataclasses.is_dataclass(cls):
         fields = (field for field in dataclasses.fields(cls) if field.init)
         missing = dataclasses.MISSING

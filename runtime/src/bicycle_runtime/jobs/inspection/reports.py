@@ -1,4 +1,4 @@
-"""A report on a job before it starts: guarantee, state, codecs, shipping, warnings.
+"""A report on a job before it starts: guarantee, state, codecs and warnings.
 
 Types and state attributes are known only to the plugin's own code, which this process does not
 load: a child process does, and sends plain data home. What follows from that data is decided here.
@@ -62,7 +62,7 @@ _STRENGTH = {guarantee.value: rank for rank, guarantee in enumerate(Guarantee)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectorReport:
-    """What a source or a sink promises after any crash."""
+    """The guarantee of a source or sink after any crash."""
 
     operator: str
     role: Literal["source", "sink"]
@@ -135,7 +135,7 @@ class StateReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExchangeReport:
-    """How records travel along an edge that leaves its task. ``codec`` is typed or pickle."""
+    """The transfer of records along an edge between tasks. ``codec`` is typed or pickle."""
 
     source: str
     target: str
@@ -146,14 +146,14 @@ class ExchangeReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnReport:
-    """Whether an operator works on columns; if not, ``because`` says why it needs records."""
+    """The answer of an operator, columns or records; ``because`` is the latter's reason."""
 
     operator: str
     because: str | None
 
     @property
     def tells(self) -> bool:
-        """Whether the job could be written so that the answer is another one, or it is columns."""
+        """True if the operator works on columns, or could after a change of the job."""
         return self.because != NO_COLUMNS
 
     @property
@@ -165,7 +165,7 @@ class ColumnReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warned:
-    """Something that works but may surprise. ``kind`` is a stable word."""
+    """A warning about a working but surprising property. ``kind`` is a stable word."""
 
     kind: str
     operator: str
@@ -174,7 +174,7 @@ class Warned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReport:
-    """All that ``bicycle plan`` tells. ``weakest`` is None when nothing is below exactly-once."""
+    """The report of ``bicycle plan``. ``weakest`` is None when nothing is below exactly-once."""
 
     plugin: str
     plugin_version: str
@@ -211,7 +211,7 @@ def inspect_job(bundle: JobBundle, *, parallelism: int | None = None) -> JobRepo
 
 
 def class_shapes(names: Collection[str]) -> dict[str, Schema]:
-    """Return how classes of a plugin look, by name; those that are gone are left out.
+    """Return the schemas of a plugin's classes by name, without missing classes.
 
     Objects of them lie in state as pickles. The child process imports their modules.
 
@@ -231,7 +231,7 @@ def _ask(request: str, *, given: bytes, plugin: str) -> dict[str, Any]:
 
 
 def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
-    """Return the report that follows from what the child process found."""
+    """Return the report for the findings of the child process."""
     connectors = tuple(ConnectorReport(**item) for item in data["connectors"])
     states = tuple(_state_report(item) for item in data["states"])
     exchanges = tuple(ExchangeReport(**item) for item in data["exchanges"])
@@ -259,7 +259,7 @@ def report_of(bundle: JobBundle, data: dict[str, Any]) -> JobReport:
 
 
 def require_guarantee(report: JobReport, wanted: str) -> None:
-    """Refuse a job that promises less than asked for.
+    """Raise an error if a job's guarantee is weaker than requested.
 
     Raises:
         GUARANTEE_TOO_WEAK: with the weakest link.

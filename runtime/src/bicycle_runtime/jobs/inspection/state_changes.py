@@ -1,4 +1,4 @@
-"""The fate of sealed state under other code, told before anything is started.
+"""The effect of new code on sealed state, computed before any start.
 
 The savepoint, or the checkpoint directory, is only read, and a job that runs on it is not touched.
 What the code declares comes from the child process of ``reports``.
@@ -33,7 +33,7 @@ _WORST: tuple[Verdict, ...] = ("refused", "dropped", "migrated", "kept", "new")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorChange:
-    """What becomes of one operator; ``details`` are about it as a whole."""
+    """The future of one operator; ``details`` are about the whole operator."""
 
     operator: str
     verdict: Verdict
@@ -43,7 +43,7 @@ class OperatorChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanges:
-    """What becomes of all that an epoch has; ``url`` is where it lies."""
+    """The future of all states of an epoch; ``url`` is its location."""
 
     url: str
     epoch: int
@@ -52,12 +52,12 @@ class StateChanges:
 
     @property
     def refused_count(self) -> int:
-        """How many operators cannot go on."""
+        """The number of operators that cannot continue."""
         return sum(operator.verdict == "refused" for operator in self.operators)
 
     @property
     def dropped_count(self) -> int:
-        """How many states, or operators, would be lost."""
+        """The number of states or operators that would be lost."""
         return sum(
             sum(state.verdict == "dropped" for state in operator.states)
             or int(operator.verdict == "dropped")
@@ -70,7 +70,7 @@ class StateChanges:
 
 
 def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> StateChanges:
-    """Return what becomes of each operator that an epoch, or the job of now, has.
+    """Return the future of each operator of an epoch, or of the current job.
 
     Args:
         origin: The epoch.

@@ -1,1 +1,1 @@
-"""The plugin of a job: where its code comes from, and its graph, as asked for and as drawn."""
+"""The plugin of a job: the origin of its code, and its graph."""

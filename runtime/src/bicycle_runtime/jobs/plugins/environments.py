@@ -1,4 +1,4 @@
-"""The environment that a job's plugin comes from, and the part of it that goes to workers.
+"""The environment of a job's plugin, and the part of it that workers get.
 
 A plugin is installed in the environment of the command, or in one of its own (``--plugin-env``).
 One of its own is packed and put before everything else on the import path, here in the driver, in
@@ -58,12 +58,12 @@ class JobEnvironment:
     pack_with: Callable[[Sequence[str]], PackedEnvironment] | None = None
 
     def enter(self) -> None:
-        """Let this process, which runs the job's driver, see the plugin as workers do."""
+        """Add the plugin to the import path of this process, as for workers."""
         if self.packed is not None and self.folder is not None:
             enter_environment(self.packed.path, self.packed.digest)
 
     def shipment(self, bundle: JobBundle) -> Shipment:
-        """Return what goes to workers of an extracted job."""
+        """Return the files and settings for workers of an extracted job."""
         packed = self.packed
         if bundle.function_dists and self.pack_with is not None:
             packed = self.pack_with(bundle.function_dists)

@@ -1,4 +1,4 @@
-"""Changes that a command asks for on a plugin's graph: pure functions; the plugin is unchanged."""
+"""Changes to a plugin's graph for a command, as pure functions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SOURCES_WITH_RETENTION = frozenset({"kafka"})
 
 
 def with_follow(bundle: JobBundle) -> JobBundle:
-    """Return the job with every file source waiting for more, under a digest of its own.
+    """Return the job with all file sources set to follow, and with its own digest.
 
     Raises:
         NOTHING_TO_FOLLOW: no source reads files.
@@ -40,7 +40,7 @@ def with_data_loss_policy(bundle: JobBundle, policy: str) -> JobBundle:
 
 
 def require_parallelism(graph: JobGraph, parallelism: int | None) -> None:
-    """Refuse a parallelism that a command asks for and the plugin does not allow.
+    """Raise an error for a parallelism above the plugin's limit.
 
     Raises:
         OptionError: it is over the smallest maximum; with that.
@@ -57,7 +57,7 @@ def require_parallelism(graph: JobGraph, parallelism: int | None) -> None:
 def _with_property(
     bundle: JobBundle, is_meant: Callable[[Vertex], bool], name: str, *, value: Any
 ) -> JobBundle:
-    """Return the job with a property of some connectors set, under a digest of its own."""
+    """Return the job with a property of some connectors set, and with its own digest."""
     vertices = tuple(
         _set_property(vertex, name, value) if is_meant(vertex) else vertex
         for vertex in bundle.graph.vertices

@@ -1,4 +1,4 @@
-"""A job's graph as it will run: chains, stages, exchanges; as data, as text, as a Mermaid drawing.
+"""A job's graph at run time, as data, text and Mermaid drawing.
 
 Everything here follows from the graph alone, so no function of the plugin is loaded.
 """
@@ -38,7 +38,7 @@ class OperatorView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainView:
-    """Operators that run in one task; ``stage`` is the Spark stage that hosts the chain.
+    """Operators in one task; ``stage`` is the Spark stage that hosts the chain.
 
     ``id`` is that of the first operator, ``max_parallelism`` the smallest that any of them sets.
     """
@@ -77,7 +77,7 @@ class ExchangeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChainEdgeView:
-    """All exchanges between two chains, as one; ``edge_count`` is how many edges it stands for."""
+    """The exchanges between two chains; ``edge_count`` is the number of their edges."""
 
     source_chain: int
     target_chain: int
@@ -86,7 +86,7 @@ class ChainEdgeView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphView:
-    """A whole job as it will run, and what chaining saves."""
+    """A whole job at run time, and the savings of chaining."""
 
     job: str
     stages: tuple[int, ...]
@@ -186,7 +186,7 @@ def graph_view(graph: JobGraph, *, parallelism: int | None = None) -> GraphView:
 
 
 def _limits(graph: JobGraph) -> dict[str, int]:
-    """Return how parallel sources may be, for those that cannot be divided at will."""
+    """Return the maximum parallelism of sources that have a limit."""
     registry = default_registry()
     found = {}
     for vertex in graph.vertices:

@@ -1,4 +1,4 @@
-"""The check of a pipeline in a process of its own, which is ended when it takes too much.
+"""The check of a pipeline in a process with limited processor time and memory.
 
 A file may be small and yet costly to check. A program that answers other requests meanwhile, such
 as the service, checks a file here: the processor time and the memory of the process are bounded.

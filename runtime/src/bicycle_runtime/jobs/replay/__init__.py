@@ -1,1 +1,1 @@
-"""Running a sealed or failed epoch once more, in a child process, to see what it did."""
+"""Another run of a sealed or failed epoch, in a child process, to examine it."""

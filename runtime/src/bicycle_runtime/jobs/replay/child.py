@@ -1,4 +1,4 @@
-"""The child process of ``epochs``: runs one epoch and compares what came out with what was sealed.
+"""The child process of ``epochs``: runs an epoch, and compares the results.
 
 Run as ``python -m bicycle_runtime.jobs.replay.child FOLDER`` with the request and the bundle in the
 folder; the answer is put there. Standard input and output belong to the user's functions and to the
@@ -51,7 +51,7 @@ _VALUE_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Epoch:
-    """The epoch that is meant: its record, the manifest before it, its own when it is sealed."""
+    """The epoch: its record, the manifest before it, and its own if it is sealed."""
 
     record: ReplayRecord
     before: Manifest
@@ -60,7 +60,7 @@ class _Epoch:
 
 @dataclass(slots=True)
 class _Comparison:
-    """What is not as it was sealed, in words, and which states have changed in the epoch."""
+    """The differences from the sealed epoch, as texts, and its changed states."""
 
     differences: list[str] = field(default_factory=list)
     states: list[dict[str, Any]] = field(default_factory=list)
@@ -185,7 +185,7 @@ def _require_operator(operator: str | None, setup: JobSetup, *, epoch: int) -> N
 
 
 def _nothing(record: ReplayRecord) -> Manifest:
-    """Return what stands before the first epoch."""
+    """Return the manifest before the first epoch."""
     plan = PlanRecord(
         bundle_digest=record.bundle_digest, parallelism=record.parallelism, now_ms=record.now_ms
     )
@@ -193,7 +193,7 @@ def _nothing(record: ReplayRecord) -> Manifest:
 
 
 def _debugger(words: dict[str, Any], record: ReplayRecord) -> EpochDebugger:
-    """Return the debugger; in an epoch that failed it waits for the failure, unless told where."""
+    """Return the debugger; by default it waits for the failure of a failed epoch."""
     return EpochDebugger(
         words["operator"],
         stops_at_call=words["operator"] is not None or record.error is None,

@@ -1,4 +1,4 @@
-"""Running a retained epoch of a job once more, to see what it did or why it failed.
+"""Another run of a retained epoch of a job, to examine it or its failure.
 
 This side finds the checkpoint, the plugin and the parameters, and asks a child process to do it:
 user code runs there, with the hash seed that workers have, and whatever it does to its process is
@@ -40,7 +40,7 @@ REQUEST_FILE, BUNDLE_FILE, ANSWER_FILE = "request.json", "bundle", "answer.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayRequest:
-    """What to replay.
+    """The epoch to replay, and the options.
 
     ``job`` and ``checkpoint_dir`` say where; ``epoch`` is a sealed one, or one that failed, which
     ``"next"`` means, too. ``plugin``, ``plugin_env`` and ``params`` take the place of those that
@@ -131,7 +131,7 @@ def _find_request(home: Home, request: ReplayRequest) -> JobRequest | None:
 
 
 def _as_asked(bundle: JobBundle, options: JobOptions) -> JobBundle:
-    """Return the bundle with what options of the run changed in its sources."""
+    """Return the bundle with the sources changed by options of the run."""
     if options.follow:
         bundle = with_follow(bundle)
     if options.on_data_loss is not None:

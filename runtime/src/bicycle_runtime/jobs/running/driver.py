@@ -44,7 +44,7 @@ def run_job(
     new_executor: MakeExecutor,
     folder: JobFolder | None = None,
 ) -> JobSummary:
-    """Run a job until its input ends or somebody stops it.
+    """Run a job until its input ends or a stop is requested.
 
     Args:
         request: The job.
@@ -84,7 +84,7 @@ def run_job(
 
 
 def _run(run: JobRun) -> JobSummary:
-    """Run the job, and have its status say how it ended."""
+    """Run the job, and set the status of its end."""
     run.inbox.open(is_again=not run.is_first)
     run.progress.enter(JobState.CREATED if run.is_first else JobState.RESTARTING)
     try:

@@ -101,7 +101,7 @@ class Epochs:
 
     @contextlib.contextmanager
     def _recover(self, setup: JobSetup) -> Iterator[EpochLoop]:
-        """Give the epoch loop, which has recovered; entering, leaving and pauses are watched."""
+        """Yield the recovered epoch loop; entering, leaving and pauses are watched."""
         self._run.loop = None
         with contextlib.ExitStack() as running:
             running.enter_context(self._run.phases.work("working between epochs"))
@@ -176,7 +176,7 @@ class Epochs:
         return False
 
     def _is_asked(self) -> bool:
-        """Tell whether somebody asked for something that needs an epoch."""
+        """Return whether a request needs an epoch."""
         return self._is_draining or self._run.savepoints.is_asked
 
     def _wait(self, wait_ms: int) -> None:
@@ -202,7 +202,7 @@ class Epochs:
 
 
 def pause_ms(target_ms: int, duration_ms: float) -> int:
-    """Return how long to wait behind an epoch, so that results come in time and no sooner.
+    """Return the pause after an epoch, in ms, for results within the target time.
 
     A record that comes when an epoch has just begun is read by the next one, and seen when that one
     is over: it takes the rest and two epochs. Where epochs are so slow that a third of the time
@@ -284,7 +284,7 @@ class ReadingWatch:
             self._storage.delete_tree(READING)
 
     def look(self) -> None:
-        """Show what the tasks have told, when the epoch has run for a while."""
+        """Show the progress of tasks when the epoch has run for a while."""
         status, now_ms = self._progress.status, self._clock.now_ms()
         began_ms, publication = status.epoch_began_ms, status.publication
         if publication is not None and now_ms - publication.since_ms >= _SHOWN_MIN_MS:

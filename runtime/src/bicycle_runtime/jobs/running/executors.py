@@ -27,7 +27,7 @@ _HANG_UP_S = 1.0
 
 
 class JobExecutor:
-    """What runs the tasks of a job. It outlives the loops of epochs, and can be replaced.
+    """The runner of a job's tasks. It outlives the loops of epochs, and can be replaced.
 
     Args:
         make: Makes what runs the tasks, for each start.
@@ -53,7 +53,7 @@ class JobExecutor:
         return self._executor.java_pid
 
     def boot_beside(self, work: Callable[[], T]) -> T:
-        """Begin to start while other work is done, and return what that gives."""
+        """Start the executor while other work is done, and return the result of that work."""
         with ThreadPoolExecutor(1, thread_name_prefix="java-start") as pool:
             booting = pool.submit(self._executor.boot)
             done = work()
@@ -62,11 +62,11 @@ class JobExecutor:
         return done
 
     def ship(self, shipment: Shipment) -> None:
-        """Set what workers need of the plugin; before the next loop."""
+        """Set the plugin's files for workers; before the next loop."""
         self._executor.ship(shipment)
 
     def for_loop(self, request: JobRequest) -> Executor:
-        """Return what the next loop runs its epochs on; the end of the loop leaves it running."""
+        """Return the executor for the next loop, whose end leaves it running."""
         if not self.is_deferred:
             return KeptExecutor(self._executor)
         master = master_of(request)
@@ -91,7 +91,7 @@ class JobExecutor:
         self._executor.stop()
 
     def abort(self) -> None:
-        """Let calls in flight be cancelled and functions close, for a moment; then kill it."""
+        """Allow a moment to cancel calls in flight and close functions; then kill it."""
         if self._executor.java_pid is not None:
             hang_up(self._executor.java_pid, timeout_s=_HANG_UP_S)
         self.kill()

@@ -1,4 +1,4 @@
-"""The status with which a driver begins: of a new run, or of one that it goes on with."""
+"""The first status of a driver: of a new run, or of a continued one."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def first_status(
 
 
 def take_setup(status: JobStatus, setup: JobSetup) -> None:
-    """Show what is known of a job once it is set up: its plugin, and what it promises."""
+    """Show the plugin and the guarantee of a job after its setup."""
     bundle = setup.bundle
     status.plugin, status.plugin_version = bundle.plugin, bundle.plugin_version
     status.bundle_digest = bundle.digest
@@ -62,7 +62,7 @@ def take_setup(status: JobStatus, setup: JobSetup) -> None:
 
 
 def weakest_link(setup: JobSetup) -> GuaranteeStatus:
-    """Return what a job promises from end to end, and the source or sink that it is due to."""
+    """Return the end-to-end guarantee of a job, and its weakest source or sink."""
     links = [
         (_STRENGTH[connector.guarantee], uid, role, connector.guarantee)
         for role, connectors in (("source", setup.sources), ("sink", setup.sinks))

@@ -1,4 +1,4 @@
-"""One run of one job: what its steps share, made before the first of them and used by all.
+"""One run of one job: the objects that all its steps share.
 
 It starts nothing. The steps are in ``starting``, ``restarting`` and ``epochs``, in the order in
 which ``driver`` goes through them; the watchdog and a stop request reach the run from other
@@ -97,16 +97,16 @@ class JobRun:
 
     @property
     def is_first(self) -> bool:
-        """Whether no driver ran it before that died."""
+        """True unless an earlier driver of this run has died."""
         return self.services.former is None
 
     def note_refused_beat(self, error: StorageError | None) -> None:
-        """Show that the checkpoint storage takes no heartbeat, as a full disk; None: it does."""
+        """Show that the checkpoint storage refuses heartbeats, or, for None, accepts them."""
         reason = "" if error is None else f"{error.code} {error.summary.splitlines()[0]}"
         self.progress.take_storage(is_away=error is not None, reason=reason)
 
     def note_stop(self) -> None:
-        """Show that somebody asked for a stop; where no epoch is to be finished, end Spark."""
+        """Show that a stop is requested; end Spark if there is no epoch to finish."""
         self.progress.enter_stopping()
         self.log("stop_requested")
         if self.loop is None:  # There is no epoch to finish: Spark is still starting.
@@ -120,7 +120,7 @@ class JobRun:
             self.loop.interrupt()
 
     def end_late(self) -> None:
-        """Have the status say that the job has stopped, though this process does not end."""
+        """Set the status to stopped, though this process does not end."""
         self._note_stuck()
         if not self.progress.status.state.is_final:
             self.progress.enter(JobState.STOPPED)
@@ -130,7 +130,7 @@ class JobRun:
         self.progress.take_stuck(stuck_threads(stacks, driver_pid=os.getpid()))
 
     def fail(self, error: BicycleError) -> BicycleError:
-        """Have the status tell an error that ends the job, and return it."""
+        """Set an error that ends the job in the status, and return it."""
         self.progress.status.error = plain_error(error)
         self.progress.enter(JobState.FAILED)
         return error

@@ -1,4 +1,4 @@
-"""Listeners of extensions to a running job: its states, and the figures of each epoch.
+"""Listeners of extensions to a running job: its states, and epoch figures.
 
 Listeners and reporters are called in a thread of their own, one call at a time. So what they do,
 however slow, holds up no epoch; what they raise is told with the extension's name and ends nothing.
@@ -49,7 +49,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorMetrics:
-    """What an operator did in one epoch; ``metrics`` are those of ``ctx.metrics``."""
+    """The figures of an operator in one epoch; ``metrics`` come from ``ctx.metrics``."""
 
     records_in: int
     records_out: int
@@ -107,7 +107,7 @@ class MetricReporter(Protocol):
         """Take the figures of an epoch; called after it is sealed, in order."""
 
     def close(self) -> None:
-        """Send what is left; called once, when the driver ends."""
+        """Send the remaining figures; called once, when the driver ends."""
 
 
 class JobListener(Protocol):
@@ -117,7 +117,7 @@ class JobListener(Protocol):
         """Take note of a new state; called once for each, in order."""
 
     def close(self) -> None:
-        """Let go of what is open; called once, when the driver ends."""
+        """Close open resources; called once, when the driver ends."""
 
 
 class Listeners:
@@ -159,12 +159,12 @@ class Listeners:
             )  # fmt: skip
 
     def entered(self, state: str, *, epoch: int, error: str | None) -> None:
-        """Tell listeners of a new state. From any thread."""
+        """Notify listeners of a new state. From any thread."""
         if self._thread is not None:
             self._put(JobChange(job=self._job, state=state, epoch=epoch, error=error))
 
     def sealed(self, stats: EpochStats) -> None:
-        """Tell reporters the figures of an epoch."""
+        """Send the figures of an epoch to reporters."""
         if self._thread is not None:
             self._put(EpochMetrics.of(self._job, stats))
 
@@ -191,7 +191,7 @@ class Listeners:
             self._guard(offer, partial(_call, part, "close"))
 
     def _guard(self, offer: Offer, call: Callable[[], Any]) -> Any:
-        """Return what a call gives; None when it raised, which is told unless it was before."""
+        """Return the result of a call, or None if it raised; new errors are logged."""
         try:
             return call()
         except Exception as error:  # noqa: BLE001  # a stranger's code may raise anything
@@ -208,7 +208,7 @@ class Listeners:
 
 
 def installed_listeners(job: str) -> Listeners:
-    """Return those that the extensions of this installation bring, for one job."""
+    """Return the listeners of installed extensions, for one job."""
     registry = default_registry()
     offers = registry.offers_of("job_listeners") + registry.offers_of("metric_reporters")
     for refusal in registry.refusals if offers else ():

@@ -1,4 +1,4 @@
-"""The phases of a driver: how long each may be without progress, and which of them are shown."""
+"""The phases of a driver: their timeouts without progress, and their display."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Phases"]
 
 
 class Phases:
-    """What the driver of a job is at, for its watchdog and for people.
+    """The phase of a job's driver, for its watchdog and for people.
 
     Args:
         watchdog: Ends what makes no progress.
@@ -37,7 +37,7 @@ class Phases:
         self._loaded = (0, 0)
 
     def work(self, name: str) -> AbstractContextManager[None]:
-        """Be at the job as a whole."""
+        """Return the phase of work for the job as a whole."""
         timeout_ms = self._options.watchdog_timeout_ms
         return self._watchdog.phase(name, self._place.job, timeout_ms=timeout_ms)
 
@@ -54,7 +54,7 @@ class Phases:
         return self._watchdog.phase("running", f"epoch {number}", timeout_ms=self._epoch_timeout_ms)
 
     def copying(self) -> AbstractContextManager[None]:
-        """Let a copy take as long as it is large."""
+        """Return the phase of a copy, without a timeout."""
         return self._watchdog.phase("copying", self._place.storage.url, timeout_ms=0)
 
     def waiting(self) -> AbstractContextManager[None]:
@@ -63,7 +63,7 @@ class Phases:
 
     @contextlib.contextmanager
     def step_of_start(self, name: str, target: str) -> Iterator[None]:
-        """Be in a step of a start: it is shown, and ended when it makes no progress."""
+        """Enter a step of a start, which is shown, and ended without progress."""
         timeout_ms = self._start_timeout_ms
         with (
             self._watchdog.phase(name, target, timeout_ms=timeout_ms),
@@ -72,7 +72,7 @@ class Phases:
             yield
 
     def beginning(self) -> AbstractContextManager[None]:
-        """Take up the epoch sealed last, or begin where there is none."""
+        """Return the phase that recovers the last sealed epoch, or begins without one."""
         storage = self._place.storage
         name = "recovering" if EpochHistory(storage).epochs() else "starting with empty state"
         return self.step_of_start(name, storage.url)
@@ -103,12 +103,12 @@ class Phases:
 
     @property
     def _cluster_wait_ms(self) -> int:
-        """How long a job waits on purpose for executors of a cluster."""
+        """The time that a job waits on purpose for executors of a cluster, in ms."""
         options = self._options
         is_embedded_spark = options.master is None or is_embedded(options.master)
         return 0 if is_embedded_spark else options.cluster_timeout_ms
 
 
 def _longer(timeout_ms: int, wait_ms: int) -> int:
-    """Return a limit that begins behind a wait which has one of its own; 0 stays forever."""
+    """Return a timeout extended by a wait that has its own timeout; 0 remains 0."""
     return timeout_ms + wait_ms if timeout_ms else 0

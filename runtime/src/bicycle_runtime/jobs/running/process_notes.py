@@ -1,4 +1,4 @@
-"""Notes about processes of a job, in its log and status: workers that ended, threads that hang."""
+"""Notes on a job's processes: workers that ended, threads that hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adding up epochs: totals of this run, a rate for people, and the status that shows both.
+"""Totals and rates of epochs, and the status that shows both.
 
 The driver calls in from its one thread, a stop request from another. The status file is written at
 most twice a second, a change of state at once; epochs are logged at most every five seconds, so
@@ -53,7 +53,7 @@ _LOADING = "loading state"
 
 
 class Progress:
-    """The status of a running job, its file, and those who want to see it.
+    """The status of a running job, its file, and its listeners.
 
     Args:
         status: As of the start.
@@ -111,7 +111,7 @@ class Progress:
             self._listeners.entered(state.value, epoch=self.status.epoch, error=code)
 
     def resume_from(self, manifest: Manifest) -> None:
-        """Take over what the last sealed epoch says."""
+        """Take over the state of the last sealed epoch."""
         if self.status.restarts:  # What a driver read last it may have had no time to tell.
             self.status.record_count += max(manifest.event_count - self.status.event_count, 0)
         self.status.epoch = manifest.epoch
@@ -177,7 +177,7 @@ class Progress:
         self._refresh()
 
     def note_failure(self, error: BicycleError, *, attempt: int, delay_ms: int | None) -> None:
-        """Take note of a failure that a restart meets; of the last one when there is no delay."""
+        """Record a failure and its restart; without a delay, the last failure."""
         status = self.status
         status.restarts = add_failure_note(
             status.restarts, error, now_ms=self._clock.now_ms(),
@@ -188,7 +188,7 @@ class Progress:
             self.enter(JobState.RESTARTING)
 
     def take_storage(self, *, is_away: bool, reason: str = "") -> None:
-        """Show whether the checkpoint storage answers; also from a thread that waits for it."""
+        """Show whether the checkpoint storage responds; from any waiting thread, too."""
         status, self.status.storage_reason = self.status, reason
         if not is_away:
             if status.silent_storage_ms is not None:
@@ -209,18 +209,18 @@ class Progress:
             self._show_at_once()
 
     def take_stuck(self, stuck: Sequence[StuckThread]) -> None:
-        """Log and keep the threads for which nobody waits any longer."""
+        """Log and keep the threads that hang, which are abandoned."""
         note_stuck(self.status, stuck)
 
     def take_parallelisms(self, parallelisms: Mapping[str, int]) -> None:
-        """Take note of the parallelism of each operator; written at once when it has changed."""
+        """Record each operator's parallelism; a change is written at once."""
         for uid, parallelism in parallelisms.items():
             self.status.operators.setdefault(uid, OperatorStatus()).parallelism = parallelism
         self.write()
 
     @contextlib.contextmanager
     def epoch(self) -> Iterator[None]:
-        """Be in an epoch, or look whether there is one to run."""
+        """Record an epoch, or a look for one, while inside the block."""
         self.status.epoch_began_ms, self.status.reading_count = self._clock.now_ms(), 0
         self.status.reading_ms = None
         try:
@@ -246,7 +246,7 @@ class Progress:
         )  # fmt: skip
 
     def look(self) -> None:
-        """Show that the job is alive, and at what, while an epoch or its publication takes long."""
+        """Show that the job is alive during a long epoch or publication."""
         self._refresh()
 
     def enter_stopping(self) -> None:
@@ -300,7 +300,7 @@ class Progress:
         self._journal.take(line, now_s=self._clock.monotonic())
 
     def take_waiting(self, waiting: Mapping[str, Waiting]) -> None:
-        """Take note of what is sealed and not yet visible, by sink."""
+        """Record the sealed but invisible output, by sink."""
         self.status.waiting = {
             uid: WaitingOutput(
                 records=each.record_count, bytes=each.byte_count, visible_ms=each.visible_ms
@@ -309,7 +309,7 @@ class Progress:
         }
 
     def _tell_blocking(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
-        """Log it once for an operator; the summary tells the rest."""
+        """Log the first blocked event loop of an operator; the summary has all of them."""
         if counts.blocked and not total.blocked:
             log_event(
                 _LOG, "event_loop_blocked", level=logging.WARNING, job=self.status.job,
@@ -317,7 +317,7 @@ class Progress:
             )  # fmt: skip
 
     def _tell_failures(self, uid: str, total: OperatorStatus, counts: OperatorCounts) -> None:
-        """Log it once for an operator that all of its records fail; the summary tells the rest."""
+        """Log the first epoch in which all records of an operator failed."""
         if counts.is_all_failed and not total.records_in:
             kind, found = max(counts.failures.items(), key=lambda item: item[1].count)
             log_event(
@@ -379,7 +379,7 @@ class Progress:
             self.status.lags = _lags_of(unshown)
 
     def _begin(self) -> None:
-        """Show what happened; the first time at once, as the submitting process waits for it."""
+        """Show the status; the first time at once, as the submitting process waits for it."""
         if self.status.has_begun:
             self._show()
         else:
@@ -438,7 +438,7 @@ class Progress:
 
 
 def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
-    """Return what is shown of shards: of each generator the slowest ones, when there are many."""
+    """Return the status of shards; of many shards, the slowest of each generator."""
     shown = {}
     for uid, shards in stats.time.shards.items():
         slowest = sorted((time.watermark_ms, shard) for shard, time in shards.items() if shard)
@@ -454,7 +454,7 @@ def _shards_of(stats: EpochStats) -> dict[str, dict[str, ShardStatus]]:
 
 
 def _lags_of(unread: Unread) -> dict[str, dict[str, ShardLag]]:
-    """Return what is shown of lags: of each source the greatest, when there are many."""
+    """Return the status of lags; of many shards, the greatest of each source."""
     shown = {}
     for uid, lags in unread.shard_lags.items():
         greatest = sorted(lags, key=lambda shard: -(lags[shard].record_count or 0))
@@ -481,7 +481,7 @@ def _without_lag(lags: dict[str, ShardLag]) -> dict[str, ShardLag]:
 
 
 def _nothing_of(amount: int | None) -> int | None:
-    """Return zero; what is unknown stays unknown."""
+    """Return zero, or None for an unknown amount."""
     return None if amount is None else 0
 
 

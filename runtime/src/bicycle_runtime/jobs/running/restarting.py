@@ -1,4 +1,4 @@
-"""The life of a job over its restarts: epochs run until there is an end, and begin again on errors.
+"""The life of a job over its restarts: epochs run until an end, or an error.
 
 Functions that raise are opened again on the same Spark; all else begins with a new one. An outage
 of the storage, or a lack of file descriptors, is waited for and counts as no attempt.
@@ -43,7 +43,7 @@ _FILES_PAUSE_MS = 1_000
 def run_to_end(
     run: JobRun, epochs: Epochs, setup: JobSetup, bundle: JobBundle
 ) -> tuple[JobSetup, JobState]:
-    """Run epochs until there is an end; return the job as it was planned last, and its end."""
+    """Run epochs until the end; return the job as last planned, and its end state."""
     restarts = _restarts(run, setup)
     try:
         while (final := _run_or_wait(run, epochs, setup, restarts)) is None:
@@ -58,7 +58,7 @@ def run_to_end(
 
 
 def _restarts(run: JobRun, setup: JobSetup) -> Restarts:
-    """Return how the job is started again, and let its supervisor know."""
+    """Return the restart strategy in use, and write it for the supervisor."""
     options, status = run.request.options, run.progress.status
     restarts = Restarts(
         setup.graph.config.restart_strategy,
@@ -99,7 +99,7 @@ def _run_or_wait(
 
 
 def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
-    """Wait until it is time to start again after an error; tell whether it ends the job instead.
+    """Wait for the restart after an error; return whether it ends the job instead.
 
     When our lease is gone, that is the error, whatever else it led to.
     """
@@ -133,7 +133,7 @@ def _is_final(run: JobRun, error: BicycleError, restarts: Restarts) -> bool:
 
 
 def _wait_for_files(run: JobRun, error: BaseException) -> bool:
-    """Wait until the driver can open files again; return False when a stop was requested.
+    """Wait until the driver can open files again; return False on a stop request.
 
     Leaving the epoch loop closes its connections and files, and those of clients of sockets. The
     epoch that met the lack was not sealed.

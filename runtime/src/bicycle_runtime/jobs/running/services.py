@@ -1,4 +1,4 @@
-"""The services that a door, the foreground or a process of its own, lends the driver of a job."""
+"""The services that a caller of the driver provides: clock, output, stop request."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DoorServices:
 
 
 class DriverExecutor(Executor, Protocol):
-    """An executor as the driver of a job makes it: it may start long before the loop does."""
+    """An executor of a job's driver, which may start long before the loop."""
 
     @property
     def java_pid(self) -> int | None:
@@ -56,4 +56,4 @@ class DriverExecutor(Executor, Protocol):
         """Return the worker processes that ended unasked since the last call."""
 
     def ship(self, shipment: Shipment) -> None:
-        """Set what workers need of the plugin; before ``start``."""
+        """Set the plugin's files for workers; before ``start``."""

@@ -1,4 +1,4 @@
-"""A version in the shadow of its job, from a fork of the job to the moment that its turn comes.
+"""A version in the shadow of its job, from the fork to its turn.
 
 It takes no lock and no lease of the job, and writes no status. Each shadow works in a place of its
 own below the job's checkpoints, so that one which was killed, and has not noticed, disturbs none.
@@ -39,7 +39,7 @@ def follow_job(
     note: ShadowNote, folder: JobFolder, home: Home, services: DoorServices, *,
     executor: DriverExecutor, is_over: Callable[[], bool],
 ) -> None:  # fmt: skip
-    """Follow a job until it is over, or another shadow has taken the place of this one.
+    """Follow a job until it is over, or until another shadow has replaced this one.
 
     1. Load the version that follows.
     2. Fork the job: its newest published epoch begins the shadow.
@@ -102,7 +102,7 @@ def _follow(
 
 
 def _note(folder: JobFolder, note: ShadowNote) -> bool:
-    """Note how far the shadow is; False when nobody wants to know it of this one any more."""
+    """Write the shadow's progress; return False when its note is gone or replaced."""
     known = read_shadow(folder)
     if known is None or known.place != note.place:
         return False

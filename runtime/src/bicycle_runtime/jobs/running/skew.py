@@ -1,4 +1,4 @@
-"""The skew of records over keys and subtasks, as far as the last epochs tell.
+"""The skew of records over keys and subtasks in the last epochs.
 
 Shares of keys come from samples; the older half of what was seen fades, so that they are those of
 now. Both are for people: nothing in the job depends on them.
@@ -43,7 +43,7 @@ class Skew:
             self._subtasks[subtask] = self._subtasks.get(subtask, 0) + count
 
     def hot_keys(self) -> list[HotKey]:
-        """Return the keys with the greatest shares; none before enough records were looked at."""
+        """Return the keys with the greatest shares; [] before enough records were sampled."""
         total = self._sample.record_count
         if total < _RECORDS_MIN:
             return []
@@ -51,7 +51,7 @@ class Skew:
         return [HotKey(key=key, share=round(n / total, 3)) for key, n in most[:_SHOWN_MAX]]
 
     def ratio(self) -> float | None:
-        """Return how much more the busiest subtask got than the mean; None for one, or nothing."""
+        """Return the ratio of the busiest subtask to the mean; None for one subtask."""
         total = sum(self._subtasks.values())
         if self._parallelism < 2 or not total:  # one subtask is as busy as itself
             return None

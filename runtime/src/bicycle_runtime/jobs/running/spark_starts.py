@@ -25,7 +25,7 @@ def spark_starts(services: DoorServices) -> MakeExecutor:
 
 
 class WarmExecutor:
-    """Spark that starts before its job and runs its first start; each later start gets a new Spark.
+    """Spark that starts before its job, for the first start; later starts get another.
 
     Args:
         request: A job with the same master and settings.
@@ -60,7 +60,7 @@ class WarmExecutor:
             self._first.stop()
 
     def __call__(self, request: JobRequest, home: Home, place: JobPlace) -> DriverExecutor:
-        """Return what runs the tasks of one start of the job."""
+        """Return the executor for one start of the job."""
         found, self._first = self._first, None
         return found or _spark_executor(request, home, place, errors=self._errors)
 
@@ -68,7 +68,7 @@ class WarmExecutor:
 def _spark_executor(
     request: JobRequest, home: Home, place: JobPlace, *, errors: IO[bytes] | None
 ) -> SparkExecutor:
-    """Return Spark for one start of a job; the output of its workers goes to ``errors``."""
+    """Return Spark for one start of a job; worker output goes to ``errors``."""
     return SparkExecutor(
         master_of(request),
         settings={**_offered_stacks(master_of(request), place), **request.spark},
@@ -80,6 +80,6 @@ def _spark_executor(
 
 
 def _offered_stacks(master: str, place: JobPlace) -> dict[str, str]:
-    """Return the setting by which workers of this machine write their stacks when asked."""
+    """Return the setting that makes local workers write their stacks on request."""
     folder = str(place.folder.stacks_path)
     return {f"spark.executorEnv.{STACKS_VARIABLE}": folder} if is_embedded(master) else {}

@@ -1,4 +1,4 @@
-"""The start of a run: take the job over, extract its graph, settle where it begins, and plan it.
+"""The start of a run: lease, graph, first epoch and plan.
 
 A job begins with its own checkpoint directory, or with an epoch that it is given.
 """
@@ -59,7 +59,7 @@ _LOG = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def take_over(run: JobRun) -> Iterator[None]:
-    """Hold the lease of the job, once its storage has proved that it can hold checkpoints.
+    """Hold the lease of the job, after the check that its storage is usable.
 
     Raises:
         CHECKPOINT_GONE: the job has run before, and its epochs are no longer there.
@@ -78,7 +78,7 @@ def take_over(run: JobRun) -> Iterator[None]:
 
 
 def _prove_storage(run: JobRun) -> None:
-    """Prove that the storage holds what the job has sealed, and can hold more.
+    """Check that the storage has the job's sealed epochs, and can store more.
 
     1. A start in place of another driver finds the epochs that the other one sealed.
     2. Epochs have their identity file.
@@ -111,7 +111,7 @@ def extract_job(run: JobRun) -> JobBundle:
 
 
 def plan_job(run: JobRun, bundle: JobBundle) -> JobSetup:
-    """Plan the job for its next start, create its connectors, and show what it promises."""
+    """Plan the next start of the job, create its connectors, and show its guarantee."""
     run.executor.ship(run.plugin.shipment(bundle))
     setup = prepare_job_setup(bundle, run.request, run.place)
     take_setup(run.progress.status, setup)
@@ -133,7 +133,7 @@ def _extract_beside_java(run: JobRun) -> JobBundle:
 
 
 def _extract(run: JobRun) -> JobBundle:
-    """Return the plugin's job; what was given for a parameter in vain is not kept."""
+    """Return the plugin's job; refused parameter values are not kept."""
     try:
         return extract(run.plugin.ref, run.request.params)
     except ParameterError:
@@ -209,7 +209,7 @@ def _begin(
 
 
 def _take_over_shadow(run: JobRun) -> None:
-    """Go on with the state of the job's shadow, when this version is the one that followed."""
+    """Continue with the state of the job's shadow if this version has followed it."""
     note = read_shadow(run.place.folder)
     if note is None or not note.place or run.services.only_settles or not note.is_of(run.request):
         return
@@ -220,7 +220,7 @@ def _take_over_shadow(run: JobRun) -> None:
 
 
 def _unheard(_line: str) -> None:
-    """Take a line for people; nothing runs yet that had one to say."""
+    """Ignore a line for people; nothing that prints lines runs yet."""
 
 
 def prepare_job_setup(bundle: JobBundle, request: JobRequest, place: JobPlace) -> JobSetup:

@@ -1,4 +1,4 @@
-"""Outages of the checkpoint storage: they are waited for, like those of a broker.
+"""Outages of the checkpoint storage, for whose end the driver waits.
 
 Nothing is lost by waiting, since nothing of the epoch that met the outage has happened. The status
 says since when the storage has been silent, and a stop is obeyed meanwhile. What does not pass by
@@ -67,7 +67,7 @@ class StorageOutages:
             self.survive(look)
 
     def survive(self, call: Callable[[], _T]) -> _T:
-        """Return what a call returns, tried again after each outage that it meets.
+        """Return the result of a call, which is repeated after each storage outage.
 
         Raises:
             StorageUnreachableError: somebody asked to stop meanwhile.

@@ -1,4 +1,4 @@
-"""The program of a driver in a process of its own: of a submitted job, or of one that has ended.
+"""The program of a driver in the background: of a submitted job, or an ended one.
 
 A job that was ended in the middle may have sealed records that nobody sees yet; a file sink keeps
 them in a part that is still open. A driver without a supervisor closes it: it takes the job over,
@@ -41,7 +41,7 @@ _TURN_POLL_S = 0.02
 
 
 def main(arguments: list[str]) -> int:
-    """Be the driver of a job.
+    """Run the driver of a job.
 
     Args:
         arguments: The home, the name of the job's folder; of the supervisor the process id and
@@ -87,7 +87,7 @@ def main(arguments: list[str]) -> int:
 
 
 def enter_directory(request: JobRequest) -> None:
-    """Work where the job was first started, so that its relative paths lead to the same files."""
+    """Change to the job's first working directory, for the same relative paths."""
     if request.directory and Path(request.directory).is_dir():
         os.chdir(request.directory)
 
@@ -96,7 +96,7 @@ def run_in_turn(
     executor: WarmExecutor, home: Home, services: DoorServices, *, folder: JobFolder,
     starter: tuple[int, int],
 ) -> None:  # fmt: skip
-    """Start Spark, wait for the turn, and run what the folder asks for then.
+    """Start Spark, wait for the turn, and run the request in the folder.
 
     Where the folder asks for a shadow of the job, it follows the job meanwhile.
 
@@ -145,7 +145,7 @@ def _write_line(line: str) -> None:
 
 
 def _ignore_status(_status: JobStatus) -> None:
-    """The status file is enough: nobody watches this process."""
+    """Ignore a status: the status file is enough in the background."""
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ __all__ = ["JobSummary", "OutputSummary", "summarize"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSummary:
-    """One sink: what it is, where it writes, how many records it got in this run."""
+    """One sink: its connector, its target, and its records in this run."""
 
     operator: str
     connector: str
@@ -74,7 +74,7 @@ class JobSummary:
 
     @property
     def has_read(self) -> bool:
-        """Whether anything was read in this run."""
+        """True if any record was read in this run."""
         return self.record_count > 0
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _failed_by_action(setup: JobSetup, status: JobStatus) -> dict[ErrorAction, i
 
 
 def _failures(setup: JobSetup, status: JobStatus) -> Iterator[str]:
-    """Yield a line for each way in which records failed, the most frequent of an operator first."""
+    """Yield a line per kind of failed records, the most frequent of an operator first."""
     for vertex in setup.graph.vertices:
         found = status.operators.get(vertex.id, _NOTHING).failures
         for kind, failure in sorted(found.items(), key=lambda item: (-item[1].count, item[0])):

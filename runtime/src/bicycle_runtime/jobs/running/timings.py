@@ -1,4 +1,4 @@
-"""Timings of epochs, records and operators, and the growth of state: for the status.
+"""Timings of epochs, records and operators, and the growth of state.
 
 What is added up once an epoch is made into what people read when the status is written. Shares and
 quantiles of epochs are those of the last epochs, those of records of the whole run.
@@ -25,7 +25,7 @@ _HELD_WINDOW_S = 60.0
 
 
 class Timings:
-    """What one run of a driver knows beyond counts.
+    """Timings of one run of a driver, beyond counts.
 
     Args:
         clock: Tells how long the state has grown.
@@ -64,7 +64,7 @@ class Timings:
         self._take_held(stats)
 
     def show(self, status: JobStatus) -> None:
-        """Put into the status what follows from what was added up."""
+        """Write the accumulated figures into the status."""
         ordered = sorted(self._epochs_ms)
         if ordered:
             status.epoch_p50_ms = _quantile(ordered, 0.5)
@@ -83,7 +83,7 @@ class Timings:
             operator.state_growth = growth.per_second(operator.state_growth)
 
     def _take_held(self, stats: EpochStats) -> None:
-        """Add how long a source with more input did not read, but waited for the epoch's end."""
+        """Add the time in which a source with input waited for the end of the epoch."""
         for uid in stats.sources:
             held = self._held.setdefault(
                 uid, Rate(self._clock, _HELD_WINDOW_S, began_s=self._began_s)
@@ -96,7 +96,7 @@ class Timings:
 
 
 class Rate:
-    """What passed per second over the last seconds, such as records.
+    """An amount per second over the last seconds, such as records.
 
     Args:
         clock: Tells how long ago it was.
@@ -111,7 +111,7 @@ class Rate:
         self._seen: deque[tuple[float, float]] = deque()
 
     def add(self, amount: float) -> None:
-        """Take note of what has just passed."""
+        """Add an amount that has just passed."""
         self._seen.append((self._clock.monotonic(), amount))
 
     def per_second(self) -> float:
@@ -130,7 +130,7 @@ class _Growth:
         self._sizes: deque[tuple[float, int]] = deque()
 
     def take(self, now_s: float, byte_count: int) -> None:
-        """Add a size; of those that come close together the first is enough."""
+        """Add a size; of sizes close together, the first is kept."""
         sizes = self._sizes
         if sizes and now_s - sizes[-1][0] < _GROWTH_STEP_S:
             return
@@ -139,7 +139,7 @@ class _Growth:
             sizes.popleft()
 
     def per_second(self, former: float | None) -> float | None:
-        """Return the growth, or what was known before while two sizes are not there."""
+        """Return the growth; before two sizes, the former growth."""
         if len(self._sizes) < 2:
             return former
         (began_s, before), (ended_s, now) = self._sizes[0], self._sizes[-1]

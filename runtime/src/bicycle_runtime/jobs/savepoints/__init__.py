@@ -1,1 +1,1 @@
-"""Savepoints of jobs: where they lie, what the driver does for one, what commands do with them."""
+"""Savepoints of jobs: their location, the driver's part, and commands."""

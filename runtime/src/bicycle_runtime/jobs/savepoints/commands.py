@@ -1,4 +1,4 @@
-"""Savepoints of jobs, from outside: take one, list them, look into one, put one somewhere else.
+"""Savepoints of jobs, from outside: take, list, inspect and restore.
 
 A running job is asked and takes it between two epochs; of one that has ended it is taken here,
 while the job's locks keep it from starting. Either way it is of an epoch whose output is visible.
@@ -76,7 +76,7 @@ _BEAT_MS = 1_000
 
 
 def _nothing() -> None:
-    """Do nothing; when a lease is lost: a file that is gone then is an error of the copy."""
+    """Ignore a lost lease: a missing file is an error of the copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ def create_savepoint(
 
 
 def list_savepoints(storage: Storage, *, is_job: bool = False) -> list[SavepointEntry]:
-    """Return the savepoints of a job, or all below a directory or URL, the newest first.
+    """Return the savepoints of a job, or all below a directory or URL, newest first.
 
     Args:
         storage: Checkpoint storage of the job, or any place.
@@ -163,7 +163,7 @@ def list_savepoints(storage: Storage, *, is_job: bool = False) -> list[Savepoint
 
 
 def known_savepoints(home: Home, job: str | None) -> list[SavepointEntry]:
-    """Return the savepoints in the checkpoint directories of the jobs of this machine, by job.
+    """Return the savepoints beside the checkpoints of this machine's jobs, by job.
 
     Args:
         home: Where jobs are kept.
@@ -178,7 +178,7 @@ def known_savepoints(home: Home, job: str | None) -> list[SavepointEntry]:
 
 
 def savepoint_of(home: Home, job: str, name: str) -> Storage:
-    """Return where a savepoint beside the checkpoints of a job lies, or would lie.
+    """Return the location of a savepoint beside a job's checkpoints, absent or not.
 
     Raises:
         JOB_NOT_FOUND: there is no such job.
@@ -193,7 +193,7 @@ def savepoint_of(home: Home, job: str, name: str) -> Storage:
 
 
 def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dict[str, Any]:
-    """Return what is in a savepoint as plain data: what it says of itself, and its epoch.
+    """Return a savepoint's description and epoch as plain data.
 
     Args:
         storage: The savepoint.
@@ -211,7 +211,7 @@ def savepoint_report(storage: Storage, *, is_thorough: bool, now_ms: int) -> dic
 
 
 def remove_savepoint(home: Home, job: str, name: str) -> dict[str, Any]:
-    """Remove a savepoint beside the checkpoints of a job, or what is left of an unfinished one.
+    """Remove a savepoint beside a job's checkpoints, or files of an unfinished one.
 
     Returns:
         Its ``url``.
@@ -226,7 +226,7 @@ def remove_savepoint(home: Home, job: str, name: str) -> dict[str, Any]:
 
 
 def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoint:
-    """Return what a savepoint says of itself.
+    """Return the description of a savepoint.
 
     Args:
         storage: The savepoint.
@@ -241,7 +241,7 @@ def inspect_savepoint(storage: Storage, *, is_thorough: bool = False) -> Savepoi
 
 
 def open_origin(url: str) -> Origin:
-    """Return the epoch that a job may begin with: of a savepoint, or of a job that has ended.
+    """Return the epoch for the start of a job: of a savepoint, or of an ended job.
 
     Raises:
         CHECKPOINT_MISSING: nothing of the kind is there.
@@ -251,7 +251,7 @@ def open_origin(url: str) -> Origin:
 
 
 def restore_savepoint(origin: Origin, target: Storage, *, job: str, clock: Clock) -> int:
-    """Put a savepoint into the empty checkpoint directory of a job and return its epoch.
+    """Copy a savepoint into the empty checkpoint directory of a job; return its epoch.
 
     The job's lock and lease are held meanwhile. See ``begin_with``.
 
@@ -267,7 +267,7 @@ def restore_to(
     home: Home, url: str, *, checkpoint_dir: str, job: str, trusts: bool, key_file: str | None,
     clock: Clock,
 ) -> dict[str, Any]:  # fmt: skip
-    """Put a savepoint into the empty checkpoint directory of a job, if it may be trusted.
+    """Copy a savepoint into the empty checkpoint directory of a job, if it is trusted.
 
     Args:
         home: Whose signatures are known.
@@ -293,7 +293,7 @@ def restore_to(
 
 
 def find_restored(url: str, *, checkpoint_dir: str, job: str) -> dict[str, Any] | None:
-    """Return what ``restore_to`` has returned; None where the savepoint is not the last epoch.
+    """Return the result of ``restore_to``, or None if that is not the last epoch.
 
     Raises:
         BicycleError: as ``open_origin``.
@@ -313,7 +313,7 @@ def begin_with(
     clock: Clock,
     look: Callable[[], object] = _nothing,
 ) -> int:
-    """Make an epoch the last one of a job that has none; the caller holds the job's locks.
+    """Copy an epoch as the last one of a job without epochs, under the job's locks.
 
     Args:
         origin: The epoch.
@@ -342,7 +342,7 @@ def _key_file(home: Home, status: JobStatus) -> str | None:
 
 
 def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -> None:
-    """Make sure that nobody runs the job whose checkpoint is read. Nothing is written there.
+    """Lock the job whose checkpoint is read. Nothing is written there.
 
     Raises:
         ORIGIN_RUNNING: somebody does.
@@ -363,7 +363,7 @@ def _hold_still(storage: Storage, locks: ExitStack, *, job: str, clock: Clock) -
 
 @contextmanager
 def _hold(home: Home, status: JobStatus, storage: Storage, clock: Clock) -> Iterator[None]:
-    """Hold locks and lease of a job that has ended: it does not start meanwhile, here or elsewhere.
+    """Hold locks and lease of an ended job, so that it cannot start here or elsewhere.
 
     Raises:
         JobRunningError: it runs on this machine.

@@ -69,7 +69,7 @@ def savepoints_below(storage: Storage, prefix: str = "") -> list[Storage]:
 
 
 def answer_of(savepoint: Savepoint, storage: Storage) -> dict[str, Any]:
-    """Return what is told of a savepoint that was just made."""
+    """Return the description of a new savepoint."""
     return {
         "url": storage.url,
         "name": savepoint.name,

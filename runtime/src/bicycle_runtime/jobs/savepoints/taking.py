@@ -1,4 +1,4 @@
-"""The driver's half of savepoints: taken between two epochs, copied while the job runs on.
+"""The driver's half of savepoints: taken between two epochs, copied meanwhile.
 
 Somebody asks, and the driver meets it when nothing is in flight: an epoch without input lets sinks
 close what they hold open, so that the savepoint needs nothing of them. What changes is copied at
@@ -32,7 +32,7 @@ _Answer = Future[Mapping[str, Any]]
 
 
 class RunningSavepoints:
-    """What a job was asked to save and has not yet.
+    """The requested savepoints of a job that are not yet complete.
 
     Args:
         storage: Checkpoint storage of the job.
@@ -59,11 +59,11 @@ class RunningSavepoints:
 
     @property
     def is_asked(self) -> bool:
-        """Whether there is a request that waits for an epoch."""
+        """True if a request waits for an epoch."""
         return bool(self._asked)
 
     def meet(self, loop: EpochLoop) -> None:
-        """Take all savepoints that were asked for; returns while their files are still copied.
+        """Take all requested savepoints; return while their files are still copied.
 
         Raises:
             Exception: the epoch that closes the outputs failed, as any epoch may.
@@ -75,7 +75,7 @@ class RunningSavepoints:
             self._begin(loop, epoch, facts, answer)
 
     def wait(self) -> None:
-        """Wait for the copies: nobody may remove files of the job before they are done."""
+        """Wait for the copies, since the job's files must not be removed before."""
         if self._copies is not None:
             self._copies.shutdown(wait=True)
             self._copies = None
@@ -119,7 +119,7 @@ class RunningSavepoints:
         answer.set_result(answer_of(savepoint, target))
 
     def _as_ours(self, error: Exception) -> BicycleError:
-        """Return an error as the command can read it; it is logged here, where the job runs."""
+        """Return an error for the command, and log it here, where the job runs."""
         log_event(_LOG, "savepoint_failed", level=logging.WARNING, job=self._job, error=error)
         if isinstance(error, BicycleError):
             return error

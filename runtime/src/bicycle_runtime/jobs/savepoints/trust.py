@@ -1,4 +1,4 @@
-"""Trust in what a job begins with: state may hold pickles, and loading one may run any code.
+"""Trust in the origin of a job: state may have pickles, which can run any code.
 
 A home signs its savepoints with a key of its own, or with the one of ``--savepoint-key``, which
 several homes may share. What neither is signed so nor lies in the checkpoint directory of a job of
@@ -28,7 +28,7 @@ _KEY_BYTES_MIN = 16
 
 
 def signer(home: Home, key_file: str | None) -> Sign:
-    """Return what signs savepoints: with a key of a file, or with the home's own, which is made.
+    """Return the signer of savepoints: with a file's key, or with the home's key.
 
     Raises:
         SAVEPOINT_KEY_UNUSABLE: the key cannot be read or made, or is too short.
@@ -60,7 +60,7 @@ def provenance(url: str, home: Home, key_file: str | None) -> Provenance:
 
 
 def require_trust(url: str, home: Home, *, is_trusted: bool, key_file: str | None) -> None:
-    """See that a job may begin with what lies somewhere, before anything else of it is read.
+    """Raise an error if a job may not begin with a savepoint or checkpoint.
 
     Args:
         url: The savepoint, or the checkpoint directory.

@@ -1,1 +1,1 @@
-"""The supervision of a job: supervisor, restarts, watchdog, signals, error reports."""
+"""The supervision of a job: supervisor, restarts, watchdog, signals, reports."""

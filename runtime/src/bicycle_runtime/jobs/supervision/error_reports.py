@@ -1,4 +1,4 @@
-"""The driver's report of the error that ends it: plain data, with what Spark does not say."""
+"""The driver's report of the error that ends it, as plain data."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ __all__ = ["foreign_error", "java_error", "plain_error"]
 
 
 def plain_error(error: BicycleError) -> dict[str, Any]:
-    """Return an error as data for the status file; facts that JSON cannot hold become texts."""
+    """Return an error as data for the status file; facts outside JSON become texts."""
     plain: dict[str, Any] = json.loads(json.dumps(error.to_json(), default=str))
     return plain
 
 
 def foreign_error(error: BaseException) -> dict[str, Any]:
-    """Return an error that is none of ours as data for the status file."""
+    """Return a foreign error as data for the status file."""
     return {
         "code": BicycleError.code,
         "message": f"{type(error).__name__}: {error}",
@@ -29,7 +29,7 @@ def foreign_error(error: BaseException) -> dict[str, Any]:
 
 
 def java_error() -> BicycleError | None:
-    """Return what is wrong with Java when it is its age: Spark's own words do not say so."""
+    """Return the error for a Java that is too old, which Spark does not report."""
     java = find_java()
     version = java_version(java) if java is not None else None
     if java is None or version is None or java_major(version) >= JAVA_MAJOR_MIN:

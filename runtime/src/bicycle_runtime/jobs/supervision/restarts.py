@@ -94,7 +94,7 @@ class Restarts:
 
     @classmethod
     def planned(cls, plan: RestartPlan | None, *, source: random.Random | None = None) -> Restarts:
-        """Return the restarts that the status of a job speaks of; without one the default's."""
+        """Return the restarts of the plan in a job's status, or the default without one."""
         if plan is None:
             return cls(RestartStrategy(), source=source)
         strategy = RestartStrategy(
@@ -103,7 +103,7 @@ class Restarts:
         return cls(strategy, delay_max_ms=plan.delay_max_ms, source=source)
 
     def resume(self, history: Sequence[RestartNote]) -> None:
-        """Count what was tried before, in this process or another one."""
+        """Count the earlier attempts, of this process or another one."""
         if history:
             self._epoch, self.used_count = history[-1].epoch, history[-1].attempt
             self._places = Counter(note.place for note in history if note.place is not None)
@@ -160,7 +160,7 @@ def add_failure_note(
     delay_ms: int | None,
     place: str | None = None,
 ) -> list[RestartNote]:
-    """Return the history with one more failure; the oldest go when there are very many.
+    """Return the history with one more failure; very long ones lose the oldest.
 
     Args:
         history: What was noted before.
@@ -186,7 +186,7 @@ def add_failure_note(
 
 
 def may_pass(error: BicycleError) -> bool:
-    """Tell whether a job is started again after an error; one of a worker may be of its host."""
+    """Return whether a job is started again after an error."""
     return isinstance(error, _RESTARTABLE) or "worker_epoch" in error.facts
 
 
@@ -214,7 +214,7 @@ def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: i
 
 
 def place_of(error: BicycleError) -> str | None:
-    """Return the record on which a function failed; None where only a span of input is known."""
+    """Return the record on which a function failed; None if only a span is known."""
     facts = error.facts
     place = [facts.get(name) for name in ("operator", "source", "shard", "offset")]
     if None in place or facts.get("end_offset") is not None:

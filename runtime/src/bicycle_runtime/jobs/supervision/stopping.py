@@ -1,4 +1,4 @@
-"""Being asked to stop: the first signal ends the job after its epoch, the second one at once.
+"""Stop requests: the first signal ends the job after its epoch, the second now.
 
 Signals are taken by a thread, through a pipe that the interpreter writes to, so that they count
 even while the main thread waits inside a library, and no handler ever runs in the middle of our own
@@ -33,11 +33,11 @@ _CLOSE = 0  # no signal has this number
 
 
 def _nothing() -> None:
-    """Do nothing: nobody has armed the request yet."""
+    """Do nothing: the request is not armed yet."""
 
 
 class StopRequest:
-    """Whether this process was asked to stop, and what happens when it takes too long.
+    """A stop request to this process, and the end of a stop that takes too long.
 
     Args:
         end: Ends the process with an exit code, at once.
@@ -59,14 +59,14 @@ class StopRequest:
 
     @property
     def is_set(self) -> bool:
-        """Whether somebody asked."""
+        """True once a stop was requested."""
         return self._event.is_set()
 
     def arm(
         self, *, timeout_s: float, on_request: Callable[[], None], abort: Callable[[], None],
         late: Callable[[], None] = _nothing,
     ) -> None:  # fmt: skip
-        """Say how long stopping may take and what it does. Both are called in a thread.
+        """Set the time limit of a stop, and the callbacks. Both are called in a thread.
 
         Args:
             timeout_s: Before this time is over the process ends, whatever it does.
@@ -94,7 +94,7 @@ class StopRequest:
         self._woken.clear()
 
     def wait(self, timeout_ms: int) -> bool:
-        """Wait until somebody asks, at most so long; return whether somebody did."""
+        """Wait for a stop request up to a timeout; return whether there was one."""
         return self._event.wait(timeout_ms / 1_000)
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""The small process that watches over the driver of a submitted job and starts it again.
+"""The small process that supervises a submitted job's driver and restarts it.
 
 A driver that fails says so and is left alone. One that dies without a last word (killed, out of
 memory, a crash in a library) is started again as the job's restart strategy says, and goes on after
@@ -47,7 +47,7 @@ class DriverProcess(Protocol):
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
 
     def poll(self) -> int | None:
         """Return its exit code, negative for a signal; None while it runs."""
@@ -85,7 +85,7 @@ class Supervisor:
         self._pids: set[int] = set()  # Of all drivers that have ended.
 
     def run(self) -> int:
-        """Start the driver, and again as often as the strategy says.
+        """Start the driver, and again as often as the strategy allows.
 
         Returns:
             The exit code of the last driver; of one that a signal ended, 128 and its number.
@@ -100,7 +100,7 @@ class Supervisor:
             start_count += 1
 
     def _watch(self, driver: DriverProcess) -> int:
-        """Wait for the end of the driver; what this process is told to do, the driver is told."""
+        """Wait for the driver's end; signals to this process are passed to the driver."""
         while (code := driver.poll()) is None:
             number = self._wait(None)
             if number in _STOPS:
@@ -181,7 +181,7 @@ def _death(status: JobStatus, code: int, *, pid: int) -> BicycleError:
 
 
 def main(arguments: list[str]) -> int:
-    """Be the supervisor of a job.
+    """Run the supervisor of a job.
 
     Args:
         arguments: The home, the name of the job's folder; process id and start time, with a colon

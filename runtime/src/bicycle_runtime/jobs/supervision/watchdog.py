@@ -30,12 +30,12 @@ PATIENCE_S = 10.0  # between two steps
 
 
 class CalledBack(BaseException):
-    """The main thread was called back from what it waited for. Not for anybody else to catch."""
+    """The main thread was called back from a wait. Only the watchdog catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WatchdogSteps:
-    """How an attempt is ended: gently, and for good when nothing else has helped.
+    """The two ends of an attempt: gently, and for good if that has not helped.
 
     Both are called in the thread of the watchdog and must not wait for long.
     """
@@ -89,7 +89,7 @@ class Watchdog:
 
     @contextlib.contextmanager
     def phase(self, name: str, target: str, *, timeout_ms: int) -> Iterator[None]:
-        """Watch what runs inside; a phase within a phase takes its place meanwhile.
+        """Watch the block; a phase within a phase takes its place meanwhile.
 
         Args:
             name: The phase, in a word or two.
@@ -127,7 +127,7 @@ class Watchdog:
                 self._wake()
 
     def allow(self, wait_ms: int) -> None:
-        """Let what is done now be without progress for so much longer. From any thread."""
+        """Extend the time without progress in the current phase. From any thread."""
         with self._changed:
             self._since += wait_ms / 1_000
 
@@ -198,7 +198,7 @@ class Watchdog:
             self._changed.acquire()
 
     def _is_over(self, stalled: StalledError) -> bool:
-        """Wait until somebody has taken the error, or patience is over."""
+        """Wait until the error was taken, or patience is over."""
         return self._changed.wait_for(
             lambda: self._stalled is not stalled or self._is_closed, self._patience_s
         )

@@ -1,1 +1,1 @@
-"""Another version of a running job's plugin: planned, started in its place, watched, taken back."""
+"""Another version of a running job's plugin: plan, start, observation, return."""

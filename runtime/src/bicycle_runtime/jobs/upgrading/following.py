@@ -54,7 +54,7 @@ class Following:
         self.ahead: Prepared | None = None
 
     def prove(self, *, epochs: int, watch_ms: int, catch_up_ms: int) -> None:
-        """Wait until the version has caught up and followed some epochs, or was there for a while.
+        """Wait until the version has caught up and followed some epochs, or for a time.
 
         Raises:
             SHADOW_LEFT_BEHIND: it does not catch up in time, or somebody has ended the job.
@@ -96,7 +96,7 @@ class Following:
             self.ahead = None
 
     def forget(self) -> None:
-        """Remove what the version has made in the shadow; none may be at work.
+        """Remove the files of the version in the shadow, which must not be running.
 
         What a storage does not let go now goes with the next upgrade: nobody reads it.
         """

@@ -1,4 +1,4 @@
-"""The program that says what becomes of a job's state under another version of its plugin.
+"""The program that computes the future of a job's state under another version.
 
 It is a child process, ``python -m bicycle_runtime.jobs.upgrading.planning HOME``: the environment
 of the plugin is put on the import path there, and never on that of a service.
@@ -66,7 +66,7 @@ def _plan(home: Home, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _require_same_input(origin: Origin, bundle: JobBundle, request: JobRequest, home: Home) -> None:
-    """See that a version reads what the job reads, and can read it once more.
+    """Check that a version reads the job's input, and can read it once more.
 
     Raises:
         BLUE_GREEN_REFUSED: it does not, or cannot.
@@ -91,7 +91,7 @@ def _require_same_input(origin: Origin, bundle: JobBundle, request: JobRequest, 
 
 
 def _connectors(graph: JobGraph) -> dict[str, Any]:
-    """Return what each source reads, as it is stored."""
+    """Return the input of each source, as it is stored."""
     return {
         vertex.id: json.loads(json.dumps(vertex.details["connector"], default=str))
         for vertex in graph.vertices

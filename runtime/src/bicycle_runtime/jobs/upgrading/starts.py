@@ -1,4 +1,4 @@
-"""Starts of a job that an upgrade is given: at once, or prepared while the job still runs."""
+"""Starts of a job for an upgrade: at once, or prepared while the job still runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Prepared(Protocol):
 
     @property
     def is_running(self) -> bool:
-        """Whether its process is there."""
+        """True while its process is running."""
 
     def wait(self) -> bool:
         """Wait until it is ready; False when it never will be."""
@@ -32,7 +32,7 @@ class Prepared(Protocol):
         """Start a job, as ``Start`` does."""
 
     def drop(self) -> None:
-        """End what nobody needs any more; one that was started goes on."""
+        """End an unneeded prepared process; a started one continues."""
 
 
 Prepare = Callable[[], Prepared]

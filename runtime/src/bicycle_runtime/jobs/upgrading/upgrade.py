@@ -1,4 +1,4 @@
-"""The upgrade of a job to another version, and the way back to the former one when that fails.
+"""The upgrade of a job to another version, and the way back if it fails.
 
 *Stop-and-go* stops the job and starts the version behind it. *Blue-green* lets the version follow
 the job first, as its shadow: it makes state of its own, and nobody sees its output. It is taken
@@ -69,7 +69,7 @@ _SAVEPOINT_SHARE = 3  # Of the time for stopping, one part of so many is for the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpgradeOptions:
-    """How a new version takes the place of the former one, and has to prove itself."""
+    """The strategy of an upgrade, and the tests of the new version."""
 
     strategy: Strategy = option(
         "stop-and-go",
@@ -105,7 +105,7 @@ def upgrade_job(
     home: Home, job: str, wanted: JobRequest, options: UpgradeOptions, *, token: str, clock: Clock,
     start: Start, prepare: Prepare | None = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Let a running job go on with another version of its plugin.
+    """Upgrade a running job to another version of its plugin.
 
     1. Plan: the version against the last epoch; one that does not fit changes nothing.
     2. Save: a savepoint, while the job runs; of a job whose epoch hangs, once it has stopped.
@@ -306,7 +306,7 @@ class _Upgrade:
             )
 
     def drop(self) -> None:
-        """End what was started ahead and is not needed."""
+        """End the prepared and unneeded processes."""
         if self._following is not None:
             self._following.drop()
         if self._ahead is not None:
@@ -343,7 +343,7 @@ class _Upgrade:
         )  # fmt: skip
 
     def _go_back(self) -> None:
-        """End the new version, if it still runs, and let the former one go on."""
+        """End the new version, if it still runs, and resume the former one."""
         self.drop()
         note = self._note
         cause = note.error or {}
@@ -370,7 +370,7 @@ class _Upgrade:
         return bool(running.options.plugin_env == self._note.former["options"]["plugin_env"])
 
     def _gap_ms(self, status: JobStatus, first_epoch: int) -> int | None:
-        """Return the time between the last epoch of one version and the first of the other."""
+        """Return the time between the last epoch of one version and the other's first."""
         storage, now_ms = open_storage(status.checkpoint), self._clock.now_ms()
         try:
             sealed = {
@@ -399,7 +399,7 @@ class _Upgrade:
 
 
 def _runs(home: Home, job: str, wanted: JobRequest) -> bool:
-    """Tell whether a job runs what is wanted: a killed process had only to say so."""
+    """Return whether a job runs the new version; a killed upgrade had only to note it."""
     running = home.find(job).read_request().options
     is_same = running.plugin_env is not None and running.plugin_env == wanted.options.plugin_env
     return is_same and running.plugin == wanted.options.plugin
@@ -434,7 +434,7 @@ def _plain(plan: Mapping[str, Any]) -> dict[str, Any]:
 def plan_upgrade(
     home: Home, wanted: JobRequest, *, checkpoint: str, job: str, is_followed: bool = False
 ) -> Mapping[str, Any]:
-    """Hold the version that is wanted against the last published epoch; nothing is changed.
+    """Compare the new version with the last published epoch; nothing is changed.
 
     Args:
         home: Packed environments are kept in its cache.
