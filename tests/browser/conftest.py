@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 
 from bicycle_runtime.jobs.home import Home
 from tests.browser.fleets import Fleet, fill, fleet_in
@@ -77,20 +77,27 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def opened(browser) -> Iterator[Open]:
-    """Give a function that opens an address; whatever the browser complains of fails the test."""
+    """Yield a function that opens an address; console errors of the page fail the test.
+
+    Errors that contain ``expected`` are ignored.
+    """
     complaints: list[str] = []
     contexts = []
 
-    def open_page(address: str, **context: object) -> Page:
+    def open_page(address: str, *, expected: str | None = None, **context: object) -> Page:
         contexts.append(
             browser.new_context(**{"viewport": {"width": 1280, "height": 860}, **context})
         )
         page = contexts[-1].new_page()
         page.set_default_timeout(120_000)  # Nothing here goes by how fast the machine is.
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("console", lambda message: complain(message, expected))
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(address)
         return page
+
+    def complain(message: ConsoleMessage, expected: str | None) -> None:
+        if message.type == "error" and (expected is None or expected not in message.text):
+            complaints.append(message.text)
 
     yield open_page
     for context in contexts:

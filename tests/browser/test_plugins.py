@@ -32,7 +32,7 @@ def upload(page, url, wheel):
 
 def test_a_wheel_is_uploaded_shown_started_and_removed(opened, site, tmp_path):
     home, url = site
-    page, wheel = opened(f"{url}/plugins"), demo(tmp_path, "1.0")
+    page, wheel = opened(f"{url}/plugins", expected="409 (Conflict)"), demo(tmp_path, "1.0")
     upload(page, url, wheel)
     page.wait_for_selector("text=demo 1.0 is installed")
     keep_picture(page, "plugin-installed")
@@ -49,11 +49,14 @@ def test_a_wheel_is_uploaded_shown_started_and_removed(opened, site, tmp_path):
     page.fill("[name=params]", "a=b")
     page.fill("[name=name]", "from-page")
     page.click("button:has-text('Start')")
-    page.wait_for_selector(".badge.failed")
+    page.wait_for_selector(".notice.bad")
     assert "parameter 'a'" in page.inner_text("main")
 
-    page.goto(f"{url}/plugins/{digest}/remove")  # The job may be started again as it was.
-    assert "from-page" in page.inner_text("main")
+    put_job(home, "ended", state=JobState.STOPPED, ended_ms=1)
+    options = JobOptions(plugin="demo", plugin_env=environment_of(home, digest), name="ended")
+    home.folder("ended").write_request(JobRequest(options=options))
+    page.goto(f"{url}/plugins/{digest}/remove")  # The job can be started again with the plugin.
+    assert "ended" in page.inner_text(".notice.bad")
     upload(page, url, demo(tmp_path, "1.2"))
     spare = uploaded_plugins(home)[0].digest
     page.goto(f"{url}/plugins/{spare}/remove")
