@@ -29,13 +29,14 @@ def lake(server, relay, tmp_path):
     lake.stop()
 
 
+@pytest.mark.parametrize("answer", [b"", None], ids=["error", "time-out"])
 @pytest.mark.parametrize("options", [{}, {"mode": "upsert", "keys": ["id"]}])
-def test_a_commit_whose_answer_is_lost_counts_once(lake, relay, options):
-    name = f"t{len(options)}"
-    run = lake.start(name=name, columns={"id": "int"}, **options)
+def test_a_commit_whose_answer_is_lost_counts_once(lake, relay, options, answer):
+    name = f"t{len(options)}{answer is None}".lower()
+    run = lake.start(name=name, columns={"id": "int"}, publish_timeout_ms=20_000, **options)
     run.run_epoch([[{"id": 1}]])
     run.seal([[{"id": 2}]])
-    arm_fault("transaction_produced", act=lambda: relay.lose(b"COMMIT"))
+    arm_fault("transaction_produced", act=lambda: relay.lose(b"COMMIT", answer=answer))
     run.publish()
     run.run_epoch([[{"id": 3}]])
 

@@ -29,12 +29,13 @@ def sink(server, table, relay, tmp_path):
     runs.stop()
 
 
+@pytest.mark.parametrize("answer", [b"", None], ids=["error", "time-out"])
 @pytest.mark.parametrize("options", [{}, {"mode": "upsert", "keys": ["id"]}])
-def test_a_commit_whose_answer_is_lost_counts_once(server, sink, relay, table, options):
-    run = sink(**options)
+def test_a_commit_whose_answer_is_lost_counts_once(server, sink, relay, table, options, answer):
+    run = sink(publish_timeout_ms=20_000, **options)
     run.run_epoch([[{"id": 1, "name": "a"}]])
     run.seal([[{"id": 2, "name": "b"}]])
-    arm_fault("transaction_marked", act=lambda: relay.lose(b"COMMIT"))
+    arm_fault("transaction_marked", act=lambda: relay.lose(b"COMMIT", answer=answer))
     run.publish()
     run.run_epoch([[{"id": 3, "name": "c"}]])
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import socket
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Self
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.logging import log_event
@@ -13,7 +17,7 @@ from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.contract import InterruptiblePublication
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["Patience", "PatientPublication"]
+__all__ = ["AnswerLimit", "Patience", "PatientPublication", "shut_down"]
 
 _LOG = logging.getLogger(__name__)
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -77,3 +81,50 @@ class PatientPublication(InterruptiblePublication):
     def interrupt(self) -> None:
         """Make a waiting publication stop."""
         self._patience.is_stopping.set()
+
+
+class AnswerLimit:
+    """Breaks the connections of a sink if the other system is silent for too long.
+
+    A library waits for an answer without a limit while a proxy keeps its connection open. The limit
+    is half of the time for one epoch, so that the epoch is tried once more.
+
+    Args:
+        timeout_ms: The time for one epoch.
+        break_off: Shuts the connections down. Called by another thread.
+    """
+
+    def __init__(self, timeout_ms: int, break_off: Callable[[], None]) -> None:
+        self._limit_s = timeout_ms / 2_000
+        self._break_off = break_off
+        self._progressed = threading.Event()
+        self._is_over = False
+        self._thread: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self._is_over = False
+        self._thread = threading.Thread(target=self._watch, name="answer-limit", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self._progressed.set()
+        assert self._thread is not None, "it was entered"
+        self._thread.join()
+
+    def note_progress(self) -> None:
+        """Start the limit again, since the other system took something."""
+        self._progressed.set()
+
+    def _watch(self) -> None:
+        while not self._is_over:
+            if not self._progressed.wait(self._limit_s):
+                self._break_off()
+            self._progressed.clear()
+
+
+def shut_down(descriptor: int) -> None:
+    """Shut a socket down that another thread waits for, which then gets an error."""
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
+        connection.shutdown(socket.SHUT_RDWR)

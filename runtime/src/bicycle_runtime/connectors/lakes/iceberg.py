@@ -11,10 +11,12 @@ compared as columns, file by file, and only files whose bounds may have a key ar
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 import pyarrow
 import pyarrow.compute as pc
@@ -35,7 +37,7 @@ from pyiceberg.expressions import (
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import FileScanTask, Table, Transaction
 from pyiceberg.transforms import IdentityTransform
-from sqlalchemy import inspect
+from sqlalchemy import event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
@@ -50,6 +52,7 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     in_microseconds,
 )
+from bicycle_runtime.connectors.patience import shut_down
 from bicycle_runtime.connectors.settings import read_options, secret_option, typed_path
 from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
@@ -108,6 +111,7 @@ class _IcebergTable(LakeTable):
         self._options = options
         self._address = address
         self._opened: SqlCatalog | None = None
+        self._connections: WeakSet[Any] = WeakSet()
 
     def look(self) -> LakeVersion | None:
         file = self._address.database
@@ -153,6 +157,14 @@ class _IcebergTable(LakeTable):
             error, MissingTableError | SQLAlchemyError | ValidationException | ValueError
         )
 
+    def break_off(self) -> None:
+        # An extra of its own, which only catalogues in PostgreSQL need.
+        import psycopg
+
+        for connection in list(self._connections):
+            with contextlib.suppress(psycopg.Error):  # It is closed meanwhile.
+                shut_down(connection.fileno())
+
     def close(self) -> None:
         opened, self._opened = self._opened, None
         if opened is not None:
@@ -170,7 +182,13 @@ class _IcebergTable(LakeTable):
                 pool_pre_ping="true",
                 init_catalog_tables="true" if is_made else "false",
             )
+            if self._address.get_backend_name() == "postgresql":
+                event.listen(self._opened.engine, "connect", self._note_connection)
+                self._opened.engine.dispose()  # Those of the library so far are not known.
         return self._opened
+
+    def _note_connection(self, connection: Any, _: object) -> None:
+        self._connections.add(connection)
 
 
 class _IcebergVersion(LakeVersion):

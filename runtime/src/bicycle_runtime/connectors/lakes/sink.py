@@ -8,7 +8,7 @@ each run: so an epoch is committed once, however often it is published and by wh
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     plain_type,
 )
-from bicycle_runtime.connectors.patience import Patience, PatientPublication
+from bicycle_runtime.connectors.patience import AnswerLimit, Patience, PatientPublication
 from bicycle_runtime.connectors.runs import place_of, run_of
 from bicycle_runtime.connectors.tables.held import Completion
 from bicycle_runtime.connectors.tables.held_rows import HeldReader
@@ -176,9 +176,13 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         table = self._table
         if state["table"] != self._where:  # The job was changed; this epoch goes where it said.
             table = self.table_of(replace(self._lake_options, **state["table"]))
-        act = partial(self._commit, table, list(plans.values()), commit)
+        limit = AnswerLimit(self._lake_options.publish_timeout_ms, table.break_off)
+        act = partial(self._commit, table, list(plans.values()), commit, limit)
         try:
-            self._patience.carry_out(act, epoch=epoch, target=table.name, clock=self.services.clock)
+            with limit:
+                self._patience.carry_out(
+                    act, epoch=epoch, target=table.name, clock=self.services.clock
+                )
         except Exception as error:
             if isinstance(error, BicycleError) or not table.is_refusal(error):
                 raise
@@ -194,7 +198,9 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         self.interrupt()
         self._table.close()
 
-    def _commit(self, table: LakeTable, plans: Sequence[Completion], commit: Commit) -> None:
+    def _commit(
+        self, table: LakeTable, plans: Sequence[Completion], commit: Commit, limit: AnswerLimit
+    ) -> None:
         """Commit the held rows.
 
         1. The newest version of the table tells whether the epoch is committed.
@@ -212,7 +218,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             schema = _columns_for(version.schema, reader.schemas)
             rows = pyarrow.RecordBatchReader.from_batches(
                 schema,
-                (batch for some in reader.batches() for batch in _fit(some, schema)),
+                _noted(limit, (b for some in reader.batches() for b in _fit(some, schema))),
             )
             fault_point("transaction_produced")
             # 3. They are committed on just that version.
@@ -298,6 +304,15 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             waited_ms=waited_ms,
             reason=_text(error),
         )
+
+
+def _noted(
+    limit: AnswerLimit, batches: Iterable[pyarrow.RecordBatch]
+) -> Iterator[pyarrow.RecordBatch]:
+    for batch in batches:
+        limit.note_progress()
+        yield batch
+    limit.note_progress()
 
 
 def _may_be_key(schema: pyarrow.Schema, name: str) -> bool:

@@ -111,6 +111,9 @@ class LakeTable(ABC):
     def is_refusal(self, error: Exception) -> bool:
         """Return whether an error is any other one of the library or the layers below."""
 
+    def break_off(self) -> None:  # noqa: B027 - most libraries limit their waits themselves.
+        """Let a thread that waits for an answer of a catalogue get an error."""
+
     def close(self) -> None:  # noqa: B027 - most hold nothing open.
         """Release the resources."""
 

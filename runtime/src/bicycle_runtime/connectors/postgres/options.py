@@ -49,7 +49,8 @@ class PostgresSinkOptions:
         900_000,
         low=1_000,
         high=86_400_000,
-        doc="A server that is away for longer ends the job; its output is kept.",
+        doc="A server that is away for longer ends the job; its output is kept. A session without "
+        "an answer for half of this time is closed, and the epoch is tried again.",
     )
     connect_timeout_ms: int = option(
         30_000, low=1_000, high=3_600_000, doc="A start fails when no server answers in this time."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import psycopg
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, POSTGRES_UNREACHABLE
+from bicycle_runtime.connectors.patience import shut_down
 from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.errors import BicycleError
@@ -94,6 +96,13 @@ class PostgresServer:
             "and usename = current_user and pid <> pg_backend_pid()",
             [_application(name)],
         )
+
+    def break_off(self) -> None:
+        """Let a thread that waits for an answer of the session get an error."""
+        connection = self._connection
+        if connection is not None:
+            with contextlib.suppress(psycopg.Error):  # It is closed meanwhile.
+                shut_down(connection.fileno())
 
     def close(self) -> None:
         """Close the session."""

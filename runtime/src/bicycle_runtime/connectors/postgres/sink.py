@@ -25,7 +25,7 @@ from bicycle_runtime.connectors.errors import (
     POSTGRES_REFUSED,
     POSTGRES_TABLE_UNSUITABLE,
 )
-from bicycle_runtime.connectors.patience import Patience, PatientPublication
+from bicycle_runtime.connectors.patience import AnswerLimit, Patience, PatientPublication
 from bicycle_runtime.connectors.postgres.copy_rows import (
     ColumnLimits,
     CopyWriterFactory,
@@ -97,6 +97,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             is_away=self._is_away,
             given_up=self._server.unreachable,
         )
+        self._limit = AnswerLimit(options.publish_timeout_ms, self._server.break_off)
         self._settles = spec.on_error != "fail"
         self.refuses_records = spec.on_error == "dead_letter"
         self._limits: dict[str, ColumnLimits] = {}
@@ -171,9 +172,10 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
             return
         act = partial(self._write, epoch, state, files)
         try:
-            self._patience.carry_out(
-                act, epoch=epoch, target=state["table"], clock=self._services.clock
-            )
+            with self._limit:
+                self._patience.carry_out(
+                    act, epoch=epoch, target=state["table"], clock=self._services.clock
+                )
         except psycopg.Error as error:
             raise POSTGRES_REFUSED(
                 vertex=self.spec.vertex_id,
@@ -231,7 +233,9 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
 
     def _blocks(self, files: Sequence[StagedFile]) -> Iterator[bytes]:
         for file in files:
-            yield from staged_blocks(self._services.storage, file)
+            for block in staged_blocks(self._services.storage, file):
+                self._limit.note_progress()
+                yield block
 
     def _send(
         self, connection: psycopg.Connection[Any], state: Mapping[str, Any], rows: Iterable[bytes]
