@@ -142,6 +142,24 @@ def test_the_same_error_in_all_tasks_is_shown_once_with_a_count(site: JobSite):
 
 
 @pytest.mark.extended
+@pytest.mark.parametrize("exception", ["ValueError", "InvalidOperation"])
+def test_a_bounded_job_starts_once_more_for_an_error_that_repeats(site: JobSite, exception: str):
+    source = _plugin("3.1", PARSING).source
+    if exception == "InvalidOperation":  # Of a library, and no built-in name.
+        source = source.replace("return int(line)", "return int(Decimal(line))")
+        source = f"from decimal import Decimal\n{source}"
+    _install(site, whole("fallible", source))
+    (site.input / "orders.txt").write_text("1\n2\n4711x\n")
+
+    life = site.start()
+
+    assert life.wait() == FAILED
+    notes = site.status()["restarts"]
+    assert [note["delay_ms"] for note in notes] == [0, None]
+    assert exception in notes[-1]["message"]
+
+
+@pytest.mark.extended
 @pytest.mark.parametrize("backend", ["memory", "rocksdb"])
 def test_a_function_that_fails_once_is_opened_again_on_the_same_spark(site: JobSite, backend: str):
     mark = site.root / "has-failed"

@@ -9,11 +9,22 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from bicycle_runtime.base.errors import STORAGE_ACCESS_DENIED, STORAGE_FULL, STORAGE_MISSING
 from bicycle_runtime.jobs.status import RestartNote
-from bicycle_runtime.jobs.supervision.restarts import _RESTARTABLE, Restarts, fails_again, may_pass
-from bicycle_runtime.operators.errors import RECORD_UNDECODABLE, FunctionHookError
+from bicycle_runtime.jobs.supervision.restarts import (
+    _RESTARTABLE,
+    Restarts,
+    fails_again,
+    may_pass,
+    place_of,
+)
+from bicycle_runtime.operators.errors import (
+    RECORD_UNDECODABLE,
+    FunctionFailedError,
+    FunctionHookError,
+)
 from bicycle_sdk.graph import RestartKind, RestartStrategy
 
 
@@ -177,6 +188,40 @@ def test_a_mistake_that_happens_twice_in_one_epoch_will_happen_again(exception, 
     assert not fails_again(error, [], epoch=3)
     assert not fails_again(error, noted(error, epoch=2), epoch=3)
     assert not fails_again(error, noted(failed(exception, "no b"), epoch=3), epoch=3)
+
+
+def at_record(offset, exception, *bases, message="no a"):
+    facts = dict.fromkeys(
+        ["location", "operator_name", "plugin", "plugin_version", "position", "key", "value_type"],
+        "",
+    )
+    return FunctionFailedError(
+        **facts, operator="o", exception=exception, exception_message=message, user_traceback="",
+        subtask=0, source="in", shard="a", offset=offset, exception_bases=[exception, *bases],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("exception", "bases", "is_vain"),
+    [
+        ("InvalidOperation", ["DecimalException", "ArithmeticError", "Exception"], True),
+        ("ValidationError", ["Exception"], True),
+        ("OrderError", ["ValueError", "Exception"], True),
+        ("OperationalError", ["DatabaseError", "Exception"], False),
+        ("ConnectTimeout", ["TransportError", "Exception"], False),
+        ("HTTPError", ["RequestException", "OSError", "Exception"], False),
+    ],
+)
+def test_an_exception_of_a_library_at_the_same_record_twice_will_come_again(
+    exception, bases, is_vain
+):
+    error = at_record(7, exception, *bases)
+    [note] = noted(error, epoch=3)
+    note = replace(note, place=place_of(error))
+
+    assert fails_again(error, [note], epoch=3) is is_vain
+    assert not fails_again(error, [replace(note, place=place_of(at_record(8, "x")))], epoch=3)
+    assert not fails_again(error, [replace(note, epoch=2)], epoch=3)
 
 
 def test_a_record_that_cannot_be_decoded_never_will_be():

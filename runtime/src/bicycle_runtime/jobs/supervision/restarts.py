@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import builtins
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -49,6 +50,12 @@ _RESTARTABLE = (
 
 # Built-in exceptions that may pass by themselves; the others are mistakes of code or of input.
 _PASSING = (OSError, RuntimeError, MemoryError, SystemError, BufferError)
+# Words in names of exceptions of libraries that may pass, such as OperationalError of databases.
+_OUTAGE = re.compile(
+    "connect|network|operational|protocol|rate_?limit|server|temporar|throttl|timeout|toomany|"
+    "transport|unavailable",
+    re.IGNORECASE,
+)
 
 _DELAY_MAX_MS = 60_000
 HISTORY_MAX = 100  # The status file, which is written twice a second, holds them.
@@ -194,7 +201,8 @@ def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: i
     """Return whether input that does not change will fail in the same way again.
 
     That is so of a record that cannot be decoded, and of a function that has failed in the same way
-    twice in one epoch, with an exception that speaks of its code or its input.
+    twice in one epoch. The exception must not be of a kind that may pass, such as a lost
+    connection. An exception of a library must come from the same record as before.
 
     Args:
         error: What happened.
@@ -203,14 +211,20 @@ def fails_again(error: BicycleError, history: Sequence[RestartNote], *, epoch: i
     """
     if error.code == RECORD_UNDECODABLE.code:
         return True
-    kind = getattr(builtins, str(error.facts.get("exception")), None)
-    if not isinstance(kind, type) or not issubclass(kind, Exception):
-        return False
-    if kind is Exception or issubclass(kind, _PASSING) or not history:
+    if not history:
         return False
     last, message = history[-1], error.summary.splitlines()[0]
     before = (last.epoch, last.code, last.operator, last.message)
-    return before == (epoch, error.code, error.facts.get("operator"), message)
+    if before != (epoch, error.code, error.facts.get("operator"), message):
+        return False
+    name = str(error.facts.get("exception"))
+    kinds = [getattr(builtins, base, None) for base in error.facts.get("exception_bases", [name])]
+    if any(isinstance(kind, type) and issubclass(kind, _PASSING) for kind in kinds):
+        return False
+    if isinstance(kinds[0], type):
+        return kinds[0] is not Exception
+    place = place_of(error)
+    return place is not None and place == last.place and _OUTAGE.search(name) is None
 
 
 def place_of(error: BicycleError) -> str | None:

@@ -163,7 +163,11 @@ class RecordPolicy:
             self.refuse(error, index)
         facts = self._facts(error, index)
         if self._policy.action is ErrorAction.FAIL:
-            raise FunctionFailedError(**facts, whole_traceback=whole_trace(error)) from None
+            raise FunctionFailedError(
+                **facts,
+                whole_traceback=whole_trace(error),
+                exception_bases=[base.__name__ for base in type(error).__mro__],
+            ) from None
         said = f"{facts['exception']}: {facts['exception_message']}"
         self._count(said, f"{facts['exception']} at {facts['location']}", facts["position"])
         if self._policy.action is ErrorAction.DEAD_LETTER:
