@@ -11,10 +11,12 @@ class Server:
     """Takes arrays of records; one that ``deduplicates`` drops requests whose key it has seen.
 
     ``failures`` are what happens to the next requests: a status, or ``lost`` (the request counts,
-    its answer is lost) or ``cut`` (it does not count). ``refuses`` tells of a record.
+    its answer is lost) or ``cut`` (it does not count). ``refuses`` tells of a record. ``tls`` is
+    the context of a server with TLS; ``redirects_to`` is the location in all answers.
     """
 
-    def __init__(self, *, deduplicates=True):
+    def __init__(self, *, deduplicates=True, tls=None):
+        self.tls, self.redirects_to = tls, None
         self.deduplicates = deduplicates
         self.records, self.requests, self.failures = [], [], deque()
         self.refuses = lambda _: False
@@ -27,7 +29,7 @@ class Server:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}/records"
+        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.port}/records"
 
     def start(self):
         if self._server is not None:
@@ -50,6 +52,8 @@ class Server:
 
             def _answer(self, status, retry_after=None):
                 self.send_response(status)
+                if server.redirects_to is not None:
+                    self.send_header("Location", server.redirects_to)
                 if retry_after is not None:
                     self.send_header("Retry-After", retry_after)
                 self.send_header("Content-Length", "0")
@@ -60,6 +64,11 @@ class Server:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", self.port), Handler)
         self._server.daemon_threads = True
+        if self.tls is not None:
+            self._server.socket = self.tls.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
+            self._server.handle_error = lambda *_: None  # Handshakes fail as the tests want.
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def stop(self):

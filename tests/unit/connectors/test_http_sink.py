@@ -3,6 +3,7 @@
 import base64
 import json
 import pickle
+import ssl
 from dataclasses import dataclass
 
 import pytest
@@ -17,6 +18,7 @@ from bicycle_runtime.testing import Harness
 from bicycle_sdk import Secret
 from bicycle_sdk.errors import SecretError, StreamDefinitionError
 from bicycle_sdk.sinks import http_sink
+from tests.certificates import make_certificates
 from tests.raising import raises
 from tests.sink_runs import SinkRuns
 from tests.unit.connectors.http_server import Server
@@ -216,3 +218,93 @@ def test_the_call_says_what_the_connector_needs():
     )  # fmt: skip
     with pytest.raises(StreamDefinitionError, match="batch_records is 5"):
         http_sink("http://h", body="object", batch_records=5)
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("place", ["same", "other"])
+def test_a_redirect_is_not_followed_and_its_target_is_named(server, tmp_path, status, place):
+    other = Server()
+    target = server if place == "same" else other  # The same server would redirect forever.
+    address = target.url.replace("//", "//ada:secret@")
+    server.failures.append(status)
+    server.redirects_to = f"{address}?token=hidden"
+    runs = SinkRuns("http", tmp_path, url=server.url, headers={"Authorization": "Bearer ada"})
+    run = runs.start()
+    run.seal([ALARMS[:2]])
+    with raises(HTTP_REFUSED) as caught:
+        run.publish()
+    runs.stop()
+    other.stop()
+
+    assert (len(server.requests), other.requests) == (1, [])
+    assert target.url in caught.value.facts["reason"]
+    assert "secret" not in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+def tls_server(folder, name, *, is_client_asked=False):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / f"{name}.pem", folder / f"{name}.key")
+    if is_client_asked:
+        context.load_verify_locations(folder / "ca.pem")
+        context.verify_mode = ssl.CERT_REQUIRED
+    return Server(tls=context)
+
+
+def own(name):
+    return {"cert_file": f"{name}.pem", "key_file": f"{name}.key"}
+
+
+# The certificate of the server, whether it asks for one, the options, and the advice.
+REFUSALS = {
+    "unset": ("service", False, {}, "set ca_file"),
+    "wrong-ca": ("service", False, {"ca_file": "stranger.pem"}, "set ca_file"),
+    "expired": ("expired", False, {"ca_file": "ca.pem"}, "has expired"),
+    "host": ("elsewhere", False, {"ca_file": "elsewhere.pem"}, "another host"),
+    "none": ("service", True, {"ca_file": "service.pem"}, "set cert_file and key_file"),
+    "stranger": ("service", True, {"ca_file": "service.pem", **own("stranger")}, "rejected"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_tls_handshake_that_fails_names_the_option_and_a_corrected_start_sends(
+    certificates, tmp_path, case
+):
+    name, is_client_asked, words, advice = REFUSALS[case]
+    server = tls_server(certificates, name, is_client_asked=is_client_asked)
+    runs = SinkRuns("http", tmp_path, url=server.url)
+    words = {word: str(certificates / file) for word, file in words.items()}
+    with raises(HTTP_UNREACHABLE) as caught:
+        runs.start(**words)
+    assert advice in caught.value.facts["reason"]
+
+    server.stop()
+    server = tls_server(certificates, "service", is_client_asked=True)
+    right = {"ca_file": "service.pem", **own("ada")}
+    right = {word: str(certificates / file) for word, file in right.items()}
+    run = runs.start(**right, url=server.url)
+    run.run_epoch([ALARMS])
+    runs.stop()
+    server.stop()
+    assert server.records == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("https://127.0.0.1:1", {"ca_file": "missing.pem"}),
+        ("https://127.0.0.1:1", {"cert_file": "ada.pem", "key_file": "eve.key"}),
+        ("http://127.0.0.1:1", {"ca_file": "ca.pem"}),
+    ],
+)
+def test_files_of_tls_that_cannot_be_used_are_refused_before_the_start(
+    certificates, tmp_path, url, words
+):
+    words = {word: str(certificates / file) for word, file in words.items()}
+    with raises(CONNECTOR_OPTION_WRONG):
+        SinkRuns("http", tmp_path, url=url, **words).start()

@@ -58,6 +58,28 @@ def test_a_server_that_nobody_vouches_for_is_refused(certificates):
         exchange(own(certificates, "service"), trusting(certificates, "stranger"))
 
 
+@pytest.mark.parametrize(
+    ("server", "client", "advice"),
+    [
+        ("service", "stranger", "set ca_file"),
+        ("expired", "ca", "has expired"),
+        ("elsewhere", "elsewhere", "another host"),
+    ],
+)
+def test_a_certificate_of_a_server_that_is_refused_names_the_fix(
+    certificates, server, client, advice
+):
+    with pytest.raises(StreamConnectError, match=advice) as refusing:
+        exchange(own(certificates, server), trusting(certificates, client))
+    assert refusing.value.code == "BIC-2659"
+
+
+def test_a_server_that_closes_in_the_handshake_may_ask_for_a_certificate(certificates):
+    server = own(certificates, "service") | trusting(certificates, "ca")
+    with pytest.raises(StreamConnectError, match="set cert_file and key_file"):
+        exchange(server, trusting(certificates))
+
+
 def test_a_server_of_wss_never_speaks_without_tls(certificates):
     with pytest.raises(StreamConnectError) as refusing:
         exchange({}, {})

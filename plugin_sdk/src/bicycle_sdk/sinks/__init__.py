@@ -10,7 +10,7 @@ from bicycle_sdk import loading
 
 if typing.TYPE_CHECKING:
     from bicycle_sdk.sinks.databases import postgres_sink
-    from bicycle_sdk.sinks.http import HttpBody, http_sink
+    from bicycle_sdk.sinks.http import HttpBody, HttpServer, http_sink
     from bicycle_sdk.sinks.lakes import IcebergCatalog, Rolling, delta_sink, iceberg_sink
     from bicycle_sdk.sinks.tables import (
         ColumnType,
@@ -26,7 +26,7 @@ else:
         __name__,
         {
             "databases": ("postgres_sink",),
-            "http": ("HttpBody", "http_sink"),
+            "http": ("HttpBody", "HttpServer", "http_sink"),
             "lakes": ("IcebergCatalog", "Rolling", "delta_sink", "iceberg_sink"),
             "tables": (
                 "ColumnType",
@@ -45,6 +45,7 @@ __all__ = [
     "Compression",
     "Folders",
     "HttpBody",
+    "HttpServer",
     "IcebergCatalog",
     "Rolling",
     "by_date",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from bicycle_sdk.connectors import SinkDescriptor
@@ -10,13 +11,30 @@ from bicycle_sdk.errors import StreamDefinitionError
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks.tables import given
 
-__all__ = ["HttpBody", "http_sink"]
+__all__ = ["HttpBody", "HttpServer", "http_sink"]
 
 HttpBody = Literal["array", "object", "keyed"]
 
 
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """An address with the files for TLS.
+
+    Args:
+        url: ``https://…``, without a password.
+        ca_file: PEM file with the trusted certificates; None for those of the HTTP client.
+        cert_file: PEM file with the certificate of this client, if the server asks for one.
+        key_file: PEM file with its private key.
+    """
+
+    url: str
+    ca_file: str | None = None
+    cert_file: str | None = None
+    key_file: str | None = None
+
+
 def http_sink(
-    url: str,
+    url: str | HttpServer,
     *,
     headers: Mapping[str, str | Secret] | None = None,
     body: HttpBody | None = None,
@@ -29,7 +47,7 @@ def http_sink(
     """Return a sink of requests to a server, with records of sealed epochs as JSON.
 
     Args:
-        url: ``http://…`` or ``https://…``, without a password.
+        url: ``http://…`` or ``https://…``, without a password; or a server with its certificates.
         headers: More headers; a value may say where a secret is.
         body: ``array`` of records; ``object``: one record by itself; ``keyed``: an array of
             ``{"key": …, "record": …}``. None for ``array``.
@@ -47,7 +65,8 @@ def http_sink(
             problem=f"a body is one record, and batch_records is {batch_records}",
             hint="leave batch_records, or give body='array'",
         )
-    properties: dict[str, Any] = {"url": url}
+    server = HttpServer(url) if isinstance(url, str) else url
+    properties: dict[str, Any] = {"url": server.url}
     if headers is not None:
         properties["headers"] = {
             name: value.to_json() if isinstance(value, Secret) else value
@@ -61,5 +80,8 @@ def http_sink(
         on_refused=on_refused,
         method=method,
         request_timeout_ms=request_timeout_ms,
+        ca_file=server.ca_file,
+        cert_file=server.cert_file,
+        key_file=server.key_file,
     )
     return SinkDescriptor(connector_type="http", properties=properties)

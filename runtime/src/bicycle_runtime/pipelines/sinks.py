@@ -37,6 +37,7 @@ from bicycle_sdk.kafka import DeliveryGuarantee, KafkaSinkBuilder
 from bicycle_sdk.secrets import Secret
 from bicycle_sdk.sinks import (
     Folders,
+    HttpServer,
     IcebergCatalog,
     Rolling,
     by_date,
@@ -391,11 +392,14 @@ class HttpSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
         describe("keep stores a rejected record as a dead letter; fail ends the job."),
     ] = "keep"
     timeout: Annotated[Duration | None, describe("Time limit of a response.")] = None
+    ca_file: Annotated[Text | None, describe("PEM file with the trusted certificates.")] = None
+    cert_file: Annotated[Text | None, describe("PEM file with our own certificate.")] = None
+    key_file: Annotated[Text | None, describe("PEM file with its private key.")] = None
 
     def sink(self) -> SinkDescriptor[Any]:
         secrets = {name: Secret.parse(text) for name, text in self.secret_headers.items()}
         return http_sink(
-            self.url,
+            HttpServer(self.url, self.ca_file, self.cert_file, self.key_file),
             headers={**self.headers, **secrets} or None,
             body=self.body,
             batch_records=self.batch_records,

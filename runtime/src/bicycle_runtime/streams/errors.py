@@ -347,6 +347,15 @@ STREAM_TLS_UNUSABLE = StreamConnectError.row(
     ),
     fix=(
         "use PEM files that this user may read: ca_file, cert_file, and key_file without a "
-        "passphrase; and an address with TLS: wss://, rediss:// or pulsar+ssl://"
+        "passphrase; and an address with TLS: https://, wss://, rediss:// or pulsar+ssl://"
     ),
+)
+STREAM_TLS_REFUSED = StreamConnectError.row(
+    "BIC-2659",
+    "the TLS handshake with {address} failed: {reason}; {advice}",
+    cause=(
+        "The certificate of the server is expired, untrusted or names another host, or the server "
+        "rejects the certificate of this client."
+    ),
+    fix="correct the certificate, or the options ca_file, cert_file and key_file, and start again",
 )

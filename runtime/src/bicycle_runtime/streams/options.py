@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Literal
 
 from bicycle_runtime.base.options import check, option
-from bicycle_runtime.streams.addresses import StreamerUri
-from bicycle_runtime.streams.errors import STREAM_TLS_UNUSABLE
+from bicycle_runtime.base.tls_failures import tls_advice
+from bicycle_runtime.streams.errors import (
+    STREAM_TLS_REFUSED,
+    STREAM_TLS_UNUSABLE,
+    StreamConnectError,
+)
 
-__all__ = ["Durability", "Mode", "Start", "StreamerOptions", "TlsOptions"]
+__all__ = ["Durability", "Mode", "Start", "StreamerOptions", "TlsOptions", "connect_error"]
 
 Mode = Literal["real-time", "resumable", "load-balanced"]
 Start = Literal["latest", "earliest"]
@@ -64,12 +68,12 @@ class TlsOptions:
     key_file: str | None = option(None, doc="The file with its private key, PEM.")
 
     def tls_context(
-        self, uri: StreamerUri, protocol: str, *, is_server: bool = False
+        self, address: str, protocol: str, *, is_server: bool = False
     ) -> ssl.SSLContext | None:
         """Return the TLS context for an address, or None for a protocol without TLS.
 
         Args:
-            uri: The address.
+            address: Where to connect or to listen.
             protocol: The one with TLS.
             is_server: Whether others connect; with ``ca_file`` they need certificates, too.
 
@@ -78,7 +82,7 @@ class TlsOptions:
         """
         files = [path for path in (self.ca_file, self.cert_file, self.key_file) if path is not None]
         try:
-            if uri.protocol != protocol:
+            if not address.startswith(f"{protocol}://"):
                 if files:
                     raise ValueError(f"files are given, and only {protocol}:// speaks it")
                 return None
@@ -86,7 +90,7 @@ class TlsOptions:
                 Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.
             return self._context(is_server=is_server)
         except (OSError, ValueError) as error:  # An SSLError is an OSError.
-            raise STREAM_TLS_UNUSABLE(address=str(uri), reason=str(error)) from None
+            raise STREAM_TLS_UNUSABLE(address=address, reason=str(error)) from None
 
     def _context(self, *, is_server: bool) -> ssl.SSLContext:
         if not is_server:
@@ -102,3 +106,11 @@ class TlsOptions:
         if self.cert_file is not None:
             context.load_cert_chain(self.cert_file, self.key_file, password="")
         return context
+
+
+def connect_error(address: str, error: Exception) -> StreamConnectError:
+    """Return the error of an address that cannot be reached, or whose TLS handshake fails."""
+    advice = tls_advice(error)
+    if advice is None:
+        return StreamConnectError(address=address, reason=str(error))
+    return STREAM_TLS_REFUSED(address=address, reason=str(error), advice=advice)

@@ -19,12 +19,8 @@ from bicycle_runtime.streams.backoff import Backoff
 from bicycle_runtime.streams.consuming import Consumer, Subscription
 from bicycle_runtime.streams.contract import Streamer
 from bicycle_runtime.streams.delivering import Hub, HubConsumer
-from bicycle_runtime.streams.errors import (
-    ConnectionLostError,
-    StreamConnectError,
-    StreamEndedError,
-)
-from bicycle_runtime.streams.options import StreamerOptions
+from bicycle_runtime.streams.errors import ConnectionLostError, StreamEndedError
+from bicycle_runtime.streams.options import StreamerOptions, connect_error
 
 __all__ = ["PeerOptions", "PeerStreamer"]
 
@@ -117,7 +113,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
         except Exception as error:
             if not isinstance(error, (*self.away, ValueError)):
                 raise
-            raise StreamConnectError(address=self.address, reason=str(error)) from None
+            raise connect_error(self.address, error) from None
         self._keeping = asyncio.create_task(self._keep(first))
 
     async def _close(self) -> None:

@@ -17,7 +17,12 @@ from typing import Any, ClassVar, TypeAlias
 from websockets.asyncio.client import connect
 from websockets.asyncio.connection import Connection
 from websockets.asyncio.server import Server, serve
-from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidURI
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidMessage,
+    InvalidURI,
+)
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import option
@@ -81,7 +86,7 @@ class WebSocketStreamer(PeerStreamer[Connection]):
 
     def __init__(self, uri: StreamerUri, options: WebSocketOptions) -> None:
         super().__init__(uri, options)
-        self._tls = options.tls_context(uri, "wss", is_server=options.listen)
+        self._tls = options.tls_context(self.address, "wss", is_server=options.listen)
         self._decoder = LineDecoder(self.address)
         self._clock = SystemClock()
         self._server: Server | None = None
@@ -125,6 +130,12 @@ class WebSocketStreamer(PeerStreamer[Connection]):
             peer = await connect(self.address, open_timeout=timeout_s, **self._limits)
         except InvalidURI as error:
             raise ValueError(str(error)) from None
+        except InvalidMessage as error:
+            if self._tls is None:
+                raise
+            # The alert that asks for a certificate is lost: the library sees only the end.
+            reason = f"{error}; if the server asks for a certificate, set cert_file and key_file"
+            raise ConnectionError(reason) from None
         if self.options.subscribe is not None:
             text = self.options.subscribe.replace("{sequence}", str(self._last_sequence))
             await peer.send(text)

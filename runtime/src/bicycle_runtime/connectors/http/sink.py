@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import ssl
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ import httpx
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import option
+from bicycle_runtime.base.tls_failures import tls_advice
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
@@ -37,6 +39,8 @@ from bicycle_runtime.contract import (
     StagedPublication,
     WriterTask,
 )
+from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.options import TlsOptions
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.secrets import Secret
 
@@ -56,7 +60,7 @@ class _LaterError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSinkOptions:
+class HttpSinkOptions(TlsOptions):
     """The options of the HTTP sink: target, form, and handling of refused records."""
 
     url: str = option(doc="http://… or https://…, without a password.")
@@ -138,6 +142,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         self._options = options = read_options(HttpSinkOptions, spec)
         self._headers = _headers(spec, options.headers)
         _check_options(options, spec)
+        self._tls = _tls_of(options, spec)
         self.guarantee = Guarantee.EXACTLY_ONCE if options.idempotent else Guarantee.AT_LEAST_ONCE
         self.refuses_records = options.on_refused == "keep"
         self._patience = Patience(
@@ -303,23 +308,29 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             name: value.reveal() if isinstance(value, Secret) else value
             for name, value in self._headers.items()
         }
-        return httpx.Client(headers=headers, timeout=self._options.request_timeout_ms / 1_000)
+        return httpx.Client(
+            headers=headers,
+            timeout=self._options.request_timeout_ms / 1_000,
+            verify=True if self._tls is None else self._tls,
+        )
 
     def _refusal(self, sending: _Sending, answer: httpx.Response) -> BicycleError:
+        reason = _redirection(answer) or answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
         return HTTP_REFUSED(
             vertex=self.spec.vertex_id,
             url=self._options.url,
             epoch=sending.epoch,
             status=answer.status_code,
-            reason=answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase,
+            reason=reason,
         )
 
     def _unreachable(self, waited_ms: int, error: Exception) -> BicycleError:
+        reason = str(error) or type(error).__name__
         return HTTP_UNREACHABLE(
             vertex=self.spec.vertex_id,
             url=self._options.url,
             waited_ms=waited_ms,
-            reason=str(error) or type(error).__name__,
+            reason="; ".join(filter(None, (reason, tls_advice(error)))),
         )
 
 
@@ -353,6 +364,33 @@ def _check_options(options: HttpSinkOptions, spec: ConnectorSpec) -> None:
     if options.body == "object" and options.batch_records != 1:
         problem = f"it is {options.batch_records}, and a body of one record has just one"
         raise _wrong(spec, "batch_records", problem)
+
+
+def _tls_of(options: HttpSinkOptions, spec: ConnectorSpec) -> ssl.SSLContext | None:
+    """Return the TLS context of the given files; None where the client has its own."""
+    if options.ca_file is None and options.cert_file is None and options.key_file is None:
+        return None
+    try:
+        return options.tls_context(options.url, "https")
+    except StreamError as error:
+        raise CONNECTOR_OPTION_WRONG(
+            vertex=spec.vertex_id,
+            connector=spec.connector_type,
+            name="url",
+            problem=error.summary,
+            hint=error.remedy,
+        ) from None
+
+
+def _redirection(answer: httpx.Response) -> str:
+    """Return where an answer redirects to, without secrets that may be in the address."""
+    if not answer.has_redirect_location:
+        return ""
+    place = answer.url.join(answer.headers["Location"])
+    shown = place.copy_with(username=None, password=None, query=None, fragment=None)
+    return (
+        f"it redirects to {shown}, and redirects are not followed; if that is right, set url to it"
+    )
 
 
 def _wrong(spec: ConnectorSpec, name: str, problem: str) -> BicycleError:

@@ -11,6 +11,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
+from bicycle_runtime.base.tls_failures import tls_advice
+
 __all__ = ["NO_RIGHTS", "Lack", "Rights", "is_of_group", "is_refusal"]
 
 _REFUSALS: Final = frozenset(
@@ -24,6 +26,8 @@ _REFUSALS: Final = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+_CA_PROPERTY = "the property ssl.ca.location"
+_CLIENT_PROPERTIES = "the properties ssl.certificate.location and ssl.key.location"
 _CHECK_LOGIN = "check user, password and certificates"
 
 
@@ -83,7 +87,8 @@ class Rights:
                 kind, name, place = "the", "cluster", "--cluster"
                 operation = self.operation if self.operation == "Create" else "IdempotentWrite"
             case _:
-                return Lack(resource=None, operation=None, hint=_CHECK_LOGIN)
+                advice = tls_advice(error.str(), ca=_CA_PROPERTY, client=_CLIENT_PROPERTIES)
+                return Lack(resource=None, operation=None, hint=advice or _CHECK_LOGIN)
         command = f"kafka-acls --add --allow-principal User:{user or 'NAME'}"
         hint = f"allow it with {command} --operation {operation} {place}"
         return Lack(resource=f"{kind} {name}", operation=operation, hint=hint)

@@ -50,7 +50,7 @@ def check_tls(
         CONNECTOR_OPTION_WRONG: so it is.
     """
     try:
-        options.tls_context(url.streamer, protocol, is_server=is_server)
+        options.tls_context(str(url.streamer), protocol, is_server=is_server)
     except StreamError as error:
         raise CONNECTOR_OPTION_WRONG(
             vertex=spec.vertex_id,

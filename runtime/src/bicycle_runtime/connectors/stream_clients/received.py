@@ -44,6 +44,7 @@ from bicycle_runtime.streams.connecting import backend_of, connect
 from bicycle_runtime.streams.consuming import Consumer
 from bicycle_runtime.streams.delivering import HubConsumer
 from bicycle_runtime.streams.errors import (
+    STREAM_TLS_REFUSED,
     STREAMER_IN_USE,
     ConnectionLostError,
     StreamConnectError,
@@ -166,7 +167,7 @@ class Receiver:
             try:
                 await self._receive()
             except (StreamConnectError, ConnectionLostError) as error:
-                if error.code == STREAMER_IN_USE.code:
+                if error.code in (STREAMER_IN_USE.code, STREAM_TLS_REFUSED.code):
                     raise
                 if self.is_reachable or not is_waiting:
                     self._warn("streams_waiting", error.summary)

@@ -50,7 +50,7 @@ class Cluster:
         self.address = str(uri)
         self.options = options
         self._timeout_s = max(1, options.connect_timeout_ms // 1_000)
-        self._tls = options.tls_context(uri, TLS_PROTOCOL)
+        self._tls = options.tls_context(str(uri), TLS_PROTOCOL)
         places = uri.places(PORT if self._tls is None else _TLS_PORT)
         names = ",".join(f"{_host_text(host)}:{port}" for host, port in places)
         self._service_url = f"{uri.protocol}://{names}"

@@ -26,8 +26,8 @@ from redis.exceptions import (
 
 from bicycle_runtime.base.ids import system_random
 from bicycle_runtime.streams.addresses import StreamerUri
-from bicycle_runtime.streams.errors import ConnectionLostError, StreamConnectError, StreamUrlError
-from bicycle_runtime.streams.options import TlsOptions
+from bicycle_runtime.streams.errors import ConnectionLostError, StreamUrlError
+from bicycle_runtime.streams.options import TlsOptions, connect_error
 from bicycle_runtime.streams.redis.errors import LOGIN_REFUSED
 from bicycle_runtime.streams.redis.options import RedisOptions
 
@@ -65,7 +65,7 @@ def tls_words(uri: StreamerUri, options: TlsOptions, *, is_verified: bool) -> di
     Raises:
         STREAM_TLS_UNUSABLE: a file cannot be used, or is given for redis://.
     """
-    if options.tls_context(uri, "rediss") is None:
+    if options.tls_context(str(uri), "rediss") is None:
         return {}
     words: dict[str, Any] = {
         "ssl": True,
@@ -133,7 +133,7 @@ class Connection:
             if isinstance(error, AuthenticationError | AuthorizationError | ResponseError):
                 raise LOGIN_REFUSED(address=self.address, reason=str(error)) from None
             if isinstance(error, LOST):  # Refusals of a login are among them for the client.
-                raise StreamConnectError(address=self.address, reason=str(error)) from None
+                raise connect_error(self.address, error) from None
             raise
 
     async def _first_answer(self) -> bytes:

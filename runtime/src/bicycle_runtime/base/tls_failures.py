@@ -1,0 +1,64 @@
+"""Advice about failed TLS handshakes: which option or certificate to correct.
+
+Libraries wrap the errors of OpenSSL, so their texts are compared. Nothing is connected here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+__all__ = ["tls_advice"]
+
+_CA, _CLIENT = "ca_file", "cert_file and key_file"
+
+
+def tls_advice(error: BaseException | str, *, ca: str = _CA, client: str = _CLIENT) -> str | None:
+    """Return how to correct a failed handshake, or None if TLS is not the cause.
+
+    Args:
+        error: The error of a library, with its causes; or its text.
+        ca: The option with the trusted certificates.
+        client: The options with the certificate of this client.
+
+    Example:
+        >>> tls_advice("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired")
+        'the certificate of the server has expired: renew it there'
+        >>> tls_advice("connection refused") is None
+        True
+    """
+    text = error if isinstance(error, str) else " ".join(map(str, _causes(error)))
+    found = text.lower().replace("_", " ")
+    for marks, advice in (
+        (("certificate has expired",), "the certificate of the server has expired: renew it there"),
+        (("not yet valid",), "the certificate of the server is not valid yet: compare the clocks"),
+        (
+            ("hostname mismatch", "ip address mismatch", "is not valid for"),
+            "the certificate of the server names another host: use its name in the address",
+        ),
+        (
+            ("certificate required", "peer did not return a certificate"),
+            f"the server asks for a certificate of the client: set {client}",
+        ),
+        (
+            ("alert unknown ca", "alert bad certificate", "alert certificate expired"),
+            f"the server rejected the certificate of the client: correct {client}",
+        ),
+        (
+            ("certificate verify failed", "self-signed", "unable to get local issuer"),
+            f"the certificate of the server is not trusted: set {ca} to that of its authority",
+        ),
+        (
+            ("wrong version number", "record layer failure", "http request"),
+            "the server does not speak TLS at this port: correct the address",
+        ),
+    ):
+        if any(mark in found for mark in marks):
+            return advice
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
