@@ -14,7 +14,7 @@ from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     CONNECTOR_OPTION_WRONG,
     LAKE_HISTORY_AHEAD,
-    LAKE_REFUSED,
+    LAKE_TABLE_REPLACED,
     LAKE_UNREACHABLE,
     TABLE_DIFFERS,
     PublishInterruptedError,
@@ -343,9 +343,9 @@ def test_a_table_that_is_gone_keeps_the_output_sealed(delta):
     run.seal([[of(2, "b")]])
     place = delta.folder / "a"
     place.rename(delta.folder / "moved")
-    with raises(LAKE_REFUSED) as caught:
+    with raises(LAKE_TABLE_REPLACED) as caught:
         run.publish()
-    assert "not there any more" in caught.value.facts["reason"]
+    assert "does not exist" in caught.value.facts["problem"]
     (delta.folder / "moved").rename(place)
     run.restart()
 

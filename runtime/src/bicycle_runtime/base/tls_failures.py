@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["tls_advice"]
+__all__ = ["tls_hint"]
 
 _CA, _CLIENT = "ca_file", "cert_file and key_file"
 
 
-def tls_advice(error: BaseException | str, *, ca: str = _CA, client: str = _CLIENT) -> str | None:
+def tls_hint(error: BaseException | str, *, ca: str = _CA, client: str = _CLIENT) -> str | None:
     """Return how to correct a failed handshake, or None if TLS is not the cause.
 
     Args:
@@ -21,9 +21,9 @@ def tls_advice(error: BaseException | str, *, ca: str = _CA, client: str = _CLIE
         client: The options with the certificate of this client.
 
     Example:
-        >>> tls_advice("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired")
+        >>> tls_hint("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired")
         'the certificate of the server has expired: renew it there'
-        >>> tls_advice("connection refused") is None
+        >>> tls_hint("connection refused") is None
         True
     """
     text = error if isinstance(error, str) else " ".join(map(str, _causes(error)))

@@ -286,6 +286,20 @@ LAKE_REFUSED = BicycleError.row(
 )
 
 
+LAKE_TABLE_REPLACED = BicycleError.row(
+    "BIC-3003",
+    "vertex {vertex!r}: table {table!r} {problem}; epoch {epoch} was not written, and its output "
+    "is kept",
+    cause=(
+        "A table was dropped, created again or restored to an earlier version while the job ran."
+    ),
+    fix=(
+        "restore the table; or start the job again to continue with the table that exists then, "
+        "without the earlier rows"
+    ),
+)
+
+
 HTTP_UNREACHABLE = BicycleError.row(
     "BIC-3100",
     "vertex {vertex!r}: {url} does not accept requests after {waited_ms} ms: {reason}",

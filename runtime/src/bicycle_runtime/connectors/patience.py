@@ -17,7 +17,7 @@ from bicycle_runtime.connectors.errors import PublishInterruptedError
 from bicycle_runtime.contract import InterruptiblePublication
 from bicycle_sdk.errors import BicycleError
 
-__all__ = ["AnswerLimit", "Patience", "PatientPublication", "shut_down"]
+__all__ = ["AnswerLimit", "Patience", "PatientPublication", "close_socket"]
 
 _LOG = logging.getLogger(__name__)
 _PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -124,7 +124,7 @@ class AnswerLimit:
             self._progressed.clear()
 
 
-def shut_down(descriptor: int) -> None:
-    """Shut a socket down that another thread waits for, which then gets an error."""
+def close_socket(descriptor: int) -> None:
+    """Close both directions of a socket, which ends a wait for it."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
         connection.shutdown(socket.SHUT_RDWR)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from bicycle_runtime.base.options import check, option
-from bicycle_runtime.base.tls_failures import tls_advice
+from bicycle_runtime.base.tls_failures import tls_hint
 from bicycle_runtime.streams.errors import (
     STREAM_TLS_REFUSED,
     STREAM_TLS_UNUSABLE,
@@ -110,7 +110,7 @@ class TlsOptions:
 
 def connect_error(address: str, error: Exception) -> StreamConnectError:
     """Return the error of an address that cannot be reached, or whose TLS handshake fails."""
-    advice = tls_advice(error)
+    advice = tls_hint(error)
     if advice is None:
         return StreamConnectError(address=address, reason=str(error))
     return STREAM_TLS_REFUSED(address=address, reason=str(error), advice=advice)

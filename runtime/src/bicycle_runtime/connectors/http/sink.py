@@ -21,7 +21,7 @@ import httpx
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.options import option
-from bicycle_runtime.base.tls_failures import tls_advice
+from bicycle_runtime.base.tls_failures import tls_hint
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, HTTP_REFUSED, HTTP_UNREACHABLE
 from bicycle_runtime.connectors.lines import json_lines
 from bicycle_runtime.connectors.patience import Patience, PatientPublication
@@ -315,7 +315,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         )
 
     def _refusal(self, sending: _Sending, answer: httpx.Response) -> BicycleError:
-        reason = _redirection(answer) or answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
+        reason = _redirect_reason(answer) or answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
         return HTTP_REFUSED(
             vertex=self.spec.vertex_id,
             url=self._options.url,
@@ -330,7 +330,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             vertex=self.spec.vertex_id,
             url=self._options.url,
             waited_ms=waited_ms,
-            reason="; ".join(filter(None, (reason, tls_advice(error)))),
+            reason="; ".join(filter(None, (reason, tls_hint(error)))),
         )
 
 
@@ -382,7 +382,7 @@ def _tls_of(options: HttpSinkOptions, spec: ConnectorSpec) -> ssl.SSLContext | N
         ) from None
 
 
-def _redirection(answer: httpx.Response) -> str:
+def _redirect_reason(answer: httpx.Response) -> str:
     """Return where an answer redirects to, without secrets that may be in the address."""
     if not answer.has_redirect_location:
         return ""

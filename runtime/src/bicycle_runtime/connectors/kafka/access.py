@@ -11,7 +11,7 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from bicycle_runtime.base.tls_failures import tls_advice
+from bicycle_runtime.base.tls_failures import tls_hint
 
 __all__ = ["NO_RIGHTS", "Lack", "Rights", "is_of_group", "is_refusal"]
 
@@ -87,7 +87,7 @@ class Rights:
                 kind, name, place = "the", "cluster", "--cluster"
                 operation = self.operation if self.operation == "Create" else "IdempotentWrite"
             case _:
-                advice = tls_advice(error.str(), ca=_CA_PROPERTY, client=_CLIENT_PROPERTIES)
+                advice = tls_hint(error.str(), ca=_CA_PROPERTY, client=_CLIENT_PROPERTIES)
                 return Lack(resource=None, operation=None, hint=advice or _CHECK_LOGIN)
         command = f"kafka-acls --add --allow-principal User:{user or 'NAME'}"
         hint = f"allow it with {command} --operation {operation} {place}"

@@ -15,6 +15,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 from weakref import WeakSet
 
@@ -52,7 +53,7 @@ from bicycle_runtime.connectors.lakes.table import (
     MissingTableError,
     in_microseconds,
 )
-from bicycle_runtime.connectors.patience import shut_down
+from bicycle_runtime.connectors.patience import close_socket
 from bicycle_runtime.connectors.settings import read_options, secret_option, typed_path
 from bicycle_runtime.connectors.tables.held_rows import in_groups
 from bicycle_runtime.contract import ConnectorSpec
@@ -153,9 +154,8 @@ class _IcebergTable(LakeTable):
         return isinstance(error, CommitFailedException | OSError | OperationalError)
 
     def is_refusal(self, error: Exception) -> bool:
-        return isinstance(
-            error, MissingTableError | SQLAlchemyError | ValidationException | ValueError
-        )
+        expected = MissingTableError | SQLAlchemyError | ValidationException | ValueError
+        return isinstance(error, expected) or _passed_library(error)
 
     def break_off(self) -> None:
         # An extra of its own, which only catalogues in PostgreSQL need.
@@ -163,7 +163,7 @@ class _IcebergTable(LakeTable):
 
         for connection in list(self._connections):
             with contextlib.suppress(psycopg.Error):  # It is closed meanwhile.
-                shut_down(connection.fileno())
+                close_socket(connection.fileno())
 
     def close(self) -> None:
         opened, self._opened = self._opened, None
@@ -189,6 +189,12 @@ class _IcebergTable(LakeTable):
 
     def _note_connection(self, connection: Any, _: object) -> None:
         self._connections.add(connection)
+
+
+def _passed_library(error: Exception) -> bool:
+    """Return whether the library raised an error; its classes have no common base."""
+    frames = walk_tb(error.__traceback__)
+    return any(str(f.f_globals.get("__name__")).startswith("pyiceberg.") for f, _ in frames)
 
 
 class _IcebergVersion(LakeVersion):

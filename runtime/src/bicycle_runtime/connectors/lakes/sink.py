@@ -23,6 +23,7 @@ from bicycle_runtime.connectors.errors import (
     COLUMNS_WRONG,
     LAKE_HISTORY_AHEAD,
     LAKE_REFUSED,
+    LAKE_TABLE_REPLACED,
     LAKE_UNREACHABLE,
     TABLE_DIFFERS,
 )
@@ -101,6 +102,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             given_up=self._unreachable,
         )
         self._run = self._place = ""
+        self._committed_epoch = -1  # Of this run, as far as this process knows.
         self._checks = RowChecks()
 
     @abstractmethod
@@ -141,6 +143,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         self._checks = self._checks_of(found)
         is_again = self._check_history(found, state)
         self._run = run_of(state, self._place, is_again=is_again)
+        self._committed_epoch = found.last_epoch(self._run)
 
     def writer(self) -> TableWriterFactory:
         """Return the factory of writers; a commit reads staged files, so they may be long."""
@@ -167,7 +170,8 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
 
         Raises:
             LAKE_REFUSED: the table does not take them.
-            LAKE_UNREACHABLE: storage or catalogue were away for too long.
+            LAKE_UNREACHABLE: storage or catalogue were away for too long, or are damaged.
+            LAKE_TABLE_REPLACED: it is gone, or lacks rows that were committed.
             PublishInterruptedError: the job had to end meanwhile.
         """
         commit = Commit(
@@ -209,16 +213,19 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         """
         fault_point("transaction_begun")
         # 1. The newest version of the table tells whether the epoch is committed.
-        version = _version_of(table)
+        version = self._newest(table, commit)
         if version.last_epoch(commit.run) >= commit.epoch:
             return
         # 2. Rows are read as columns of the table.
         files = [file for plan in plans for file in plan.files]
         with HeldReader(self.services.storage, files) as reader:
+            self._require_columns(table, version, commit, reader.schemas)
             schema = _columns_for(version.schema, reader.schemas)
             rows = pyarrow.RecordBatchReader.from_batches(
                 schema,
-                _noted(limit, (b for some in reader.batches() for b in _fit(some, schema))),
+                _count_progress(
+                    limit, (b for some in reader.batches() for b in _fit(some, schema))
+                ),
             )
             fault_point("transaction_produced")
             # 3. They are committed on just that version.
@@ -227,7 +234,52 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
             else:
                 version.append(rows, commit)
             fault_point("transaction_marked")
+        if table is self._table and commit.run == self._run:
+            self._committed_epoch = commit.epoch
         fault_point("transaction_committed")
+
+    def _newest(self, table: LakeTable, commit: Commit) -> LakeVersion:
+        """Return the newest version of a table, with all commits of this run.
+
+        Raises:
+            LAKE_TABLE_REPLACED: it has not, or is gone.
+            LAKE_UNREACHABLE: it cannot be read.
+        """
+        try:
+            version = table.look()
+        except Exception as error:
+            if table.is_away(error) or not table.is_refusal(error):
+                raise
+            raise self._unreachable(0, error) from error
+        problem = "does not exist"
+        if version is not None:
+            found = version.last_epoch(commit.run)
+            is_ours = table is self._table and commit.run == self._run
+            if not is_ours or found >= self._committed_epoch:
+                if is_ours:
+                    self._committed_epoch = found
+                return version
+            problem = (
+                f"has lost epoch {self._committed_epoch}, which was committed: it was created "
+                "again, or its history was changed"
+            )
+        raise LAKE_TABLE_REPLACED(
+            vertex=self.spec.vertex_id, table=table.name, problem=problem, epoch=commit.epoch
+        )
+
+    def _require_columns(
+        self, table: LakeTable, version: LakeVersion, commit: Commit, held: Sequence[pyarrow.Schema]
+    ) -> None:
+        """Raise LAKE_REFUSED if rows have a column that the table lost meanwhile."""
+        there = set(version.schema.names)
+        lost = [n for schema in held for n in schema.names if n not in there]
+        if lost:
+            raise LAKE_REFUSED(
+                vertex=self.spec.vertex_id,
+                table=table.name,
+                epoch=commit.epoch,
+                reason=f"it has no column {lost[0]!r}",
+            )
 
     def _check_options(self) -> None:
         options, schema = self._lake_options, self.columns.schema
@@ -306,7 +358,7 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         )
 
 
-def _noted(
+def _count_progress(
     limit: AnswerLimit, batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[pyarrow.RecordBatch]:
     for batch in batches:

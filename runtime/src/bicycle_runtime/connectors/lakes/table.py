@@ -112,7 +112,7 @@ class LakeTable(ABC):
         """Return whether an error is any other one of the library or the layers below."""
 
     def break_off(self) -> None:  # noqa: B027 - most libraries limit their waits themselves.
-        """Let a thread that waits for an answer of a catalogue get an error."""
+        """End a wait for an answer of a catalogue with an error."""
 
     def close(self) -> None:  # noqa: B027 - most hold nothing open.
         """Release the resources."""

@@ -12,7 +12,7 @@ import psycopg
 
 from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.connectors.errors import CONNECTOR_OPTION_WRONG, POSTGRES_UNREACHABLE
-from bicycle_runtime.connectors.patience import shut_down
+from bicycle_runtime.connectors.patience import close_socket
 from bicycle_runtime.connectors.settings import secret_option
 from bicycle_runtime.contract import ConnectorSpec
 from bicycle_sdk.errors import BicycleError
@@ -98,11 +98,11 @@ class PostgresServer:
         )
 
     def break_off(self) -> None:
-        """Let a thread that waits for an answer of the session get an error."""
+        """End a wait for an answer of the session with an error."""
         connection = self._connection
         if connection is not None:
             with contextlib.suppress(psycopg.Error):  # It is closed meanwhile.
-                shut_down(connection.fileno())
+                close_socket(connection.fileno())
 
     def close(self) -> None:
         """Close the session."""
