@@ -315,7 +315,9 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         )
 
     def _refusal(self, sending: _Sending, answer: httpx.Response) -> BicycleError:
-        reason = _redirect_reason(answer) or answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
+        reason = (
+            _redirect_reason(answer) or answer.text[:_ANSWER_LETTERS_MAX] or answer.reason_phrase
+        )
         return HTTP_REFUSED(
             vertex=self.spec.vertex_id,
             url=self._options.url,
