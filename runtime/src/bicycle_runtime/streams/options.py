@@ -109,7 +109,7 @@ class TlsOptions:
 
 
 def connect_error(address: str, error: Exception) -> StreamConnectError:
-    """Return the error of an address that cannot be reached, or whose TLS handshake fails."""
+    """Return the error of an address without an answer or with a failed handshake."""
     advice = tls_hint(error)
     if advice is None:
         return StreamConnectError(address=address, reason=str(error))
