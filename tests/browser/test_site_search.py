@@ -11,6 +11,7 @@ from tests.docs.scripts import ROOT
 
 # What a reader types -> a page that must be among the first three.
 QUERIES = {
+    "OOM": "how-to/memory/",
     "authentication": "how-to/secure/",
     "backfill": "how-to/backfill/",
     "debugger": "how-to/replay/",
@@ -18,7 +19,9 @@ QUERIES = {
     "fake clock": "how-to/test/",
     "kubernetes": "how-to/deploy/",
     "late data": "explanation/event-time/",
+    "memory": "how-to/memory/",
     "notebook": "how-to/notebooks/",
+    "sizing": "how-to/memory/",
     "skip bad records": "how-to/dead-letters/",
 }
 _FIRST = (

@@ -322,7 +322,10 @@ class HttpCall(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
 
 class Process(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """An operator that calls a plugin's function class, by default of its own name."""
+    """An operator that calls a function class of an installed plugin.
+
+    Without ``function``, the name or id of the vertex is the name of the plugin.
+    """
 
     function: FunctionName = None
 
