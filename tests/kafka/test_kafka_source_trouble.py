@@ -225,7 +225,7 @@ def test_a_topic_that_is_created_again_while_the_job_runs_is_read_from_its_start
 
     assert found == [f"new {number}" for number in range(count)]
     [record] = [r for r in caplog.records if r.message == "kafka_offsets_lost"]
-    assert record.bicycle_fields["problem"] == "the topic was deleted and created again"
+    assert record.bicycle_fields["problem"] == "the topic was deleted and recreated"
     assert record.bicycle_fields["record_count"] is None
 
 
@@ -276,7 +276,7 @@ def test_a_deleted_topic_is_a_loss_only_after_a_while(kafka_broker, kafka_admin,
     with pytest.raises(KafkaOffsetsLostError) as caught:
         run.source.poll()
     facts = caught.value.facts
-    assert (facts["next"], facts["high"], facts["found"]) == (5, -1, "is not there")
+    assert (facts["next"], facts["high"], facts["found"]) == (5, -1, "does not exist")
 
 
 def test_a_deleted_topic_of_a_pattern_is_left_when_loss_is_accepted(

@@ -226,17 +226,17 @@ def test_what_cannot_be_committed_with_messages_is_refused(kafka_broker, topic, 
         alone = await streamer.create_consumer(topic)
         with pytest.raises(CommitNotAllowedError):
             async with producer.transaction(alone):
-                raise AssertionError("it keeps no position")
+                raise AssertionError("it stores no position")
         file = f"file://{tmp_path}/a.ss"
         async with connect(file, {"create": "if-missing"}) as other:
             consumer = await other.create_consumer("a", mode="resumable", group="g")
-            with pytest.raises(StreamUnsupportedError, match="kept elsewhere"):
+            with pytest.raises(StreamUnsupportedError, match="stored elsewhere"):
                 async with producer.transaction(consumer):
                     raise AssertionError("its position is elsewhere")
             with pytest.raises(StreamUnsupportedError, match="transactional_id"):
                 async with (await other.create_producer("a")).transaction():
                     raise AssertionError("files have none")
-        with pytest.raises(StreamUnsupportedError, match="two producers"):
+        with pytest.raises(StreamUnsupportedError, match="both producers"):
             await streamer.create_producer(topic)
         await producer.end()
         again = await streamer.create_producer(topic)

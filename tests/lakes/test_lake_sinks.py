@@ -218,11 +218,11 @@ def test_a_column_that_is_never_null_there_is_asked_of_records(lake):
 @pytest.mark.parametrize(
     ("properties", "problem"),
     [
-        ({"mode": "upsert"}, "an upsert has keys"),
-        ({"keys": ["id"]}, "an upsert has keys"),
+        ({"mode": "upsert"}, "keys must be set for an upsert"),
+        ({"keys": ["id"]}, "keys must be set for an upsert"),
         ({"mode": "upsert", "keys": ["no"]}, "'no' is none"),
         ({"partition_by": ["no"]}, "'no' is none"),
-        ({"mode": "upsert", "keys": ["x"], "columns": {"x": "float"}}, "'x' is of the type double"),
+        ({"mode": "upsert", "keys": ["x"], "columns": {"x": "float"}}, "'x' has the type double"),
     ],
 )
 def test_options_that_cannot_be_are_refused(lake, properties, problem):
@@ -234,7 +234,7 @@ def test_options_that_cannot_be_are_refused(lake, properties, problem):
 def test_a_type_that_tables_lack_is_refused(delta, iceberg):
     with raises(COLUMNS_WRONG) as caught:
         delta.start(columns={"id": "int", "at": "time"})
-    assert "'at' is of the type time64" in caught.value.facts["problem"]
+    assert "'at' has the type time64" in caught.value.facts["problem"]
     iceberg.start(columns={"id": "int", "at": "time"})
 
 
@@ -394,8 +394,11 @@ def test_the_calls_say_what_the_connectors_need():
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda: delta_sink("a", keys="id"), "keys is the text 'id'"),
-        (lambda: delta_sink("a", partition_by="id"), "partition_by is the text 'id'"),
+        (lambda: delta_sink("a", keys="id"), "keys must be a tuple, got the text 'id'"),
+        (
+            lambda: delta_sink("a", partition_by="id"),
+            "partition_by must be a tuple, got the text 'id'",
+        ),
         (lambda: delta_sink("a", rolling=Rolling(rows=0)), "roll_rows is 0"),
         (
             lambda: iceberg_sink(IcebergCatalog(address="sqlite:///a", warehouse="b"), "t"),

@@ -77,7 +77,7 @@ def test_a_value_that_is_too_long_for_the_name_of_a_folder_is_a_dead_letter(lake
 
     assert sorted(lake.column("city")) == sorted([letter * count, "brest"])
     assert len(reasons) == 2
-    assert all("too long to name a folder" in reason for reason in reasons)
+    assert all("bytes as a folder name" in reason for reason in reasons)
 
 
 def test_a_table_that_others_put_into_folders_is_looked_at(delta):

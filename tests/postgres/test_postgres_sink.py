@@ -252,5 +252,5 @@ def test_the_call_says_what_the_connector_needs():
         "url": "postgresql://h/d", "table": "t", "mode": "upsert", "keys": ["a"],
         "password": {"secret": {"env": "PASSWORD"}}, "delete_field": "b",
     }  # fmt: skip
-    with pytest.raises(StreamDefinitionError, match="keys is the text 'id'"):
+    with pytest.raises(StreamDefinitionError, match="keys must be a tuple, got the text 'id'"):
         postgres_sink("postgresql://h/d", "t", keys="id")

@@ -132,7 +132,7 @@ def test_exactly_once_is_refused_where_brokers_keep_duplicates(pulsar_server, ne
 
     async def scenario(streamer):
         producer = await streamer.create_producer(new_key("twice"), durability="exactly-once")
-        await refused(producer, DEDUPLICATION_OFF, match="off in its namespace")
+        await refused(producer, DEDUPLICATION_OFF, match="disabled in its namespace")
         plain = await streamer.create_producer(new_key("twice"))
         await plain.send("y")
 

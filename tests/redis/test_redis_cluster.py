@@ -234,7 +234,7 @@ def test_what_is_no_cluster_or_has_no_databases_is_told(cluster, server, tmp_pat
             raise AssertionError("it must not open")
 
     port = cluster.nodes[0].port
-    with pytest.raises(StreamUrlError, match="no cluster"):
+    with pytest.raises(StreamUrlError, match="not a cluster"):
         asyncio.run(opened(f"{server.uri},127.0.0.1:1"))
     with pytest.raises(StreamConnectError, match="cluster mode"):
         asyncio.run(opened(f"redis://127.0.0.1:{port}", db=1))

@@ -100,7 +100,7 @@ def test_what_cannot_be_done_is_told_and_changes_nothing(server):
     assert refused("alter", url, "--config", "maxlen=many")[1] == "BIC-2667"
     assert refused("create", f"{server.uri}/new", "--config", "maxlen=5")[1] == "BIC-2667"
     _, code, facts = refused("describe", f"{server.uri}/text")
-    assert (code, facts["reason"]) == ("BIC-2667", "the key is a string, and no stream")
+    assert (code, facts["reason"]) == ("BIC-2667", "the key is a string, not a stream")
     assert call("alter", url).exit_code == 2
     assert call("delete", f"{server.uri}/").exit_code == 2
     assert told("list", f"{server.uri}/") == ["orders"]

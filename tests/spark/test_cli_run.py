@@ -117,7 +117,7 @@ def test_bounded_input_ends_with_exit_code_0_and_a_second_run_reads_nothing(bicy
     second = bicycle.run(*count.words("twice"))
 
     assert second.returncode == 0, second.stderr
-    assert "nothing new to read" in second.stdout
+    assert "no new input" in second.stdout
     assert bicycle.status("twice")["event_count"] == 3
     count.assert_exact()
 
@@ -256,7 +256,7 @@ def test_an_epoch_that_takes_too_long_does_not_keep_a_stopped_job(
 
     if how == "abort":
         assert process.returncode == 0, stderr
-        assert "its input will be read again" in stdout
+        assert "the next run reads its input again" in stdout
         assert bicycle.status(name)["state"] == "STOPPED"
     else:
         assert process.returncode == 130

@@ -97,7 +97,7 @@ def test_a_job_keeps_its_version_until_it_is_upgraded(tmp_path, spark_cache, mon
     assert (before, planned, json.loads(done.output)["plugin_version"]) == ("1.0", "1.0", "2.0")
     verdicts = {each["operator"]: each["verdict"] for each in plan["changes"]["operators"]}
     assert (plan["plugin_version"], set(verdicts.values())) == ("3.0", {"kept"}), plan
-    assert "would go on with version 3.0; nothing was done" in told.output
+    assert "would continue with version 3.0; nothing was changed" in told.output
     assert by_grpc["plugin_version"] == "3.0"
     rows = sorted((row["word"], row["count"], row["by"]) for row in site.rows())
     assert rows == [("ada", 1, "1.0"), ("ada", 2, "2.0"), ("bob", 1, "1.0"), ("eve", 1, "2.0"),

@@ -21,7 +21,7 @@ def require_text(call: str, text: object, *, is_empty_fine: bool = False) -> str
     """
     if isinstance(text, str) and (text or is_empty_fine):
         return text
-    problem = f"{text!r} is no text" if text != "" else "the text is empty"
+    problem = f"expected a text, got {text!r}" if text != "" else "the text is empty"
     raise StreamDefinitionError(call=call, problem=problem, hint="give a text")
 
 
@@ -36,7 +36,7 @@ def require_whole(call: str, number: object, *, low: int, high: int) -> int:
         return number
     raise StreamDefinitionError(
         call=call,
-        problem=f"{number!r} is no whole number in {low}..{high}",
+        problem=f"expected a whole number in {low}..{high}, got {number!r}",
         hint="give a value within the bounds",
     )
 
@@ -51,6 +51,6 @@ def require_timedelta(call: str, duration: object) -> timedelta:
         return duration
     raise StreamDefinitionError(
         call=call,
-        problem=f"{duration!r} is no timedelta, so its unit is not known",
-        hint="give timedelta(seconds=30), say",
+        problem=f"expected a timedelta, got {duration!r}: a number has no unit",
+        hint="pass a timedelta, e.g. timedelta(seconds=30)",
     )

@@ -99,8 +99,8 @@ def built(call: str, builder: Any) -> Any:
     if not hasattr(builder, "build_connector"):
         raise StreamDefinitionError(
             call=call,
-            problem=f"{builder!r} is neither a source or sink nor a builder of one",
-            hint="give file_sink(path), say, or KafkaSourceBuilder(…)",
+            problem=f"{builder!r} is neither a source or sink nor a builder of a source or sink",
+            hint="pass a source or sink, e.g. file_sink(path) or KafkaSourceBuilder(…)",
         )
     return builder.build_connector()
 
@@ -254,10 +254,14 @@ def file_sink(
         roll_ms: A file ends when it is this old; None: as the connector decides.
         timestamp_field: Field of JSON lines or CSV that gets the event time, in ms since 1970.
     """
-    _check(format in _FILE_SINKS, "file_sink", f"format {format!r} is none of jsonl, text, csv")
+    _check(format in _FILE_SINKS, "file_sink", f"format must be jsonl, text or csv, got {format!r}")
     properties: dict[str, Any] = {"path": os.fspath(path)}
     if timestamp_field is not None:
-        _check(format != "text", "file_sink", "timestamp_field is given, and text has no fields")
+        _check(
+            format != "text",
+            "file_sink",
+            "timestamp_field needs format jsonl or csv; text has no fields",
+        )
         properties["timestamp_field"] = timestamp_field
     for name, value in (("roll_bytes", roll_bytes), ("roll_ms", roll_ms)):
         if value is not None:
@@ -312,7 +316,7 @@ def _file_path(call: str, path: _Path) -> str:
         raise StreamDefinitionError(
             call=call,
             problem=f"{text!r} is a URI, not the path of a file",
-            hint=f"call from_uri({text!r}): it reads what a URI names (kafka, socket, file, …)",
+            hint=f"call from_uri({text!r}), which supports URIs (kafka, socket, file, …)",
         )
     return text
 

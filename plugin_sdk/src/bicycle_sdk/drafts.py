@@ -196,8 +196,8 @@ class GraphDraft:
             if clash(produced, consumed):
                 source, target = edge.source, edge.target
                 yield (
-                    f"{source.title} gives {type_name(produced)}, "
-                    f"but {target.title} takes {type_name(consumed)}"
+                    f"{source.title} outputs {type_name(produced)}, but {target.title} takes "
+                    f"{type_name(consumed)}"
                 )
 
 

@@ -83,8 +83,8 @@ class StreamEnvironment(GraphDraft):
         if mode not in known:
             raise StreamDefinitionError(
                 call="set_runtime_mode",
-                problem=f"{mode!r} is none of {', '.join(map(repr, known))}",
-                hint="give 'batch' for input that ends, else 'streaming'",
+                problem=f"expected one of {', '.join(map(repr, known))}, got {mode!r}",
+                hint="use 'batch' for bounded input, 'streaming' otherwise",
             )
         self.config = replace(self.config, mode=known[mode])
         return self

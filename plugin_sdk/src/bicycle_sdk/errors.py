@@ -58,7 +58,7 @@ class BicycleError(Exception):
 
     code: str = "BIC-0000"
     message: str = "{detail}"
-    fix: str = "report this with the log of the job"
+    fix: str = "report this error with the log of the job"
     by_code: ClassVar[dict[str, type[BicycleError] | ErrorRow[BicycleError]]] = {}
 
     def __init_subclass__(cls) -> None:

@@ -64,7 +64,10 @@ class _Checking:
             raise StreamDefinitionError(
                 call=self._call,
                 problem=f"{expression!r} {problem}",
-                hint="compare and compute values of one kind; .text() makes any of them a text",
+                hint=(
+                    "compare and compute values of the same type; .text() converts any value to "
+                    "text"
+                ),
             )
         return (
             _result(operation, known)
@@ -97,9 +100,9 @@ def _problem(operation: str, known: set[type]) -> str | None:
     if computes or (operation == "*" and {str, float} <= known):
         return "computes with a text"
     if operation in _CONDITIONS and known - {bool}:
-        return "joins values that are no conditions; put comparisons in parentheses"
+        return "combines values that are not conditions; put comparisons in parentheses"
     if operation in ("lower", "upper") and known - {str}:
-        return "asks a number for its letters"
+        return "applies a text function to a number"
     return None
 
 

@@ -170,13 +170,13 @@ class Expression:
     # --- what Python asks of values ----------------------------------------------------------
 
     def __bool__(self) -> bool:  # noqa: PLE0304  # it never returns
-        self._refuse("and, or, not, if, and chains as 1 < x < 2, ask for one answer")
+        self._refuse("and, or, not, if, and chains such as 1 < x < 2, need a single truth value")
 
     def __iter__(self) -> NoReturn:
-        self._refuse("it cannot be taken apart, or searched with in")
+        self._refuse("it does not support unpacking or the operator in")
 
     def __contains__(self, value: object) -> bool:
-        self._refuse("it cannot be searched with in")
+        self._refuse("it does not support the operator in")
 
     def _refuse(self, problem: str) -> NoReturn:
         raise StreamDefinitionError(
@@ -195,7 +195,7 @@ def col(name: str) -> Expression:
     given: object = name  # Jobs need not be type-checked.
     if not isinstance(given, str) or not given:
         raise StreamDefinitionError(
-            call="col", problem=f"{given!r} is no name of a field", hint="give a text"
+            call="col", problem=f"expected the name of a field, got {given!r}", hint="give a text"
         )
     return Expression("field", name)
 
@@ -235,7 +235,7 @@ def _either(a: Any, b: Any) -> bool:
 
 def _condition(value: Any) -> bool:
     if type(value) is not bool:
-        raise TypeError(f"{value!r} is no condition; &, | and ~ take comparisons")
+        raise TypeError(f"{value!r} is not a condition; &, | and ~ combine comparisons")
     return value
 
 

@@ -92,7 +92,9 @@ def error_policy(value: OnError, *, max_error_rate: float | None = None) -> Erro
     if max_error_rate is None:
         return policy
     if policy.action is ErrorAction.FAIL:
-        problem = "max_error_rate needs skip or dead_letter: with fail the first error ends the job"
+        problem = (
+            "max_error_rate needs skip or dead_letter: with fail, the first error ends the job"
+        )
     elif not _is_share(max_error_rate):
         problem = f"max_error_rate is {max_error_rate!r}, expected 0..1"
     else:
@@ -119,5 +121,5 @@ def _policy(value: object) -> ErrorPolicy:
         )
     known = ", ".join(repr(action.value) for action in ErrorAction)
     raise StreamDefinitionError(
-        call="on_error", problem=f"{value!r} is none of {known}, retry(…)", hint=_HINT
+        call="on_error", problem=f"expected one of {known}, retry(…), got {value!r}", hint=_HINT
     )

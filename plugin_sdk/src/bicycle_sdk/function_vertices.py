@@ -130,13 +130,13 @@ def process_vertex(
     if config and word == "process":
         raise StreamDefinitionError(
             call="process_ordered, process_unordered",
-            problem=f"{full_name(function)} sees one record after the other",
+            problem=f"{full_name(function)} processes one record at a time",
             hint="call process_fn, or derive the function from AsyncFunction",
         )
     if isinstance(function, KeyedProcessFunction) and not is_keyed:
         raise StreamDefinitionError(
             call="process_fn",
-            problem=f"{full_name(function)} needs a key, but the stream has none",
+            problem=f"{full_name(function)} needs a key, but the stream has no keys",
             hint="call key_by(…) before it",
         )
     check_result(function, method)
@@ -199,20 +199,20 @@ def order_by_event_time(vertex: VertexDraft) -> None:
     """
     details = vertex.details
     kind, descriptor = details.get("function_kind"), descriptor_of(vertex.kind, details)
-    problem, hint = None, "call it right behind process_fn, process or connect(…).process"
+    problem, hint = None, "call it directly after process_fn, process or connect(…).process"
     if descriptor.state is not StateShape.FUNCTION:
-        problem = f"{vertex.name!r} is no function with state"
+        problem = f"{vertex.name!r} is not a function with state"
     elif not details.get("is_keyed"):
         problem, hint = f"{vertex.name!r} has no key", "call key_by(…) before it"
     elif details.get("has_broadcast"):
-        problem = "records of a broadcast stream have no key by which to put them in order"
+        problem = "records of a broadcast stream have no key that could order them"
         hint = "connect two streams with key_by(…) on both"
     elif vertex.config:
-        problem = f"{vertex.name!r} may have several calls in flight, which have no order"
-        hint = "call process(…) in place of process_ordered and process_unordered"
+        problem = f"{vertex.name!r} may have several calls in flight, which are not ordered"
+        hint = "call process(…) instead of process_ordered and process_unordered"
     elif not descriptor.can_be_ordered:
-        problem = f"results of {kind} follow event time by themselves, or have no state"
-        hint = "leave it out"
+        problem = f"results of {kind} already follow event time, or have no state"
+        hint = "remove the call"
     if problem is not None:
         raise StreamDefinitionError(call="in_event_time_order", problem=problem, hint=hint)
     vertex.details = {**details, "in_event_time_order": True}

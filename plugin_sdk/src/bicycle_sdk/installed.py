@@ -50,20 +50,23 @@ def installed_function(name: str) -> Any:
         raise StreamDefinitionError(
             call=_CALL,
             problem=f"plugin {name!r} not found; installed: {known}",
-            hint="install the wheel that brings it beside this job, and let this one require it",
+            hint=(
+                "install the wheel of the plugin next to this job, and add it to the requirements "
+                "of the job"
+            ),
         )
     loaded = found[name].load()
     if not isinstance(loaded, type) or not issubclass(loaded, FunctionObject):
         raise StreamDefinitionError(
             call=_CALL,
             problem=f"{name!r} is a job, not a function class",
-            hint="mark a class derived from AsyncFunction, RichAsyncFunction or ProcessFunction",
+            hint="decorate a subclass of AsyncFunction, RichAsyncFunction or ProcessFunction",
         )
     try:
         return loaded()
     except TypeError as error:
         raise StreamDefinitionError(
             call=_CALL,
-            problem=f"{name!r} cannot be made without arguments: {error}",
+            problem=f"{name!r} cannot be created without arguments: {error}",
             hint=f"import the class and pass an object: process({loaded.__name__}(…))",
         ) from error

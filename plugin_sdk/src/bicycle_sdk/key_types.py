@@ -99,9 +99,9 @@ def _type_problem(kind: Any) -> str | None:
     if definer not in _BASES and isinstance(method, types.FunctionType):
         is_made = method.__code__.co_filename == _GENERATED_FILE
         if not (is_made and dataclasses.is_dataclass(definer)):
-            return "its class defines __eq__, while keys are equal if their encoded values are"
+            return "its class defines __eq__, but keys are equal if their encoded values are"
         if _compared_fields(definer) != _compared_fields(kind):
-            return f"its __eq__ is that of {name}, which compares fewer fields"
+            return f"its __eq__ is inherited from {name}, which compares fewer fields"
     return "it hashes by identity" if kind.__hash__ is object.__hash__ else None
 
 
@@ -116,6 +116,6 @@ def _clock_problem(key: datetime.datetime) -> KeyProblem | None:
         return None
     return KeyProblem(
         type(key).__qualname__,
-        f"the clock of its time zone {zone} shows some times twice, and these compare equal; "
-        "convert it with .astimezone(datetime.UTC)",
+        f"some local times of its time zone {zone} occur twice and compare equal; convert it with "
+        ".astimezone(datetime.UTC)",
     )

@@ -31,8 +31,8 @@ _BOOLS = {word: True for word in ("true", "yes", "on", "1")} | dict.fromkeys(
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
 _DURATION_WORDS = "a duration such as 30s, 5m, 1h30m, 250ms"
 _SUPPORTED = (
-    "str, int, float, bool, Path, timedelta, Secret, an enum, a Literal, a list of one of these, "
-    "or one of them | None"
+    "str, int, float, bool, Path, timedelta, Secret, an enum, a Literal, a list of these, or any "
+    "of these with | None"
 )
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 
@@ -108,7 +108,7 @@ def fill(parameters: type[T], values: Mapping[str, Any], *, plugin: str) -> T:
         return parameters(**filled)
     except (TypeError, ValueError) as error:  # The dataclass checks its values itself.
         raise ParameterError(
-            name="*", plugin=plugin, problem=str(error), hint="see the plugin's docs"
+            name="*", plugin=plugin, problem=str(error), hint="see the documentation of the plugin"
         ) from error
 
 
@@ -140,7 +140,7 @@ def _hints(parameters: type) -> dict[str, Any]:
 
 
 def _undefined_error(
-    parameters: object, problem: str, hint: str = "give the second parameter a dataclass"
+    parameters: object, problem: str, hint: str = "annotate the second parameter with a dataclass"
 ) -> PluginDefinitionError:
     return PluginDefinitionError(target=type_name(parameters) or "None", problem=problem, hint=hint)
 
@@ -200,9 +200,9 @@ def _describe_type(hint: Any) -> str:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (argument for argument in arguments if argument is not types.NoneType)
-        return f"{_describe_type(inner)}, or nothing"
+        return f"{_describe_type(inner)}, or empty"
     if origin is list:
-        return f"{_describe_type(arguments[0])}, or several with commas"
+        return f"{_describe_type(arguments[0])}, or several separated by commas"
     if origin is typing.Literal:
         return "one of " + ", ".join(map(str, arguments))
     if hint in _READERS:
@@ -234,7 +234,7 @@ def _read(hint: Any, value: Any) -> Any:
     if origin is list:
         items = value.split(",") if isinstance(value, str) and value else value or []
         if not isinstance(items, (list, tuple)):
-            raise _wrong(value, "a list, or a text with commas")
+            raise _wrong(value, "a list, or a text separated by commas")
         return [
             _read(arguments[0], item.strip() if isinstance(item, str) else item) for item in items
         ]
@@ -324,5 +324,5 @@ _READERS: Mapping[Any, tuple[Callable[[Any], Any], str]] = {
     bool: (_bool, "true or false"),
     Path: (_path, "a path"),
     timedelta: (_timedelta, _DURATION_WORDS),
-    Secret: (_secret, "env:NAME, file:PATH, or prompt: to be asked; never the secret itself"),
+    Secret: (_secret, "env:NAME, file:PATH, or prompt: for a prompt; never the secret itself"),
 }

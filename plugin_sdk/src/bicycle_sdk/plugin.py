@@ -146,9 +146,9 @@ def build(
     """
     info = plugin_info(plugin_function)
     if info is None:
-        raise _refusal(plugin_function, "it is not marked with @bicycle_plugin")
+        raise _refusal(plugin_function, "it is not decorated with @bicycle_plugin")
     if isinstance(plugin_function, type):
-        raise _refusal(plugin_function, "a function class builds no graph of its own")
+        raise _refusal(plugin_function, "a function class builds no graph")
     environment = StreamEnvironment()
     if parallelism is not None:
         environment.set_parallelism(parallelism)
@@ -191,7 +191,7 @@ class _NoParameters:
 def _check_target(target: object) -> None:
     if isinstance(target, type):
         if not issubclass(target, FunctionObject):
-            raise _refusal(target, "the class derives from no function class")
+            raise _refusal(target, "the class is not derived from a function class")
         return
     if not inspect.isfunction(target):
         raise _refusal(target, "it is neither a function nor a function class")
@@ -224,5 +224,5 @@ def _parameters_of(plugin_function: Callable[..., Any]) -> type | None:
 
 
 def _refusal(target: object, problem: str) -> PluginDefinitionError:
-    hint = "mark a function (env) or (env, params), or a function class, with @bicycle_plugin"
+    hint = "decorate a function (env) or (env, params), or a function class, with @bicycle_plugin"
     return PluginDefinitionError(target=full_name(target), problem=problem, hint=hint)

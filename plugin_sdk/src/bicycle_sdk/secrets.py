@@ -35,7 +35,7 @@ class Secret:
         if not self.place:
             raise StreamDefinitionError(
                 call=f"Secret.{self.kind}",
-                problem="the place of the secret is empty",
+                problem="the location of the secret is empty",
                 hint="name an environment variable or a file",
             )
 
@@ -61,7 +61,7 @@ class Secret:
             return cls.env(place)
         if kind == "file" and place:
             return cls.file(place)
-        raise ValueError("found something else than a reference (it is not shown)")
+        raise ValueError("expected a reference, got another value (not shown)")
 
     def reveal(self) -> str:
         """Return the secret: call it where it is used, and keep it out of state and logs.

@@ -28,7 +28,7 @@ class VertexSettings:
         if "/" in require_text("uid", uid):
             raise StreamDefinitionError(
                 call="uid",
-                problem=f"{uid!r} holds a slash",
+                problem=f"{uid!r} contains a slash",
                 hint="use letters, digits, dots, dashes: uid('counter-v1')",
             )
         self._vertex.uid = uid

@@ -65,16 +65,19 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     if make is None:
         known = ", ".join(_SCHEMES)
         problem = (
-            f"{uri!r} has the scheme {parts.scheme!r}" if parts.scheme else f"{uri!r} has none"
+            f"{uri!r} has the scheme {parts.scheme!r}" if parts.scheme else f"{uri!r} has no scheme"
         )
         raise address_error(
-            f"{problem}; known schemes: {known}", "begin with one of them, as file:in.txt"
+            f"{problem}; known schemes: {known}",
+            "start the URI with a known scheme, e.g. file:in.txt",
         )
     query = Query(parts)
     source = make(parts, query, record_type)
     query.require_all_used()
     if record_type is not None and source.output_type is str and record_type is not str:
-        raise address_error(f"{uri!r} gives str", "map the lines, or leave the type out")
+        raise address_error(
+            f"{uri!r} returns str", "convert the lines with map, or remove the type"
+        )
     return source
 
 
@@ -141,7 +144,9 @@ def _file(parts: SplitResult, query: Query, record_type: Any) -> SourceDescripto
         return connectors.text_file_source(path, follow=follow)
     typed = _TYPED_FILES.get(format)
     if typed is None:
-        problem = f"option 'format' is {format!r}" if format else f"{name!r} tells no format"
+        problem = (
+            f"option 'format' is {format!r}" if format else f"{name!r} does not identify a format"
+        )
         if format == "text":
             problem = "a line of text has no fields for 'timestamp_field'"
         raise address_error(problem, f"add ?format= with one of text, {', '.join(_TYPED_FILES)}")
@@ -175,10 +180,8 @@ def _socket(parts: SplitResult, query: Query, record_type: Any) -> SourceDescrip
     if parts.path.strip("/"):
         return _receiving_source(parts, query, record_type)
     if query.text("journal") not in (None, "true"):
-        hint = (
-            "name a stream: socket://127.0.0.1:9999/KEY connects, and keeps no journal unless asked"
-        )
-        raise address_error("what listens always has a journal", hint)
+        hint = "use socket://127.0.0.1:9999/KEY to connect; it has no journal by default"
+        raise address_error("a listening socket always has a journal", hint)
     host, port = place_of_socket(parts)
     return connectors.socket_source(host=host, port=port)
 

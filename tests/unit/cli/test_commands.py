@@ -150,7 +150,7 @@ def test_a_lag_that_nobody_tells_any_more_is_unknown_with_what_was_known_last(sh
     shell.put_job("job", updated_ms=14_500, silent_sources={"in": 2_000}, lags=lags)
 
     text = shell.run("status", "job").stdout
-    assert "lag        unknown: in has had no answer for 12.5 s (7 records when last known)" in text
+    assert "lag        unknown: in has not responded for 12.5 s (7 records when last known)" in text
     assert "lag        t/0: 5 records when last known" in text
     answer = shell.answer("status", "job")
     assert (answer["lag_records"], answer["silent_sources"]) == (None, {"in": 2_000})
@@ -160,7 +160,7 @@ def test_a_lag_that_was_never_known_is_unknown(shell):
     shell.put_job("job", updated_ms=3_000, silent_sources={"in": 2_000})
 
     text = shell.run("status", "job").stdout
-    assert "lag        unknown: in has had no answer for 1.0 s\n" in text
+    assert "lag        unknown: in has not responded for 1.0 s\n" in text
 
 
 def test_a_full_storage_is_shown_with_its_reason(shell):
@@ -311,7 +311,7 @@ def test_the_check_of_a_named_plugin_shows_its_parameters(shell, site):
     install(site, COUNTING)
 
     text = shell.run("plugins", "check", "counting").stdout
-    assert "  --set output=…: a text; may be left out." in text
+    assert "  --set output=…: a text; optional." in text
     [parameter] = shell.answer("plugins", "check", "counting")["parameters"]["counting"]
     assert (parameter["name"], parameter["required"]) == ("output", False)
 
@@ -421,7 +421,7 @@ def test_status_counts_ended_workers_and_shows_how_the_last_one_ended(shell):
     shell.put_job("job", ended_worker_count=3, ended_workers=[last])
 
     text = shell.run("status", "job").stdout
-    assert "workers    3 ended unasked, the last at 1970-01-01 " in text
+    assert "workers    3 ended unexpectedly, the last at 1970-01-01 " in text
     assert "pid 71 on two, signal 9 (SIGKILL), 5.0 MiB at most, in 'parse'" in text
 
 

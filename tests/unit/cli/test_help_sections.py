@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-SECTIONS = ["What runs", "Job and checkpoints", "Where it runs", "Epochs and state"]
+SECTIONS = ["What runs", "Job and checkpoints", "Where the job runs", "Epochs and state"]
 
 
 @pytest.mark.parametrize("command", ["run", "submit"])
@@ -18,7 +18,7 @@ def test_every_option_stands_in_one_section(shell, command):
     where = {title: text.index(f"\n{title}:\n") for title in titles}
     for flag, title in [
         ("--plugin", "What runs"), ("--name", "Job and checkpoints"), ("--json", "Other options"),
-        ("--parallelism", "Where it runs"), ("--conf", "Where it runs"),
+        ("--parallelism", "Where the job runs"), ("--conf", "Where the job runs"),
         ("--epoch-target-ms", "Epochs and state"),
     ]:  # fmt: skip
         place = re.search(rf"^  (?:-\w, )?{flag}\b", text, re.MULTILINE).start()

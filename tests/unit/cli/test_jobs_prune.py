@@ -53,7 +53,7 @@ def test_a_checkpoint_stays_unless_asked_for_and_never_goes_outside_the_home(she
     shell.put_job("third", ended_ms=ago(9), checkpoint=str(shell.home.checkpoints_dir))
 
     text = shell.run("jobs", "prune", "--dry-run").stdout
-    assert f"its checkpoint stays in {outside}" in text
+    assert f"its checkpoint in {outside} is kept" in text
     assert shell.run("jobs", "prune", "--checkpoints").exit_code == 0
     assert known(shell) == set()
     assert not inside.exists()
@@ -71,7 +71,7 @@ def test_a_job_with_dead_letters_or_one_that_is_being_started_is_kept(shell):
     with FileLock(shell.home.folder("starting").lock_path, job="starting", place="here"):
         found = pruned(shell)
     assert "dead letters" in found["letters"]
-    assert found["starting"] == "it is being started"
+    assert found["starting"] == "it is starting"
     assert known(shell) == {"letters", "starting"}
 
 

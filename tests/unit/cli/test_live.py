@@ -58,7 +58,7 @@ def test_before_it_runs_a_job_shows_its_state_only():
 def test_while_a_job_stops_the_line_says_what_a_second_signal_does():
     status = JobStatus(id="j", job="j", plugin="p", state=JobState.STOPPING)
 
-    assert status_line(status) == "j  stopping  (again: at once)"
+    assert status_line(status) == "j  stopping  (press again to stop immediately)"
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_what_follows_behind_a_reader_that_went_away_goes_nowhere_and_is_told_on
         ({}, "wrote     3 records to jsonl_file out"),
         ({}, "resume    bicycle run"),
         ({"record_count": 1, "epoch_count": 1}, "read      1 record in 1 epoch, 4.0 s"),
-        ({"record_count": 0}, "nothing new to read; epochs up to 4 read 9,000 records"),
+        ({"record_count": 0}, "no new input; epochs up to 4 read 9,000 records"),
         ({"record_count": 0, "event_count": 0}, "the input is empty"),
         ({"skipped_count": 2}, "skipped   2 records"),
         ({"dead_letter_count": 1, "dead_letters": "cp/j/dead"}, "1 dead letter in cp/j/dead"),

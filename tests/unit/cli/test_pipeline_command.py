@@ -20,8 +20,8 @@ def test_a_good_pipeline_is_shown_as_a_row_of_operators(shell, file):
 
     assert done.exit_code == 0, done.output
     good, remark = done.output.splitlines()
-    assert good == "clicks.toml is good: source -> time -> key -> window -> sink"
-    assert remark.startswith("clicks.toml:7:1: allowed_lateness is Pulse's name")
+    assert good == "clicks.toml is valid: source -> time -> key -> window -> sink"
+    assert remark.startswith("clicks.toml:7:1: allowed_lateness is an alias")
     answer = shell.answer("pipeline", "check", file)
     assert (answer["name"], answer["remarks"]) == ("clicks", [remark])
 
@@ -73,8 +73,8 @@ def test_the_schema_is_printed(shell):
 
 
 def test_a_name_that_is_no_pipeline_is_refused(shell):
-    assert "is no FILE.toml" in shell.run("pipeline", "check", "clicks.py").stderr
-    assert "is no FILE.toml" in shell.run("run", "--config", "clicks.py").stderr
+    assert "is not a FILE.toml" in shell.run("pipeline", "check", "clicks.py").stderr
+    assert "is not a FILE.toml" in shell.run("run", "--config", "clicks.py").stderr
 
 
 def test_graph_and_plan_take_a_pipeline_and_tell_which_way_each_operator_goes(
@@ -108,8 +108,11 @@ def test_plan_says_why_a_pipeline_goes_record_by_record(shell, file, tmp_path):
 
     ways = works_on(shell.run("plan", file).output)
 
-    assert "  window: records, because nothing is folded before the shuffle" in ways
-    assert "  source: records, because no window, map or sink of its chain works" in "\n".join(ways)
+    assert "  window: records, because records are not pre-aggregated before the shuffle" in ways
+    assert (
+        "  source: records, because no window, map or sink of its chain supports columns"
+        in "\n".join(ways)
+    )
 
 
 def works_on(plan):

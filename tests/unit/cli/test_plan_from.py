@@ -155,7 +155,7 @@ def test_another_module_with_other_classes_goes_on_and_the_plan_says_how(site, s
     changes = answer["changes"]
 
     assert answer["provenance"] == "foreign"  # No job of this home has it.
-    assert "it needs --trust, --savepoint-key or --no-pickle" in shell.run(*site.words).output
+    assert "requires --trust, --savepoint-key or --no-pickle" in shell.run(*site.words).output
     assert site.files() == before
     assert verdicts(changes) == {
         "lines": ("kept", {}),
@@ -216,6 +216,6 @@ def test_state_of_a_newer_connector_is_refused_before_anything_is_started(site, 
     planned = shell.run(*site.words)
 
     assert (exit_code, error["code"]) == (5, "BIC-1955")
-    assert "its sealed state has format version 9; this source reads versions up to 2" in (
+    assert "its sealed state has format version 9, but this source supports versions up to 2" in (
         planned.output
     )

@@ -81,7 +81,7 @@ def test_a_job_that_has_these_widths_says_so(shell, asked):
     asked.answer = Rescaled(epoch=3, old={"a": 2}, new={"a": 2}, pause_ms=0, state_bytes=0)
 
     assert shell.run("rescale", "shop", "--parallelism", "2").stdout == (
-        "shop: nothing to change, it has this parallelism\n"
+        "shop already has this parallelism\n"
     )
 
 

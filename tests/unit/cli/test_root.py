@@ -198,7 +198,7 @@ def test_an_error_of_a_plugin_shows_its_traceback_and_what_it_printed_last():
     raised_text = error_text(raised(**{**sample_facts(raised), **left}))
 
     assert [line.strip() for line in ended_text.splitlines()[1:-1]] == [
-        'File "job.py", line 7', "what it printed last:", "no licence"
+        'File "job.py", line 7', "last output:", "no licence"
     ]  # fmt: skip
     assert [line.strip() for line in raised_text.splitlines()[1:-1]] == ['File "job.py", line 7']
 

@@ -187,7 +187,7 @@ def test_a_key_is_shown_with_its_key_group_and_task(looking):
     assert row["task"] == group_of("ada") * 2 // GROUPS
     assert looking.get("counts", "--key", '"ada"') == [row]
     assert looking.get("counts", "--key", "nobody") == []
-    assert "no such entry" in looking.text(
+    assert "entry not found" in looking.text(
         "state", "get", "--operator", "counts", "--key", "nobody"
     )
     text = looking.text("state", "get", "--operator", "counts", "--key", "ada")

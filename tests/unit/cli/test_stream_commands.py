@@ -178,7 +178,7 @@ def test_damage_is_found_and_left_out(numbers, tmp_path):
     assert (told_again["message_count"], told_again["broken"]) == (19, broken)
     assert told("verify", str(clean))["is_intact"]
     assert refused("repair", str(numbers), "--output", str(clean))[1] == "BIC-2631"
-    assert "broken places: 1" in call("verify", str(numbers)).stdout
+    assert "damaged places: 1" in call("verify", str(numbers)).stdout
 
 
 def test_a_number_that_does_not_follow_is_shown(numbers):

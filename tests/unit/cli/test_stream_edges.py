@@ -66,7 +66,11 @@ def test_a_stream_that_is_not_there_is_told_with_those_that_are(numbers, tmp_pat
 def test_a_folder_that_is_missing_is_told(tmp_path):
     code, error, facts = refused("produce", url(tmp_path / "none" / "a.ss", "a"), data="1\n")
 
-    assert (code, error, facts["reason"]) == (1, "BIC-2632", f"there is no folder {tmp_path}/none")
+    assert (code, error, facts["reason"]) == (
+        1,
+        "BIC-2632",
+        f"folder {tmp_path}/none does not exist",
+    )
 
 
 def test_a_line_of_many_megabytes_is_sent_whole(tmp_path):

@@ -106,5 +106,5 @@ def test_a_file_that_became_shorter_is_told():
     stream = file_of(rows_of(0, 500))
     footer = footer_of(stream)
 
-    with pytest.raises(OSError, match="shorter than it was"):
+    with pytest.raises(OSError, match="shorter than before"):
         append_row_groups(io.BytesIO(), 0, [stream.getvalue()[:200]], footer)

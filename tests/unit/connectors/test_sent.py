@@ -156,7 +156,7 @@ def test_a_publication_that_waits_gives_up_when_the_job_must_end(server, sink_of
 
 def test_a_record_that_is_no_line_fails_before_its_epoch_is_sealed(server, sink_of):
     run = sink_of(f"socket://127.0.0.1:{server.port}/out")
-    with pytest.raises(StreamUnsupportedError, match="end of line"):
+    with pytest.raises(StreamUnsupportedError, match="line break"):
         run.seal([["one", "two\nlines"]])
 
 

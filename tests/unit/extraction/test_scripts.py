@@ -93,7 +93,7 @@ def test_a_pipeline_may_begin_with_a_mark_and_is_utf_8(tmp_path):
 
     assert read_pipeline(str(path)).data["source"] == {"kind": "file", "path": "é"}
     path.write_bytes(text.encode("latin-1"))
-    with raises(SCRIPT_UNUSABLE, match="line 4: byte 0xe9 is no UTF-8"):
+    with raises(SCRIPT_UNUSABLE, match="line 4: byte 0xe9 is not UTF-8"):
         read_pipeline(str(path))
 
 
@@ -177,7 +177,7 @@ def test_a_missing_module_is_told_in_few_lines_with_the_line_that_imports_it(scr
     assert caught.value.facts["location"] == f"{path}:1"
     assert "exec(compile" not in text
     assert "\\n" not in text
-    assert "put nowhere.py or a folder nowhere beside my job.py" in text
+    assert "put nowhere.py or a folder nowhere next to my job.py" in text
 
 
 def test_neighbors_that_are_too_large_are_refused(neighbors, tmp_path):
@@ -187,4 +187,4 @@ def test_neighbors_that_are_too_large_are_refused(neighbors, tmp_path):
     with raises(SCRIPT_UNUSABLE) as caught:
         pack_script(neighbors, cache_dir=tmp_path / "cache")
 
-    assert "more than a job file may bring" in caught.value.facts["problem"]
+    assert "more than a job file may include" in caught.value.facts["problem"]

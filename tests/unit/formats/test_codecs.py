@@ -237,7 +237,7 @@ def test_bytes_that_are_no_value_are_refused(name, record_type, options, data):
 
 def test_bytes_that_are_no_message_are_refused(shop):
     options = {"message": "shop_pb2:Order"}
-    with pytest.raises(ValueError, match="no Order"):
+    with pytest.raises(ValueError, match="not a message Order"):
         make_codec("protobuf", None, options).decode(b"\xff\xff")
     with pytest.raises(ValueError):
         make_codec("protobuf", Item, options).decode(shop.Order(id=1).SerializeToString())

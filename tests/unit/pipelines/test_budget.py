@@ -83,7 +83,7 @@ def test_a_long_chain_of_vertices_is_sorted_in_one_pass():
         check(chain(1_500))
 
     assert [problem["text"] for problem in caught.value.facts["problems"]] == [
-        "nothing takes the records of 'v0': an edge from it is missing",
+        "the output of 'v0' is not connected: add an edge from it",
         "'v1499' needs an input: an edge to it",
     ]
 

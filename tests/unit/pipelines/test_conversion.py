@@ -144,15 +144,15 @@ def test_tests_name_their_sources_and_may_ask_for_an_order():
 def test_a_record_of_a_test_without_a_time_is_told():
     text = pipeline_template("clicks", "toml").replace('at = "2026-01-01T00:00:05Z", ', "")
 
-    with raises(PIPELINE_TEST_UNUSABLE, match="without a time in 'at': there is no time"):
+    with raises(PIPELINE_TEST_UNUSABLE, match="without a time in 'at': the time is missing"):
         run_pipeline_tests(checked(text))
 
 
 @pytest.mark.parametrize(
     ("before", "after", "reason"),
     [
-        ("input: {a: [x], b: [y]}", "input: [x]", "must say which of a, b"),
-        ("{a: [x], b: [y]}", "{c: [x]}", "names 'c', and there are a, b"),
+        ("input: {a: [x], b: [y]}", "input: [x]", "must map its records to one of a, b"),
+        ("{a: [x], b: [y]}", "{c: [x]}", "lists 'c', but the names are a, b"),
         ("    test:", "    description: x\n    test: []\n    on_error: fail\n    #", "has no"),
     ],
 )

@@ -76,7 +76,7 @@ def test_keys_of_endless_parts_are_refused_before_they_are_read(text):
 
 
 def test_a_text_in_quotes_without_an_end_is_read_once():
-    with raises(PIPELINE_UNREADABLE, match="f:1: this is no TOML"):
+    with raises(PIPELINE_UNREADABLE, match="f:1: invalid TOML"):
         read_document('a = "' + '\\"' * 400_000, file="f", notation="toml")
 
 

@@ -126,12 +126,15 @@ def test_a_rule_with_retries_asks_again_and_gives_the_same(tmp_path):
         (MAP.replace("celsius *", "celsus *"), "steps[0].set.f: there is no field 'celsus'"),
         (MAP + WHERE.replace("celsius", "more"), "steps[1].where: there is no field 'more'"),
         (SELECT + WHERE, "steps[1].where: there is no field 'celsius'; the record has name"),
-        (WHERE.replace("celsius > 0", "celsius + 1"), "where gives int; expected true or false"),
-        (WHERE.replace("where", 'predicate = "exists"\nfield = "town"\nwhere'), "one is enough"),
-        (MAP.replace("set", "function = 'identity'\nset"), "one is enough"),
+        (
+            WHERE.replace("celsius > 0", "celsius + 1"),
+            "where has the type int; expected true or false",
+        ),
+        (WHERE.replace("where", 'predicate = "exists"\nfield = "town"\nwhere'), "use only one"),
+        (MAP.replace("set", "function = 'identity'\nset"), "use only one"),
         (
             '[[steps]]\noperator = "map"\nfunction = "identity"\n' + WHERE,
-            "the fields of its records are not known",
+            "the fields of its records are unknown",
         ),
     ],
 )

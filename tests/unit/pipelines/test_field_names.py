@@ -116,7 +116,7 @@ def test_problems_of_keys_and_of_expressions_are_told_at_once():
     for message in (
         "steps[0].set.x: n + page computes with int and string; cast to a number",
         "steps[0].set.y: FOO(n) is not allowed",
-        "steps[0].set.z: this is no SQL: something is missing behind 'n +'",
+        "steps[0].set.z: invalid SQL: an operand is missing after 'n +'",
         "window.size is soon",
     ):
         assert any(message in each for each in found), found
@@ -144,12 +144,20 @@ def test_where_fields_are_not_known_for_another_problem_they_are_not_asked_for()
 @pytest.mark.parametrize(
     ("given", "notation", "message"),
     [
-        ("a = 1\na = 2\n", "toml", "p.toml:2: this is no TOML: a key is given twice"),
-        ("[a]\n[a]\n", "toml", "p.toml:2: this is no TOML: the table [a] is given twice"),
-        ("a: 1\n---\nb: 2\n", "yaml", "p.yaml:2: this is no YAML: a second document begins"),
-        ("a:\n\t- b\n", "yaml", "p.yaml:2: this is no YAML: a tab stands where only spaces may"),
-        ("a:\n  - b: 1\n   c: 2\n", "yaml", "p.yaml:3: this is no YAML: "),
-        ("a:\n  b: 1\n c: 2\n", "yaml", "the line is indented otherwise than those above it"),
+        ("a = 1\na = 2\n", "toml", "p.toml:2: invalid TOML: duplicate key"),
+        ("[a]\n[a]\n", "toml", "p.toml:2: invalid TOML: duplicate table [a]"),
+        (
+            "a: 1\n---\nb: 2\n",
+            "yaml",
+            "p.yaml:2: invalid YAML: a file must contain a single document",
+        ),
+        ("a:\n\t- b\n", "yaml", "p.yaml:2: invalid YAML: indentation must use spaces, not tabs"),
+        ("a:\n  - b: 1\n   c: 2\n", "yaml", "p.yaml:3: invalid YAML: "),
+        (
+            "a:\n  b: 1\n c: 2\n",
+            "yaml",
+            "the indentation of the line differs from the lines above it",
+        ),
     ],
 )
 def test_what_many_write_by_mistake_is_told_in_plain_words(given, notation, message):

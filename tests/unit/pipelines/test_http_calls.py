@@ -91,4 +91,4 @@ def test_an_answer_that_does_not_come_is_no_record_that_is_lost(server):
     )  # fmt: skip
     with ran(text, "yaml") as harness:
         assert harness.results("sink") == []
-        assert "no answer within 100ms" in str(harness.dead_letters)
+        assert "no response within 100ms" in str(harness.dead_letters)

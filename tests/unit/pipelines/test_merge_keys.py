@@ -43,9 +43,9 @@ LEVELS = "".join(
 @pytest.mark.parametrize(
     ("text", "line", "problem"),
     [
-        ("a: 1\nb: {<<: 2}", 2, "'<<' merges no mapping, and no list of mappings, such as *NAME"),
-        ("b:\n  <<: [1]", 2, "'<<' merges no mapping, and no list of mappings, such as *NAME"),
-        ("a: &a {}\nb:\n  <<: *a\n  <<: *a", 4, "the key '<<' is given twice"),
+        ("a: 1\nb: {<<: 2}", 2, "'<<' must merge a mapping, or a list of mappings, such as *NAME"),
+        ("b:\n  <<: [1]", 2, "'<<' must merge a mapping, or a list of mappings, such as *NAME"),
+        ("a: &a {}\nb:\n  <<: *a\n  <<: *a", 4, "duplicate key '<<'"),
         ("a: &a\n  <<: *a", 2, "it is too large, or refers to itself"),
         ("l0: &l0 {x: 1}\n" + LEVELS, None, "it is too large, or refers to itself"),
     ],

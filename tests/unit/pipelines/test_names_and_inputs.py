@@ -66,7 +66,7 @@ def test_a_key_that_is_called_as_another_field_is_refused(tmp_path):
     text = short(lines(tmp_path, *ROWS), ops='agg = "sum"\nagg_field = "n"\nkey_name = "sum"')
 
     [problem] = problems(text)
-    assert "the key is called 'sum', as another field of the result is" in problem
+    assert "the name of the key is 'sum', which is already another field of the result" in problem
 
 
 @pytest.mark.parametrize("name", ["max_out_of_orderness", "allowed_lateness"])
@@ -84,10 +84,12 @@ def test_the_older_name_gets_a_remark_with_its_line_and_both_are_refused(tmp_pat
     path = lines(tmp_path, *ROWS)
 
     [remark] = checked(short(path, time='[time]\nallowed_lateness = "1s"')).remarks
-    assert remark.startswith("p.toml:7:1: allowed_lateness is Pulse's name of max_out_of_orderness")
+    assert remark.startswith("p.toml:7:1: allowed_lateness is an alias of max_out_of_orderness")
     assert checked(short(path)).remarks == []
     both = '[time]\nallowed_lateness = "1s"\nmax_out_of_orderness = "2s"'
-    assert "two names of one key; give one" in problems(short(path, time=both))[0]
+    assert (
+        "is an alias of max_out_of_orderness; use only one" in problems(short(path, time=both))[0]
+    )
 
 
 COLUMNS = [["window_start_ms", "int"], ["sensor", "str"], ["count", "int"]]
@@ -152,12 +154,15 @@ def test_several_edges_to_a_node_of_one_input_make_a_union(more, partition):
             vertices(partitions=["forward", "hash"]),
             "edges to 'out' have the partitions forward and",
         ),
-        (vertices(more=(COUNT,), target="same"), "'same' has 2 inputs and takes 1 input; a union"),
+        (
+            vertices(more=(COUNT,), target="same"),
+            "'same' has 2 inputs, but supports 1 input; use a union",
+        ),
         (
             vertices()
             .replace("id: two", "id: out-inputs")
             .replace("from: two", "from: out-inputs"),
-            "several edges lead to 'out', which makes a union with the id 'out-inputs'",
+            "several edges lead to 'out', which creates a union with the id 'out-inputs'",
         ),
     ],
 )

@@ -113,7 +113,7 @@ def test_whatever_stands_in_a_file_it_is_a_graph_or_a_list_of_problems(data):
         (changed("[source]", "[source]\non_error = { max_error_rate = 0.5 }"), "needs skip or"),
         (step("operator = 'rate_limit'\nper_second = inf"), "steps[0].per_second is inf; expected"),
         (step("operator = 'rate_limit'\nper_second = -1"), "steps[0]: rate_limit:"),
-        (step("operator = 'filter'\nfield = 'x'\nid = 'key'"), "called as one of"),
+        (step("operator = 'filter'\nfield = 'x'\nid = 'key'"), "has the same id as a vertex of"),
         (KAFKA + "properties = 5", "sink.properties"),
     ],
 )  # fmt: skip
@@ -141,10 +141,10 @@ def test_a_table_or_a_list_is_no_text(before, after, message):
 @pytest.mark.parametrize(
     ("text", "notation", "message"),
     [
-        (f"a = {'1' * 5000}", "toml", "f:1: this is no TOML: "),
+        (f"a = {'1' * 5000}", "toml", "f:1: invalid TOML: "),
         (f"a: 1\nb: {'1' * 5000}", "yaml", "f:2: '111"),
-        ("a: !!int x", "yaml", "f:1: 'x' is no number that can be read"),
-        ("a: 1\nb: x\x00", "yaml", "f:2: this is no YAML: the character U\\+0000 is not allowed"),
+        ("a: !!int x", "yaml", "f:1: 'x' is not a valid number"),
+        ("a: 1\nb: x\x00", "yaml", "f:2: invalid YAML: the character U\\+0000 is not allowed"),
     ],
 )
 def test_what_no_reader_takes_is_told_with_its_line(text, notation, message):

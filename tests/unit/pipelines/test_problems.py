@@ -107,12 +107,12 @@ def test_good_pipelines_have_no_problems(text):
         (changed('size = "60s"', 'size = "1x"'), "window.size is 1x; expected a time"),
         (changed('size = "60s"', 'size = "1M"'), "window.size is 1M; expected a time"),
         (changed('lateness = "10s"', 'lateness = "-10s"'), "allowed_lateness is -10s; expected"),
-        (changed('size = "60s"', 'size = "60s"\nevery = 5'), "window.every is of windows of the"),
+        (changed('size = "60s"', 'size = "60s"\nevery = 5'), "window.every applies to windows of"),
         (changed('"count"', '"count"\nagg_field = "x"\naggregates = [{name = "n", agg = "count"}]'),
-         "aggregates and agg_field are given"),
+         "aggregates and agg_field are set"),
         (aggregates('{name = "n", agg = "count"}', '{name = "n", agg = "max", field = "x"}'),
-         "ops.aggregates[1].name is n, which another field is called"),
-        (aggregates('{name = "window_end_ms", agg = "count"}'), "which another field is called"),
+         "ops.aggregates[1].name is n, which is already the name of another field"),
+        (aggregates('{name = "window_end_ms", agg = "count"}'), "the name of another field"),
         (changed('size = "60s"', "size = true"), "window.size is True; expected a time"),
         (changed('path = "in.jsonl"', "path = 5"), "source.path is 5; expected a text"),
         (changed('out_dir = "out"', 'out_dir = "out"\nroll_bytes = 0'), "expected 1 or more"),
@@ -123,21 +123,21 @@ def test_good_pipelines_have_no_problems(text):
         (step("operator = 'filter'\npredicate = 'contains'"), "set for the predicate contains"),
         (step("operator = 'map'\nfunction = 'upercase'"), "did you mean 'uppercase'?"),
         (step("operator = 'map'\nfunction = 'nobody'"), "plugin 'nobody' not found"),
-        (step("operator = 'map'\nfunction = 'no.such:x'"), "there is no module 'no'"),
+        (step("operator = 'map'\nfunction = 'no.such:x'"), "module 'no' not found"),
         (step("operator = 'map'\nfunction = 'json:x'"), "module 'json' has no 'x'"),
         (step("operator = 'fliter'"), "did you mean 'filter'?"),
-        (step("operator = 'join'\non = ['a']"), "it stands in a pipeline of vertices and edges"),
-        (step("operator = 'time'"), "time is no step: it stands in the table [time]"),
+        (step("operator = 'join'\non = ['a']"), "it belongs into a pipeline of vertices and edges"),
+        (step("operator = 'time'"), "time is not a step: it belongs into the table [time]"),
         (step("function = 'reverse'"), "operator must be set"),
         (step("operator = 'http_call'\nurl = 'ftp://h/x'"), "expected http:// or https://"),
-        (step("operator = 'http_call'\nurl = 'http://{a}/x'"), "with a host, and fields behind it"),
-        (step("operator = 'http_call'\nurl = 'http://h/{a b}'"), "fields are written {name}"),
+        (step("operator = 'http_call'\nurl = 'http://{a}/x'"), "and fields only after it"),
+        (step("operator = 'http_call'\nurl = 'http://h/{a b}'"), "must have the form {name}"),
         (step("operator = 'http_call'\nurl = 'http://h'\ntimeout = 0"), "is 0; expected 1ms"),
-        (step(LOOKUP.replace("//h", "//u:hunter2@h")), "steps[0].url has a password in it; give"),
-        (step("operator = 'http_call'\nurl = 'http://u:x@h/'"), "steps[0].url has a password in"),
-        (changed(FILE_SOURCE, POSTGRES_SOURCE.replace("//h", "//u:x@h")), "source.url has a pass"),
+        (step(LOOKUP.replace("//h", "//u:hunter2@h")), "steps[0].url contains a password; set"),
+        (step("operator = 'http_call'\nurl = 'http://u:x@h/'"), "steps[0].url contains a password"),
+        (changed(FILE_SOURCE, POSTGRES_SOURCE.replace("//h", "//u:x@h")), "source.url contains"),
         (step(LOOKUP + "timeout = 0"), "steps[0].timeout is 0; expected 1ms or more"),
-        (step(LOOKUP + "password = 'hunter2'"), "steps[0].password is a secret; give where it is"),
+        (step(LOOKUP + "password = 'hunter2'"), "steps[0].password is a secret; set its location"),
         (step(LOOKUP.replace("key = 'user'", "")), "steps[0].key must be set for lookup"),
         (changed(FILE_SOURCE, POSTGRES_SOURCE + 'password = "hunter2"'), "source.password is a"),
         (changed(FILE_SOURCE, POSTGRES_SOURCE + "start_at = -1"), "is -1; expected 0 or more"),
@@ -180,7 +180,7 @@ def test_what_is_wrong_between_keys_is_told_beside_keys_that_are_wrong():
         "10:1: ops.count_by must be set (e.g., word field)",
         "10:1: ops.agg_field must be set when ops.agg is sum|avg|distinct",
         "12:1: unknown key ops.count_bi",
-        "17:9: sink.keys[0] is page, which is no column",
+        "17:9: sink.keys[0] is page, which is not a column",
         "18:11: sink.max_age is 1 week; expected a time such as 250ms, 10s, 5m, 1h",
     ]
 
@@ -264,16 +264,16 @@ edges:
         ("to: m}", "to: mm}", "12:19: there is no vertex 'mm'; did you mean 'm'?"),
         ("to: m}", "to: m, partition: fwd}", "unsupported edges[0].partition: fwd; did you mean"),
         ("to: m}", "to: m, output: late}", "'a' has no output 'late'"),
-        ("  - {from: m, to: z}\n", "", "nothing takes the records of 'm'"),
-        ("id: m", "id: a", "the id 'a' is given twice"),
-        ("id: m", "id: m/n", "holds a slash"),
+        ("  - {from: m, to: z}\n", "", "the output of 'm' is not connected"),
+        ("id: m", "id: a", "duplicate id 'a'"),
+        ("id: m", "id: m/n", "contains a slash"),
         ("    operator: map\n", "", "operator must be set"),
         ("config: {function", "konfig: {function", "7:5: unknown key vertices[1].konfig"),
         ("count: 3", "count: many", "4:54: vertices[0].connector.properties.count is many"),
         ("    connector: {type: console}\n", "", "connector must be set for the sink 'z'"),
-        ("{from: m, to: z}", "{from: z, to: m}", "gives no records, and an edge begins there"),
+        ("{from: m, to: z}", "{from: z, to: m}", "has no output, but an edge starts there"),
         ("config:", "parallelism: 0\n    config:", "parallelism is 0; expected 1..32768"),
-        ("edges:", "source: {kind: console}\nedges:", "has one of the two forms"),
+        ("edges:", "source: {kind: console}\nedges:", "must use one of the two forms"),
     ],
 )
 def test_each_problem_of_vertices_and_edges_is_told(before, after, message):
@@ -287,18 +287,18 @@ def test_each_problem_of_vertices_and_edges_is_told(before, after, message):
     [
         ("join", "{on: [], upper: 1s}", "config.on is empty"),
         ("join", "{on: [k]}", "config.upper must be set for a join of the type interval"),
-        ("join", "{on: [k], type: table, how: full}", "is inner or left, not full"),
-        ("key_by", "{field: a, fields: [b]}", "field and fields are given"),
-        ("reduce", "{}", "config.function must be set, or agg"),
+        ("join", "{on: [k], type: table, how: full}", "must be inner or left, not full"),
+        ("key_by", "{field: a, fields: [b]}", "field and fields are set"),
+        ("reduce", "{}", "config.function and agg must be set"),
         ("reduce", "{agg: max}", "agg_field must be set when vertices[1].config.agg is min|max"),
-        ("window", "{size: 1s, window_ms: 5}", "size and window_ms are given"),
+        ("window", "{size: 1s, window_ms: 5}", "size and window_ms are set"),
         ("window", "{type: count}", "records must be set for count window"),
         ("window", "{size: 1, aggregates: [{name: a, agg: sum}]}", "[0].field must be set"),
-        ("filter", "{predicate: min_length, value: x}", "is no whole number"),
+        ("filter", "{predicate: min_length, value: x}", "is not a whole number"),
         ("filter", "{predicate: exists}", "field must be set for exists"),
-        ("filter", "{predicate: equals, function: 'a:b'}", "function and predicate are given"),
+        ("filter", "{predicate: equals, function: 'a:b'}", "function and predicate are set"),
         ("rate_limit", "{}", "config.per_second must be set"),
-        ("process", "{function: 'json:loads'}", "no function class of process"),
+        ("process", "{function: 'json:loads'}", "not a function class for process"),
         ("union", "{}", ""),
     ],
 )  # fmt: skip
@@ -312,19 +312,19 @@ def test_each_rule_between_keys_is_told(operator, config, message):
 def test_edges_in_a_circle_are_refused():
     text = VERTICES.replace("{from: a, to: m}", "{from: m, to: m}")
 
-    assert any("go round in a circle: 'm'" in each for each in problems(text, "yaml"))
+    assert any("edges form a cycle: 'm'" in each for each in problems(text, "yaml"))
 
 
 def test_a_text_that_is_no_toml_or_yaml_is_told_with_its_line():
-    with raises(PIPELINE_UNREADABLE, match="p.toml:2: this is no TOML"):
+    with raises(PIPELINE_UNREADABLE, match="p.toml:2: invalid TOML"):
         checked("a = 1\nb = [", "toml")
-    with raises(PIPELINE_UNREADABLE, match="p.toml:1: .* a value is no text in quotes"):
+    with raises(PIPELINE_UNREADABLE, match="p.toml:1: .* a value must be a text in quotes"):
         checked("a = page", "toml")
-    with raises(PIPELINE_UNREADABLE, match="p.yaml:3: this is no YAML"):
+    with raises(PIPELINE_UNREADABLE, match="p.yaml:3: invalid YAML"):
         checked("a: 1\nb: [\n", "yaml")
-    with raises(PIPELINE_UNREADABLE, match="'a' is given twice"):
+    with raises(PIPELINE_UNREADABLE, match="duplicate .*'a'"):
         checked("a: 1\na: 2\n", "yaml")
-    with raises(PIPELINE_UNREADABLE, match="no mapping"):
+    with raises(PIPELINE_UNREADABLE, match="must be a mapping"):
         checked("- a\n", "yaml")
     with raises(PIPELINE_UNREADABLE, match="refers to itself"):
         checked("a: &x [*x]\n", "yaml")
@@ -358,35 +358,51 @@ POSTGRES = GOOD.replace(
             'partition_by = "field"',
             "sink.partition_field must be set for folders by field",
         ),
-        (PARQUET, 'partition_by = "none"\npartition_format = "%Y"', "is for folders by date, not"),
-        (PARQUET, 'partition_by = "none"\npartition_field = "x"', "and folders are none"),
-        (PARQUET, 'partition_format = "day"', "sink.partition_format is day; expected a format"),
+        (
+            PARQUET,
+            'partition_by = "none"\npartition_format = "%Y"',
+            "applies to folders by date, not",
+        ),
+        (
+            PARQUET,
+            'partition_by = "none"\npartition_field = "x"',
+            "but partition folders are disabled",
+        ),
+        (
+            PARQUET,
+            'partition_format = "day"',
+            "sink.partition_format is day; expected a date format",
+        ),
         (PARQUET, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),
         (PARQUET, 'compression = "lzma"', "unsupported sink.compression: lzma"),
         (PARQUET, 'columns = { key = "text" }', "unsupported sink.columns.key: text"),
-        (POSTGRES, 'password = "hunter2"', "sink.password is a secret; give where it is"),
+        (POSTGRES, 'password = "hunter2"', "sink.password is a secret; set its location"),
         (
             POSTGRES.replace("u@h", "u:hunter2@h"),
             "",
-            "sink.url has a password in it; give it apart",
+            "sink.url contains a password; set it separately",
         ),
-        (HTTP.replace("//h", "//u:hunter2@h"), "", "sink.url has a password in it"),
+        (HTTP.replace("//h", "//u:hunter2@h"), "", "sink.url contains a password"),
         (
             ICEBERG.replace('"c"', '"postgresql://u:hunter2@h/d"'),
             'table = "a.b"',
-            "sink.catalog has a password in it",
+            "sink.catalog contains a password",
         ),
-        (POSTGRES, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
+        (POSTGRES, 'keys = ["kye"]', "sink.keys[0] is kye, which is not a column"),
         (POSTGRES, 'delete_field = "key"', "sink.keys must be set: delete_field deletes by key"),
-        (DELTA, 'keys = ["kye"]', "sink.keys[0] is kye, which is no column"),
-        (DELTA, 'partition_by = ["x"]', "sink.partition_by[0] is x, which is no column"),
+        (DELTA, 'keys = ["kye"]', "sink.keys[0] is kye, which is not a column"),
+        (DELTA, 'partition_by = ["x"]', "sink.partition_by[0] is x, which is not a column"),
         (DELTA, 'max_age = "0s"', "sink.max_age is 0s; expected 1ms or more"),
         (ICEBERG, 'table = "clicks"', "sink.table is clicks; expected namespace.table"),
-        (ICEBERG, 'table = "a.b"\ncatalog_password = "hunter2"', "is a secret; give where it is"),
-        (HTTP, 'secret_headers = { Authorization = "hunter2" }', "is a secret; give where it is"),
-        (HTTP, 'body = "object"\nbatch_records = 2', "a body that is an object has one record"),
-        (CONSOLE, "rows = 3", "sink.rows is for the format table"),
-        (KAFKA_SINK, 'properties = { "sasl.password" = "hunter2" }', "is a secret; give where"),
+        (ICEBERG, 'table = "a.b"\ncatalog_password = "hunter2"', "is a secret; set its location"),
+        (HTTP, 'secret_headers = { Authorization = "hunter2" }', "is a secret; set its location"),
+        (HTTP, 'body = "object"\nbatch_records = 2', "a body of one record requires 1"),
+        (CONSOLE, "rows = 3", "sink.rows applies to the format table"),
+        (
+            KAFKA_SINK,
+            'properties = { "sasl.password" = "hunter2" }',
+            "is a secret; set its location",
+        ),
     ],
 )
 def test_each_problem_of_a_sink_is_told_and_no_secret_with_it(text, keys, message):
@@ -403,8 +419,8 @@ SESSION = '[window]\ntype = "session"\ngap = "5m"\noffset = "1s"\n[ops]\ncount_b
 @pytest.mark.parametrize(
     ("before", "message"),
     [
-        ("", "window.type is session, which needs event time: give the source `time_field`"),
-        ("[time]\n", "4:1: 'source' gives no event time: give it `time_field`, or time a `field`"),
+        ("", "window.type is session, which needs event time: set the source `time_field`"),
+        ("[time]\n", "4:1: 'source' has no event time: set its `time_field`, or `field` in time"),
         ('[time]\nfield = "at"\n', None),
         ('time_field = "at"\n', None),
     ],
@@ -433,8 +449,8 @@ edges: [{from: a, to: u}, {from: b, to: u}, {from: u, to: t}, {from: t, to: z}]
 @pytest.mark.parametrize(
     ("items", "time", "problems_found"),
     [
-        ("", "", ["'a' gives no event time", "a, b tell the event time otherwise"]),
-        (", time_field: at", "", ["a, b tell the event time otherwise from each other"]),
+        ("", "", ["'a' has no event time", "a, b have their event time in different fields"]),
+        (", time_field: at", "", ["a, b have their event time in different fields"]),
         (", time_field: at", ", config: {field: at}", []),
         (", time_field: when", "", []),
     ],
@@ -457,7 +473,7 @@ def test_sources_before_a_union_tell_the_event_time_in_one_field(items, time, pr
             "{type: sliding, size: 10s, slide: 5s}",
             "config.type is sliding, which needs",
         ),
-        ("{size: 10s, offset: 1s}", "config.offset is 1s, which needs event time: give a vertex"),
+        ("{size: 10s, offset: 1s}", "config.offset is 1s, which needs event time: set a vertex"),
         ("{size: 10s, keep: 1m}", "config.keep is 1m, which needs event time"),
         ("{size: 10s}", None),
         ("{type: count, records: 5}", None),
@@ -474,7 +490,7 @@ def test_so_have_those_of_vertices(config, message):
 def test_a_time_that_is_no_declared_field_is_told():
     text = changed('time_field = "at"', 'time_field = "at"\nfields = { word = "string" }')
 
-    assert "source.time_field is at, which is not among the declared" in problems(text)[0]
+    assert "source.time_field is at, which is not a declared field" in problems(text)[0]
 
 
 def test_columns_of_a_table_are_not_empty():

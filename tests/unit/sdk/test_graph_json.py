@@ -214,4 +214,4 @@ def test_a_connect_without_its_function_is_named():
     ):
         with pytest.raises(GraphFormatError) as caught:
             shared(vertices, edges)
-        assert "'c': Connect leads to one CoProcess" in caught.value.facts["detail"]
+        assert "'c': Connect must have exactly one CoProcess" in caught.value.facts["detail"]

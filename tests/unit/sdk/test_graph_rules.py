@@ -128,21 +128,21 @@ def test_an_operator_that_leads_nowhere_is_named():
     vertices = [vertex("in", KIND.SOURCE), vertex("m"), vertex("out", KIND.SINK)]
 
     assert problems(graph(vertices, ("in", "out"), ("in", "m"))) == [
-        "the output of 'm' leads nowhere"
+        "the output of 'm' has no consumer"
     ]
 
 
 def test_a_source_that_leads_nowhere_is_named():
     vertices = [vertex("a", KIND.SOURCE), vertex("b", KIND.SOURCE), vertex("out", KIND.SINK)]
 
-    assert problems(graph(vertices, ("a", "out"))) == ["the output of 'b' leads nowhere"]
+    assert problems(graph(vertices, ("a", "out"))) == ["the output of 'b' has no consumer"]
 
 
 def test_an_operator_that_no_source_reaches_is_named():
     vertices = [vertex("in", KIND.SOURCE), vertex("m"), vertex("out", KIND.SINK)]
 
     assert problems(graph(vertices, ("in", "out"), ("m", "out"))) == [
-        "'m' is not reached from any source"
+        "'m' is not reachable from any source"
     ]
 
 
@@ -180,5 +180,5 @@ def test_a_loop_that_reaches_no_sink_is_named():
     back = Edge(source_id="head", target_id="head", feedback=True)
 
     assert problems(graph(vertices, ("in", "out"), ("in", "head"), back)) == [
-        "the output of 'head' goes round in a loop and reaches no sink"
+        "the output of 'head' forms a loop and reaches no sink"
     ]

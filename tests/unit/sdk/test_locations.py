@@ -74,7 +74,7 @@ def test_a_call_in_the_middle_of_a_chain_has_its_own_line():
         )  # fmt: skip
 
     text = told_of(doubled)
-    assert f"'in' (collection source, {lines[0][0]}) gives str" in text
+    assert f"'in' (collection source, {lines[0][0]}) outputs str" in text
     assert f"'doubled' (double, {lines[0][1]}) takes int" in text
 
 

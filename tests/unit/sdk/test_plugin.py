@@ -212,7 +212,7 @@ def test_the_schema_says_in_plain_words_what_is_accepted():
 
     assert schema["limit"].expected == "a whole number"
     assert schema["mode"].expected == "one of fast, slow"
-    assert schema["tags"].expected == "a text, or several with commas"
+    assert schema["tags"].expected == "a text, or several separated by commas"
     assert (schema["tags"].default_text, schema["limit"].default_text) == ("a", "3")
 
 

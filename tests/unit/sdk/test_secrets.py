@@ -36,7 +36,7 @@ def test_a_parameter_is_a_reference_to_a_variable_or_a_file():
     assert password.type.endswith("Secret")
     assert (password.is_required, password.doc) == (True, "Of the shop.")
     assert "prompt:" in password.expected
-    assert token.expected.endswith(", or nothing")
+    assert token.expected.endswith(", or empty")
     assert default.default_text == "env:DEFAULT_PASSWORD"
 
 

@@ -68,8 +68,8 @@ ORDERED = {
     "table": lambda words, keyed: keyed.table_join(keyed, pair),
 }
 REFUSED = {
-    "no function": (lambda words, keyed: words.map(lambda word: word), "no function with state"),
-    "stateless": (lambda words, keyed: keyed.process(Stateless()), "no function with state"),
+    "no function": (lambda words, keyed: words.map(lambda word: word), "not a function with state"),
+    "stateless": (lambda words, keyed: keyed.process(Stateless()), "not a function with state"),
     "no key": (lambda words, keyed: words.process_fn(Plain()), "has no key"),
     "in flight": (
         lambda words, keyed: keyed.process_ordered(
@@ -83,7 +83,7 @@ REFUSED = {
     ),
     "joins": (
         lambda words, keyed: keyed.interval_join(keyed, 0, 1, pair),
-        "follow event time by themselves",
+        "already follow event time",
     ),
 }
 

@@ -87,7 +87,7 @@ def test_an_environment_reads_from_a_uri():
         ("kafka://a:1/t?format=avro&schema=missing.avsc", "missing.avsc"),
         ("kafka://a:1/t?format=json&schema=order.avsc", "schema"),
         ("file:in.txt?follow=yes", "follow"),
-        ("file:in.txt?follow=true&follow=true", "twice"),
+        ("file:in.txt?follow=true&follow=true", "duplicate option"),
         ("file:in.txt?timestamp_field=at", "timestamp_field"),
         ("kafka://a:1", "topic"),
         ("kafka:///topic", "brokers"),

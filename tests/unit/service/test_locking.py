@@ -96,9 +96,9 @@ def test_the_command_locks_a_project_and_a_wheel_alike(index, tmp_path, monkeypa
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("[project]\n", "no [project] with a name"), ("[", "Invalid"),
+    [("[project]\n", "no [project] table with a name"), ("[", "Invalid"),
      ('[project]\nname = "a"\ndynamic = ["dependencies"]\n', "dynamic"),
-     ('[project]\nname = "a"\ndependencies = ["=="]\n', "no requirement")],
+     ('[project]\nname = "a"\ndependencies = ["=="]\n', "not a requirement")],
 )  # fmt: skip
 def test_a_project_that_cannot_be_locked_says_why(tmp_path, text, words):
     (tmp_path / "pyproject.toml").write_text(text)

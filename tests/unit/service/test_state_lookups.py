@@ -133,7 +133,7 @@ def child_that(monkeypatch, tmp_path, last):
     [
         ("sys.exit(3)", "exit code 3"),
         ("import os; os.kill(os.getpid(), 9)", "SIGKILL"),
-        ("answers.write((4).to_bytes(4, 'big') + b'oops')", "no JSON"),
+        ("answers.write((4).to_bytes(4, 'big') + b'oops')", "not JSON"),
         ("answers.write((1 << 31).to_bytes(4, 'big'))", "2147483648 bytes"),
         ("write_frame(answers, 7)", "an answer of type int"),
         ("answers.write((9).to_bytes(4, 'big') + b'{')", "after 1 of 9 bytes"),

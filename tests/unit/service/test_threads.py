@@ -52,7 +52,7 @@ def test_an_error_names_the_storage_if_the_call_itself_waits(gate):
     error = asyncio.run(ask())
     threads.close()
 
-    assert error.facts["busy"] == "its file or storage does not answer"
+    assert error.facts["busy"] == "its file or storage does not respond"
 
 
 def test_no_more_calls_wait_than_may(gate):

@@ -104,7 +104,7 @@ def test_a_number_that_was_changed_is_damage_and_a_gap_of_its_stream(tmp_path):
     assert [(g.stream, g.after, g.sequence) for g in report.gaps] == [("b", 8, 73), ("b", 73, 10)]
     [broken, *_] = verify(path).broken
     assert (broken.stream, broken.sequence) == ("b", 73)
-    assert "the sequence goes back within its shard, from 73 to 10" in broken.problem
+    assert "the sequence decreases within its shard, from 73 to 10" in broken.problem
 
 
 def heads_of(path):
@@ -150,7 +150,7 @@ def test_a_number_that_goes_back_is_named_with_its_message(tmp_path, field, by):
 
     [broken] = verify(path).broken
     assert broken.offset == head.offset
-    assert f"the {field} goes back within its shard" in broken.problem
+    assert f"the {field} decreases within its shard" in broken.problem
     lines = []
     with pytest.raises(FileFormatError) as caught:
         lines.extend(show(path, "log"))

@@ -128,7 +128,7 @@ def test_more_than_the_kernel_tells_is_refused():
                     await streamer.create_producer("a", durability=durability)
             assert "duplicates" in str(refusal.value)
             for mode in ("resumable", "load-balanced"):
-                with pytest.raises(StreamUnsupportedError, match="keeps no positions"):
+                with pytest.raises(StreamUnsupportedError, match="stores no positions"):
                     await streamer.create_consumer("a", mode=mode, group="g")
             producer = await streamer.create_producer("a")
             for payload in (b"\xff", b"two\nlines"):

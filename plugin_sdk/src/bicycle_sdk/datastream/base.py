@@ -111,7 +111,7 @@ class Stream(VertexSettings, Generic[T]):
     def _check_same_draft(self, call: str, other: object) -> None:
         if not isinstance(other, Stream):
             raise StreamDefinitionError(
-                call=call, problem=f"{other!r} is no stream", hint=f"give streams: {call}(a, b)"
+                call=call, problem=f"{other!r} is not a stream", hint=f"pass streams: {call}(a, b)"
             )
         if other._draft is not self._draft:
             raise StreamDefinitionError(
@@ -131,7 +131,7 @@ def check_same_keys(call: str, *streams: Stream[Any]) -> None:
         if not stream._is_keyed():
             raise StreamDefinitionError(
                 call=call,
-                problem="one stream has a key and another has none",
+                problem="only one of the streams has a key",
                 hint="call key_by(…) on each of the streams",
             )
     key_types = [function_types(s._vertex.payloads["function"], "get_key").gives for s in streams]
@@ -140,7 +140,7 @@ def check_same_keys(call: str, *streams: Stream[Any]) -> None:
             raise StreamDefinitionError(
                 call=call,
                 problem=f"keys of {type_name(key_types[0])} never equal keys of {type_name(other)}",
-                hint="let both key_by(…) give the same type",
+                hint="return the same type from both key_by(…)",
             )
 
 
@@ -154,9 +154,11 @@ def refuse_key_type(key_by: VertexDraft) -> None:
     if problem is not None:
         raise StreamDefinitionError(
             call="key_by",
-            problem=f"keys of type {problem.type_name} are refused: {problem.reason}",
-            hint="return plain values, a tuple of them, or a frozen dataclass with the eq that "
-            "@dataclass(frozen=True) writes",
+            problem=f"keys of type {problem.type_name} are not supported: {problem.reason}",
+            hint=(
+                "return plain values, a tuple of plain values, or a frozen dataclass with the eq "
+                "that @dataclass(frozen=True) generates"
+            ),
         )
 
 

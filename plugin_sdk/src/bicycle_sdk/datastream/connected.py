@@ -107,9 +107,12 @@ class ConnectedStreams(Generic[T, V]):
             names = " or ".join(kind.__name__ for kind in kinds)
             raise StreamDefinitionError(
                 call=f"connect(…).{call}",
-                problem=f"{full_name(function)} is not an object of a {names}",
-                hint="derive the function from it and pass an object; KeyedCoProcessFunction "
-                "needs key_by(…) on both streams, BroadcastProcessFunction connect(b.broadcast())",
+                problem=f"{full_name(function)} is not an object of {names}",
+                hint=(
+                    "derive the function from such a class and pass an object; "
+                    "KeyedCoProcessFunction needs key_by(…) on both streams, "
+                    "BroadcastProcessFunction connect(b.broadcast())"
+                ),
             )
 
     def _check_types(self, call: str, function: object, methods: Sequence[str]) -> None:

@@ -89,8 +89,11 @@ class DataStream(Connecting[T]):
             if other is not None:
                 raise StreamDefinitionError(
                     call="key_by",
-                    problem=f"{full_name(other)} is no expression, and there are several",
-                    hint="give one function, or several of col(...)",
+                    problem=(
+                        f"{full_name(other)} is not an expression, and several arguments must be "
+                        "expressions"
+                    ),
+                    hint="pass one function, or several col(...) expressions",
                 )
             selector = together(selector, *more)
         vertex = function_vertex(OperatorKind.KEY_BY, selector, input_type=self._vertex.output_type)
@@ -138,7 +141,7 @@ class DataStream(Connecting[T]):
         if other._is_keyed():
             raise StreamDefinitionError(
                 call="connect",
-                problem="one stream has a key and the other has none",
+                problem="only one of the streams has a key",
                 hint="call key_by(…) on both, or connect(…).key_by(…, …)",
             )
         # Slow on the start path: few jobs have functions with two inputs.

@@ -146,8 +146,8 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         if first > last:
             raise StreamDefinitionError(
                 call="interval_join",
-                problem=f"no time lies between {lower!r} and {upper!r}",
-                hint="give a lower bound below the upper one",
+                problem=f"the lower bound {lower!r} must not exceed {upper!r}",
+                hint="use a lower bound below the upper bound",
             )
         limit = joins.checked_limit("interval_join", **buffer)
         options = self._join_options(
@@ -413,7 +413,7 @@ class JoinedStreams(Generic[K, T, V]):
         if self._windows is None:
             raise StreamDefinitionError(
                 call="join(…).apply",
-                problem="no window is chosen",
+                problem="the join has no window",
                 hint="call join(other).window(…).apply(…), or interval_join",
             )
         return self._left.window_join(
@@ -435,7 +435,7 @@ def _joinable(call: str, windows: object) -> AlignedWindows | SessionWindows:
     if not isinstance(windows, windowing.AlignedWindows) and not has_gap:
         raise StreamDefinitionError(
             call=call,
-            problem=f"{windows!r} cannot be shared by two streams",
+            problem=f"{windows!r} cannot be used for a join of two streams",
             hint="use tumbling_windows, sliding_windows, or session_windows with only a gap",
         )
     return windows  # type: ignore[return-value]  # one of the two

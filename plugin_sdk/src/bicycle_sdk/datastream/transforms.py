@@ -72,8 +72,10 @@ class Transforms(Stream[T]):
         if (function is None) is not bool(columns):
             raise StreamDefinitionError(
                 call="map",
-                problem="a function and named columns" if columns else "nothing to map to",
-                hint="give a function, or columns by name: map(total=col('price') * 2)",
+                problem="both a function and named columns are given"
+                if columns
+                else "no function and no columns are given",
+                hint="pass a function, or columns by name: map(total=col('price') * 2)",
             )
         return self._then_function(OperatorKind.MAP, named(columns) if columns else function)
 
@@ -243,8 +245,8 @@ class Transforms(Stream[T]):
         if not is_number or not _RATE_MIN <= per_second <= _RATE_MAX:
             raise StreamDefinitionError(
                 call="rate_limit",
-                problem=f"{per_second!r} is no number in {_RATE_MIN:g}..{_RATE_MAX:g}",
-                hint="give the records per second of all subtasks together",
+                problem=f"expected a number in {_RATE_MIN:g}..{_RATE_MAX:g}, got {per_second!r}",
+                hint="pass the rate in records per second of all subtasks together",
             )
         size = require_whole("rate_limit", burst, low=1, high=1_000_000)
         vertex = VertexDraft(

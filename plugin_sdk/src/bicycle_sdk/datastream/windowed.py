@@ -202,7 +202,7 @@ class WindowedStream(Generic[K, T]):
             found = full_name(wrong[0]) if wrong else "nothing"
             raise StreamDefinitionError(
                 call="aggregate",
-                problem=f"{found} is not an object of an AggregateFunction",
+                problem=f"{found} is not an object of AggregateFunction",
                 hint="derive the function from AggregateFunction and pass an object of it",
             )
         name = type(functions[0]).__name__ if len(functions) == 1 else "aggregate"

@@ -80,7 +80,7 @@ def read_word(words: type[_E], word: object, where: str) -> _E:
         if member.value == word:
             return member
     known = ", ".join(str(member.value) for member in words)
-    raise unreadable(f"{where}: unknown word {word!r}; known are {known}")
+    raise unreadable(f"{where}: unknown value {word!r}; known are {known}")
 
 
 def unreadable(detail: str) -> GraphFormatError:

@@ -107,7 +107,7 @@ def _operator_type_from_json(data: object, where: str) -> tuple[OperatorKind, di
     elif isinstance(data, dict) and len(data) == 1:
         word, details = next(iter(data.items()))
     else:
-        raise unreadable(f"{where}: 'operator_type' is neither a word nor an object with one key")
+        raise unreadable(f"{where}: 'operator_type' is neither a text nor an object with one key")
     kind: OperatorKind = read_word(OperatorKind, word, f"{where}: operator_type")
     fields = Fields(details, f"{where}: {kind.value}")
     descriptor = descriptor_of(kind)
@@ -134,9 +134,9 @@ def _config_bytes_from_json(data: list[Any], where: str) -> dict[str, Any]:
     try:
         config = json.loads(bytes(data))
     except (ValueError, TypeError, RecursionError) as error:
-        raise unreadable(f"{where}: 'config' is not the bytes of a JSON text: {error}") from error
+        raise unreadable(f"{where}: 'config' is not JSON: {error}") from error
     if not isinstance(config, dict):
-        raise unreadable(f"{where}: 'config' holds {json_type(config)}, expected an object")
+        raise unreadable(f"{where}: 'config' must be an object, got {json_type(config)}")
     return config
 
 

@@ -211,7 +211,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         keeps_times=True,
     ),
     OperatorKind.KEY_BY: KindDescriptor(
-        description="gives each record a key",
+        description="assigns a key to each record",
         required={"key_selector": str},
         method="get_key",
         keeps_type=True,
@@ -219,7 +219,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         keeps_times=True,
     ),
     OperatorKind.PARTITION_CUSTOM: KindDescriptor(
-        description="chooses the subtask that gets each record, by a function of the job",
+        description="chooses the subtask for each record with a function of the job",
         required={"partitioner": str},
         method="get_key",
         keeps_type=True,
@@ -227,13 +227,13 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         keeps_times=True,
     ),
     OperatorKind.RATE_LIMIT: KindDescriptor(
-        description="lets records through at a rate; what does not fit waits",
+        description="limits the rate of records; excess records wait",
         required={"per_second": float, "burst": int},
         can_fail=False,
         keeps_times=True,
     ),
     OperatorKind.REDUCE: KindDescriptor(
-        description="joins the records of each key into one running result",
+        description="aggregates the records of each key into a running result",
         optional={"aggregation": str, "emits_key": bool},
         is_bare=True,
         method="reduce",
@@ -243,7 +243,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         state=StateShape.ACCUMULATOR,
     ),
     OperatorKind.UNION: KindDescriptor(
-        description="joins streams of like records into one",
+        description="merges streams of the same type into one",
         inputs=Inputs.MIXED,
         is_bare=True,
         can_fail=False,
@@ -251,7 +251,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         is_prompt=True,
     ),
     OperatorKind.SIDE_OUTPUT: KindDescriptor(
-        description="passes on what a function wrote to a side output",
+        description="forwards the side output of a function",
         required={"tag": str},
         can_fail=False,
         keeps_times=True,
@@ -273,7 +273,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         asks_for_watermark=True,
     ),
     OperatorKind.ASYNC_IO: KindDescriptor(
-        description="calls another system for each record",
+        description="calls an external system for each record",
         required={"ordered": bool, "timeout_ms": int, "capacity": int},
         optional={"batch_size": int, "retries": int, "backoff_ms": int},
         may_change_records=True,
@@ -298,7 +298,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         asks_for_watermark=True,
     ),
     OperatorKind.ASSIGN_TIMESTAMPS: KindDescriptor(
-        description="gives records event times, and says how far event time has come",
+        description="assigns timestamps and watermarks to records",
         required={"watermarks": str, "delay_ms": int},
         optional={"idle_timeout_ms": int, "alignment_group": str, "max_drift_ms": int},
         begins_time=True,
@@ -324,7 +324,7 @@ _DESCRIPTORS: Mapping[OperatorKind, KindDescriptor] = {
         asks_for_watermark=True,
     ),
     OperatorKind.WINDOW_COMBINE: KindDescriptor(
-        description="combines the records of each key and window before they travel",
+        description="combines the records of each key and window before the shuffle",
         required={"window_type": dict},
         divides_by=Partitioning.HASH,
         packs_records=True,
@@ -364,24 +364,24 @@ _VARIANTS: Mapping[tuple[OperatorKind, Any], KindDescriptor] = {
     ),
     (OperatorKind.CO_PROCESS, "table_join"): replace(
         _CO_PROCESS,
-        description="joins each row with the last one of a table",
+        description="joins each row with the latest row of a table",
         can_be_ordered=True,
         mixes="records of two streams",
     ),
     (OperatorKind.CO_PROCESS, "interval_join"): replace(
-        _BY_TIME, description="joins rows whose times lie near"
+        _BY_TIME, description="joins rows whose times are close"
     ),
     (OperatorKind.CO_PROCESS, "window_join"): replace(
         _BY_TIME, description="joins rows of the same window"
     ),
     (OperatorKind.CO_PROCESS, "co_group"): replace(
-        _BY_TIME, description="gives a function all rows of both sides in one window"
+        _BY_TIME, description="passes all rows of both sides of a window to a function"
     ),
     (OperatorKind.CO_PROCESS, "as_of_join"): replace(
-        _BY_TIME, description="joins each row with the last one that is not later"
+        _BY_TIME, description="joins each row with the latest row that is not later"
     ),
     (OperatorKind.CO_PROCESS, "merge_by_time"): replace(
-        _BY_TIME, description="puts the records of several streams in the order of event time"
+        _BY_TIME, description="sorts the records of several streams by event time"
     ),
     (OperatorKind.WINDOW, "Tumbling"): replace(_WINDOW, needs_event_time=True),
     (OperatorKind.WINDOW, "Sliding"): replace(_WINDOW, needs_event_time=True),

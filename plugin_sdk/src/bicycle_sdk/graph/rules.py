@@ -59,7 +59,7 @@ def _edge_end_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> It
 
 
 def _end_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator[str]:
-    names = _names([vertex.id for vertex in vertices]) or "none at all"
+    names = _names([vertex.id for vertex in vertices]) or "no vertices"
     if not any(vertex.kind is OperatorKind.SOURCE for vertex in vertices):
         yield f"no source among the vertices ({names})"
     if not any(vertex.kind is OperatorKind.SINK for vertex in vertices):
@@ -72,7 +72,7 @@ def _end_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterator
         if vertex.descriptor.ends_chain and vertex.id in with_output:
             yield f"sink {vertex.title} has an output"
         if not vertex.descriptor.ends_chain and vertex.id not in with_output:
-            yield f"the output of {vertex.title} leads nowhere"
+            yield f"the output of {vertex.title} has no consumer"
 
 
 def _parallelism_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator[str]:
@@ -93,19 +93,19 @@ def _failure_problems(vertices: Sequence[Vertex], config: JobConfig) -> Iterator
     strategy = config.restart_strategy
     if strategy.max_attempts < 0 or strategy.delay_ms < 0:
         yield (
-            f"the restart strategy has {strategy.max_attempts} attempts and {strategy.delay_ms} ms "
-            "between them, neither can be negative"
+            f"the restart strategy must not be negative, got {strategy.max_attempts} attempts and "
+            f"{strategy.delay_ms} ms between them"
         )
     for vertex in vertices:
         if not vertex.descriptor.can_fail and vertex.on_error != ErrorPolicy():
             yield (
-                f"on_error of {vertex.title} can never apply, since a {vertex.kind.value} runs no "
-                "function: call it right behind the one that it is meant for"
+                f"on_error of {vertex.title} has no effect, since a {vertex.kind.value} runs no "
+                "function: call it directly after the operator to which it applies"
             )
         if vertex.kind is OperatorKind.SOURCE and vertex.on_error.retries:
             yield (
-                f"source {vertex.title} cannot retry: what cannot be decoded stays so; choose "
-                "skip() or dead_letter()"
+                f"source {vertex.title} cannot retry, because decoding fails again; choose skip() "
+                "or dead_letter()"
             )
 
 
@@ -116,19 +116,19 @@ def _edge_problems(edges: Sequence[Edge], by_id: Mapping[str, Vertex]) -> Iterat
         is_forward = edge.partitioning is Partitioning.FORWARD
         if is_forward and source.parallelism != target.parallelism:
             yield (
-                f"forward edge {path} joins parallelism {source.parallelism} "
-                f"and {target.parallelism}"
+                f"forward edge {path} requires equal parallelism, got {source.parallelism} and "
+                f"{target.parallelism}"
             )
         divides_by = source.descriptor.divides_by
         if edge.partitioning in PREPARED and edge.partitioning is not divides_by:
             yield (
                 f"{edge.partitioning.value.lower()} edge {path} starts at a {source.kind.value}, "
-                "which does not say where its records go"
+                "which does not choose a partition"
             )
         if edge.output_tag is not None and not source.descriptor.has_side_outputs:
             yield (
-                f"edge {path} reads side output {edge.output_tag!r}, "
-                f"but a {source.kind.value} has none"
+                f"edge {path} reads side output {edge.output_tag!r}, but a {source.kind.value} "
+                "has no side outputs"
             )
 
 
@@ -141,7 +141,7 @@ def _keyed_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
         has_broadcast = keyed[edge.target_id].details.get("has_broadcast", False)
         if edge.partitioning is not Partitioning.BROADCAST or not has_broadcast:
             yield (
-                f"{keyed[edge.target_id].title} works per key, but its input from "
+                f"{keyed[edge.target_id].title} is keyed, but its input from "
                 f"{by_id[edge.source_id].title} is {edge.partitioning.value}, expected Hash"
             )
 
@@ -151,7 +151,7 @@ def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     downwards = _reached_from(sources, [(edge.source_id, edge.target_id) for edge in edges])
     for vertex in vertices:
         if vertex.id not in downwards:
-            yield f"{vertex.title} is not reached from any source"
+            yield f"{vertex.title} is not reachable from any source"
     with_output = {edge.source_id for edge in edges}
     ends = [
         vertex.id
@@ -161,7 +161,7 @@ def _reach_problems(vertices: Sequence[Vertex], edges: Sequence[Edge]) -> Iterat
     upwards = _reached_from(ends, [(edge.target_id, edge.source_id) for edge in edges])
     for vertex in vertices:
         if vertex.id not in upwards:
-            yield f"the output of {vertex.title} goes round in a loop and reaches no sink"
+            yield f"the output of {vertex.title} forms a loop and reaches no sink"
 
 
 def _reached_from(starts: Sequence[str], steps: Sequence[tuple[str, str]]) -> set[str]:

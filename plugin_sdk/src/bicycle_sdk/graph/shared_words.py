@@ -67,7 +67,9 @@ def _without_connect(
         if isinstance(each, dict) and leaving and each.get("id") == leaving[0].get("target_id")
     ]
     if len(leaving) != 1 or len(readers) != 1 or not _is_co_process(readers[0]):
-        raise unreadable(f"vertex {connect!r}: {_CONNECT} leads to one {_CO_PROCESS}, nothing else")
+        raise unreadable(
+            f"vertex {connect!r}: {_CONNECT} must have exactly one {_CO_PROCESS} as its consumer"
+        )
     moved = [
         {
             **edge,

@@ -143,7 +143,7 @@ class LookupJoin(AsyncIOFunction[Any, Any]):
         Raises:
             TimeoutError: always.
         """
-        raise TimeoutError(f"no answer in time for {self.options.key(value)!r}")
+        raise TimeoutError(f"no answer within the time limit for {self.options.key(value)!r}")
 
     async def _ask(self, key: Hashable) -> Any:
         """Look up a key, or wait for a pending lookup of it; failures are not cached."""

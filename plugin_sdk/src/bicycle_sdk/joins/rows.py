@@ -460,7 +460,7 @@ def checked_limit(call: str, max_buffered: int | None = None) -> int | None:
     raise StreamDefinitionError(
         call=call,
         problem=f"max_buffered={max_buffered!r}, expected 1 or more",
-        hint="say how many rows of a key each side may keep, or leave it out to keep all",
+        hint="set how many rows of a key each side may keep, or omit it to keep all rows",
     )
 
 

@@ -74,5 +74,5 @@ def check_record_type(call: str, function: object, method: str, produced: Any) -
                 f"{full_name(function)}.{method} takes {type_name(taken)}, "
                 f"but the stream has {type_name(produced)}"
             ),
-            hint="connect the streams in the other order, or convert the records before",
+            hint="connect the streams in the opposite order, or convert the records first",
         )

@@ -79,7 +79,9 @@ class KafkaBuilder:
         self._properties: dict[str, Any] = {}
         self._protocol_parts: set[str] = set()
         if not brokers.strip():
-            self._refuse("brokers", f"found {brokers!r}", "give host:port, several with commas")
+            self._refuse(
+                "brokers", f"found {brokers!r}", "use host:port, several separated by commas"
+            )
 
     def property(self, name: str, value: str | float | bool | Secret) -> Self:
         """Set a property of the client library (librdkafka) by its name there.
@@ -91,7 +93,10 @@ class KafkaBuilder:
             self._properties[name] = value.to_json()
             return self
         if is_secret_property(name):
-            hint = 'give Secret.env("NAME") or Secret.file(path): a graph is stored and shown'
+            hint = (
+                'use Secret.env("NAME") or Secret.file(path), because the graph is stored and '
+                "displayed"
+            )
             self._refuse("property", f"{name} is given as plain text", hint)
         self._properties[name] = str(value).lower() if isinstance(value, bool) else str(value)
         return self
@@ -222,7 +227,7 @@ class KafkaBuilder:
             missing = self._protocol_parts - set(str(given).upper().split("_"))
             if missing:
                 call = {"SASL": "sasl", "SSL": "tls"}[min(missing)]
-                hint = f"leave the property out, or the call of {call}"
+                hint = f"remove the property, or the call of {call}"
                 self._refuse(call, f"the property security.protocol is {given!r}", hint)
         return dict(self._settings) | ({"properties": properties} if properties else {})
 

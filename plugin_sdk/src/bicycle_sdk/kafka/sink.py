@@ -191,6 +191,6 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
         code = getattr(called, "__code__", None)
         is_async = code is not None and bool(code.co_flags & _CO_COROUTINE)
         if not callable(called) or is_async:
-            self._refuse(role, f"found {function!r}", "give a plain function of the record")
+            self._refuse(role, f"found {function!r}", "pass a plain function of the record")
         self._payloads[role] = function
         return self

@@ -52,7 +52,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         given = [item for item in (topic, topics, topic_pattern) if item]
         if len(given) != 1 or isinstance(topics, str):
             found = f"topic {topic!r}, topics {topics!r}, topic_pattern {topic_pattern!r}"
-            self._refuse("topics", found, "give exactly one of the three; topics is a list")
+            self._refuse("topics", found, "set exactly one of the three; topics is a list")
         if topic_pattern:
             self._settings["topic_pattern"] = topic_pattern
         else:
@@ -123,7 +123,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         format = settings.setdefault("value_format", format_of(declared))
         made = type_given_by(format)
         if clash(made, declared):
-            found = f"format {format!r} gives {type_name(made)}, not {type_name(declared)}"
+            found = f"format {format!r} returns {type_name(made)}, not {type_name(declared)}"
             self._refuse("deserializer", found, "change the format or the type")
         return SourceDescriptor(
             connector_type="kafka",

@@ -93,7 +93,7 @@ def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
             properties |= tls_options(query)
     else:
         raise address_error(
-            f"{uri!r} names no sink",
+            f"{uri!r} is not the URI of a sink",
             "write redis://host:6379/key, pulsar://host:6650/key, file://./events.ss/key, "
             "kafka://host:9092/topic, ws://host:port/key, socket://host:port or stdio:///key",
             call="to_uri",
@@ -105,7 +105,7 @@ def _stream(uri: str, parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
 def _kafka(parts: SplitResult, query: Query) -> SinkDescriptor[Any]:
     topic = unquote(parts.path.strip("/"))
     if not parts.netloc or not topic or "," in topic:
-        problem = f"the address names {parts.netloc!r} and {topic!r}"
+        problem = f"the address contains {parts.netloc!r} and {topic!r}"
         raise address_error(problem, "write kafka://host:9092/topic", call="to_uri")
     builder = KafkaSinkBuilder[Any](parts.netloc, topic)
     builder.serializer(format_of(query) or "string")
@@ -126,7 +126,7 @@ def place_of_socket(parts: SplitResult, *, call: str = "from_uri") -> tuple[str,
     except ValueError as error:
         raise address_error(str(error), "write socket://127.0.0.1:9999", call=call) from error
     if host is None or port is None:
-        raise address_error("host or port are missing", "write socket://127.0.0.1:9999", call=call)
+        raise address_error("host or port is missing", "write socket://127.0.0.1:9999", call=call)
     return host, port
 
 
@@ -140,7 +140,7 @@ class Query:
         self._used: list[str] = []
         for name, value in parse_qsl(parts.query, keep_blank_values=True):
             if name in self._values:
-                raise address_error(f"option {name!r} is given twice", "give it once", call=call)
+                raise address_error(f"duplicate option {name!r}", "set it once", call=call)
             self._values[name] = value
 
     def text(self, name: str) -> str | None:
@@ -171,8 +171,8 @@ class Query:
         for name in self._values:
             if name not in self._used:
                 known = ", ".join(self._used)
-                hint = f"options of {self._scheme}: are {known}"
-                raise address_error(f"there is no option {name!r}", hint, call=self.call)
+                hint = f"known options of {self._scheme}: {known}"
+                raise address_error(f"unknown option {name!r}", hint, call=self.call)
 
 
 def payload_options(query: Query, record_type: Any) -> dict[str, Any]:
@@ -241,7 +241,7 @@ def format_of(query: Query) -> Format | None:
         return None if name is None else as_format(name, call=query.call)
     if make is None:
         raise address_error(
-            f"the format {name!r} takes no schema", "leave the option 'schema' out", call=query.call
+            f"the format {name!r} has no schema", "remove the option 'schema'", call=query.call
         )
     return make(schema)
 

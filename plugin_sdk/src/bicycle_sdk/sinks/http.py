@@ -62,8 +62,8 @@ def http_sink(
     if body == "object" and batch_records not in (None, 1):
         raise StreamDefinitionError(
             call="http_sink",
-            problem=f"a body is one record, and batch_records is {batch_records}",
-            hint="leave batch_records, or give body='array'",
+            problem=f"a body of one record requires batch_records=1, got {batch_records}",
+            hint="remove batch_records, or use body='array'",
         )
     server = HttpServer(url) if isinstance(url, str) else url
     properties: dict[str, Any] = {"url": server.url}

@@ -138,7 +138,7 @@ def _table_properties(
     if isinstance(partition_by, str):
         raise StreamDefinitionError(
             call=call,
-            problem=f"partition_by is the text {partition_by!r}",
+            problem=f"partition_by must be a tuple, got the text {partition_by!r}",
             hint=f"give ({partition_by!r},)",
         )
     properties: dict[str, Any] = {}

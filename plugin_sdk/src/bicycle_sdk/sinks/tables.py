@@ -62,8 +62,8 @@ def by_date(date_format: str = "%Y-%m-%d", *, field: str = "") -> Folders:
     if "%" not in date_format:
         raise StreamDefinitionError(
             call="by_date",
-            problem=f"{date_format!r} is no format of dates",
-            hint="give '%Y-%m-%d' or '%Y-%m', say",
+            problem=f"{date_format!r} is not a date format",
+            hint="use a format such as '%Y-%m-%d' or '%Y-%m'",
         )
     return Folders(kind="date", field=field, date_format=date_format)
 
@@ -142,12 +142,14 @@ def column_words(call: str, columns: Mapping[str, ColumnType]) -> list[list[str]
             raise StreamDefinitionError(
                 call=call,
                 problem=f"column {name!r} has the type {found.__name__}",
-                hint=f"give one of {known}, or a word such as 'decimal(12,2)' or 'json'",
+                hint=f"use one of {known}, or a type name such as 'decimal(12,2)' or 'json'",
             )
         words.append([name, found if isinstance(found, str) else found.__name__.lower()])
     if not words:
         raise StreamDefinitionError(
-            call=call, problem="columns are given, and there is none", hint="name one, or leave it"
+            call=call,
+            problem="columns is empty",
+            hint="name at least one column, or remove columns",
         )
     return words
 
@@ -160,7 +162,9 @@ def keys_of(call: str, keys: Sequence[str]) -> dict[str, Any]:
     """
     if isinstance(keys, str):
         raise StreamDefinitionError(
-            call=call, problem=f"keys is the text {keys!r}", hint=f"give ({keys!r},)"
+            call=call,
+            problem=f"keys must be a tuple, got the text {keys!r}",
+            hint=f"give ({keys!r},)",
         )
     return {"mode": "upsert", "keys": list(keys)} if keys else {}
 

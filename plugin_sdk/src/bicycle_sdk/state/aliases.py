@@ -38,8 +38,8 @@ class Aliases:
         if not found or not all(isinstance(name, str) and name for name in found):
             raise StateDefinitionError(
                 state="Aliases",
-                problem=f"{found!r} are no names",
-                hint="give the names that the field had before, as texts",
+                problem=f"expected names, got {found!r}",
+                hint="pass the former names of the field as texts",
             )
         self.names = names
 

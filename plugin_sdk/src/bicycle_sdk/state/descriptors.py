@@ -146,7 +146,7 @@ class StateDescriptor(ABC):
         name: Any = self.name
         ttl: Any = self.ttl
         if not isinstance(name, str) or not name:
-            _refuse(repr(name), "a state needs a name", "give a text that is not empty")
+            _refuse(repr(name), "a state must have a name", "pass a non-empty text")
         if ttl is not None and not isinstance(ttl, StateTtl | timedelta):
             _refuse(name, f"ttl={ttl!r}", "give a StateTtl or a timedelta")
         self._check_evolution(name)
@@ -159,7 +159,7 @@ class StateDescriptor(ABC):
         if not isinstance(aliases, tuple | list) or not all(
             isinstance(alias, str) and alias and alias != name for alias in aliases
         ):
-            _refuse(name, f"aliases={aliases!r}", "give a tuple of the names it had before")
+            _refuse(name, f"aliases={aliases!r}", "pass a tuple of the former names")
         if self.migrate is not None:
             _require_plain(name, self.migrate)
 
@@ -259,9 +259,7 @@ class OperatorListStateDescriptor(ListStateDescriptor[T]):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.ttl is not None:
-            _refuse(
-                self.name, "a list of a subtask has no time to live", "remove elements yourself"
-            )
+            _refuse(self.name, "a list of a subtask has no TTL", "remove elements in the function")
 
 
 class UnionListStateDescriptor(OperatorListStateDescriptor[T]):
@@ -312,8 +310,9 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
         if problem is not None:
             _refuse(
                 self.name,
-                f"keys of type {problem.type_name} are refused: {problem.reason}",
-                "use plain values, a tuple of them, or a frozen dataclass with its own eq",
+                f"keys of type {problem.type_name} are not supported: {problem.reason}",
+                "use plain values, a tuple of plain values, or a frozen dataclass with the "
+                "generated eq",
             )
 
     @property
@@ -390,8 +389,8 @@ def require_same(known: StateDescriptor, asked: StateDescriptor) -> None:
         if old != new:
             _refuse(
                 asked.name,
-                f"{what} is {_words(new)} here and was {_words(old)} before",
-                "use one descriptor wherever this state is used, or another name",
+                f"{what} is {_words(new)} here, but {_words(old)} in an earlier call",
+                "use one descriptor for all uses of this state, or another name",
             )
 
 

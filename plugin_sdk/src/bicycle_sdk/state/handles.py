@@ -237,8 +237,11 @@ class ReadOnlyMapState(Generic[K, V]):
         if not isinstance(prefix, str | bytes | tuple):
             raise StateDefinitionError(
                 state="prefix()",
-                problem=f"{type(prefix).__qualname__} is nothing that a map key can begin with",
-                hint="give a text, bytes or a tuple, or use range()",
+                problem=(
+                    "a prefix of map keys must be a text, bytes or a tuple, got "
+                    f"{type(prefix).__qualname__}"
+                ),
+                hint="pass a text, bytes or a tuple, or use range()",
             )
         return self._entries.scan(self._scope.state_key(), prefix=prefix)
 

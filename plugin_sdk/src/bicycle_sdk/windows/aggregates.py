@@ -296,7 +296,7 @@ def _add(total: _Total, values: Sequence[Any]) -> _Total:
 def _refuse_none(kinds: set[type]) -> None:
     """Refuse None: alone in a window it would be taken for an empty result."""
     if type(None) in kinds:
-        raise TypeError("the selector returned None; filter such records out, or select a number")
+        raise TypeError("the selector returned None; filter such records, or select a number")
 
 
 def _merge(a: Sequence[Any], b: Sequence[Any]) -> _Total:

@@ -85,35 +85,36 @@ class WindowPlan:
         for is_wrong, problem, hint in (
             (
                 self.lateness_ms > 0 and not self.has_event_time,
-                "allowed_lateness is for windows of event time",
+                "allowed_lateness requires event time windows",
                 "leave it out",
             ),
             (
                 self.late_tag is not None and not self.has_event_time,
-                "late_to is for windows of event time: no record is late for other windows",
+                "late_to requires event time windows: other windows have no late records",
                 "leave it out",
             ),
             (
                 isinstance(self.assigner, CountWindows)
                 and (self.trigger is not None or self.evictor is not None),
-                "a count window has its own trigger and evictor",
+                "count windows have a fixed trigger and evictor",
                 "use global_window() with a trigger and an evictor",
             ),
             (
                 isinstance(self.assigner, SessionWindows)
                 and self.trigger is not None
                 and not can_merge(self.trigger),
-                "the trigger has no on_merge, and sessions merge",
+                "the trigger has no on_merge, but session windows merge",
                 "define on_merge(states, window, ctx) in the trigger",
             ),
             (
                 self._cuts_sessions and self.lateness_ms > 0,
-                "allowed_lateness does not go with max_duration: a late record would move all cuts",
-                "allow more disorder in the watermarks instead",
+                "allowed_lateness cannot be combined with max_duration: a late record would move "
+                "all session boundaries",
+                "increase the out-of-orderness of the watermarks instead",
             ),
             (
                 self._cuts_sessions and (self.trigger is not None or self.evictor is not None),
-                "max_duration does not go with a trigger or an evictor",
+                "max_duration cannot be combined with a trigger or an evictor",
                 "leave one of them out",
             ),
         ):

@@ -35,14 +35,14 @@ class RunningAggregate(KeyedProcessFunction[Any, Any, tuple[Any, Any]]):
         if not isinstance(function, AggregateFunction):
             raise StreamDefinitionError(
                 call="aggregate",
-                problem=f"{full_name(function)} is not an object of an AggregateFunction",
+                problem=f"{full_name(function)} is not an object of AggregateFunction",
                 hint="derive the function from AggregateFunction and pass an object of it",
             )
         if isinstance(function, ApproximateDistinct):
             raise StreamDefinitionError(
                 call="aggregate",
-                problem="ApproximateDistinct keeps its bound of memory in windows only",
-                hint="call it on a window, or pass Distinct",
+                problem="ApproximateDistinct has a memory bound only in windows",
+                hint="use it in a window, or use Distinct",
             )
         self.name = function.name or type(function).__name__
         known = getattr(function, "accumulator_type", None) or accumulator_type(function)

@@ -233,8 +233,8 @@ class _Pace:
         if (every is None) == (count is None):
             raise StreamDefinitionError(
                 call=name,
-                problem="it needs every=… or count=…, and not both",
-                hint="give a length of processing time or a number of records",
+                problem="exactly one of every and count must be set",
+                hint="set an interval of processing time or a number of records",
             )
         self.name = name
         self.every_ms = None if every is None else duration_ms("every", every)

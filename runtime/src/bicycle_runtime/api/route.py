@@ -158,7 +158,7 @@ async def _body(request: Request, shape: type[T]) -> T:
 
 
 def _refuse(word: str) -> Any:
-    raise ValueError(f"{word} is no JSON")
+    raise ValueError(f"{word} is not JSON")
 
 
 def with_whole_numbers(value: Any) -> Any:

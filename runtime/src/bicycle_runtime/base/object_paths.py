@@ -29,9 +29,9 @@ def checked_path(path: str) -> str:
     if path[0] == "/":
         raise UnsafePathError(path=path, problem="it is absolute")
     if "\0" in path:
-        raise UnsafePathError(path=path, problem="it has a NUL in it")
+        raise UnsafePathError(path=path, problem="it contains a NUL character")
     if not _NO_PARTS.isdisjoint(path.removesuffix("/").split("/")):
-        raise UnsafePathError(path=path, problem="it has an empty part, `.` or `..` in it")
+        raise UnsafePathError(path=path, problem="it contains an empty part, `.` or `..`")
     return path
 
 
@@ -81,4 +81,4 @@ def refuse_links(root: str, path: str, *, is_last_fine: bool = False) -> None:
         if stat.S_ISLNK(mode):
             raise UnsafePathError(path=path, problem=f"{place} is a link")
         if not (stat.S_ISDIR(mode) or stat.S_ISREG(mode)):
-            raise UnsafePathError(path=path, problem=f"{place} is no file")
+            raise UnsafePathError(path=path, problem=f"{place} is not a file")

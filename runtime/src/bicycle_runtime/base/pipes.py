@@ -56,7 +56,7 @@ def read_frame(stream: IO[bytes], *, timeout_s: float | None = None) -> Any:
     try:
         return json.loads(_exactly(stream, size, deadline))
     except (ValueError, RecursionError) as error:
-        raise EOFError(f"a frame that is no JSON: {error}") from error
+        raise EOFError(f"a frame that is not JSON: {error}") from error
 
 
 def _exactly(stream: IO[bytes], count: int, deadline: float | None) -> bytes:

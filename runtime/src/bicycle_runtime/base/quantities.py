@@ -59,7 +59,10 @@ def parse_size_bytes(text: str) -> int:
 def _parse(text: str, units: dict[str, int]) -> int:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None or match[3] not in units:
-        raise ValueError(f"{text!r} is no number with a unit of {', '.join(filter(None, units))}")
+        raise ValueError(
+            f"expected a number with one of the units {', '.join(filter(None, units))}, got "
+            f"{text!r}"
+        )
     whole, fraction, factor = match[1], match[2] or ".0", units[match[3]]
     digits = fraction[1:]
     numerator = int(digits) * factor

@@ -233,7 +233,7 @@ class FsspecStorage:
         try:
             self._fs.pipe_file(self._at(path), data, mode="create")
         except (RuntimeError, TypeError, ValueError) as error:  # By which drivers say "no".
-            reason = "its driver knows no exclusive create"
+            reason = "its driver does not support exclusive creation"
             raise ATOMIC_CREATE_MISSING(
                 url=self.url, action="create", path=path, reason=reason
             ) from error

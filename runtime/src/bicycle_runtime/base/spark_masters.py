@@ -43,7 +43,7 @@ def master_status(host: str, port: int, *, timeout_s: float) -> dict[str, Any]:
         except http.client.HTTPException as error:
             raise OSError(f"{type(error).__name__}: {error}") from error
     if not isinstance(data, dict):
-        raise ValueError("it is no object")
+        raise ValueError("it is not an object")
     return data
 
 

@@ -343,7 +343,7 @@ def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
     try:
         # 1. An object that is there cannot be created again.
         if [_creates(storage, first, data) for data in (b"1", b"2")] != [True, False]:
-            reason = "it lets an object that exists be created again"
+            reason = "it creates an object again that already exists"
             raise ATOMIC_CREATE_MISSING(url=storage.url, reason=reason)
         # 2. Of creators at the same time one wins.
         if isinstance(storage, LocalStorage):
@@ -352,7 +352,9 @@ def require_atomic_create(storage: Storage, *, source: random.Random) -> None:
             racers = [str(number).encode() for number in range(_RACER_COUNT)]
             wins = list(pool.map(lambda data: _creates(storage, second, data), racers))
         if wins.count(True) != 1:
-            reason = f"of {_RACER_COUNT} creators of one object {wins.count(True)} were told to win"
+            reason = (
+                f"{wins.count(True)} of {_RACER_COUNT} concurrent creators of one object succeeded"
+            )
             raise ATOMIC_CREATE_MISSING(url=storage.url, reason=reason)
     finally:
         with contextlib.suppress(StorageError):  # It would hide the error that is on its way.

@@ -32,9 +32,11 @@ def open_storage(location: str, *, patience_s: float = 30.0) -> Storage:
         return LocalStorage(str(Path(parts.path if parts.scheme else location).absolute()))
     if parts.password is not None or (parts.username and parts.scheme in _S3_SCHEMES):
         raise ConfigError(
-            problem=f"the {parts.scheme} URL of a storage has credentials in it, which would stand "
-            "in logs and status files",
-            hint="give them by environment or profile, and the URL without them",
+            problem=(
+                f"the {parts.scheme} URL of a storage contains credentials, which would appear in "
+                "logs and status files"
+            ),
+            hint="set credentials by environment or profile, and remove them from the URL",
         )
     kind = S3Storage if parts.scheme in _S3_SCHEMES else FsspecStorage
     return kind(location.rstrip("/"), patience_s)
@@ -69,7 +71,8 @@ def resolve_location(location: str) -> str:
             return os.path.realpath(os.path.expanduser(path))  # noqa: PTH111 - See above.
     except ValueError as error:  # A byte of zero, half a letter, half an address.
         raise ConfigError(
-            problem=f"{location[:200]!r} is no location ({error})", hint="give a path or a URL"
+            problem=f"{location[:200]!r} is not a valid location ({error})",
+            hint="give a path or a URL",
         ) from error
     scheme = "s3" if parts.scheme in _S3_SCHEMES else parts.scheme
     return parts._replace(scheme=scheme).geturl().rstrip("/")

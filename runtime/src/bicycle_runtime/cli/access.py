@@ -428,7 +428,7 @@ def _token() -> str | None:
     except (OSError, ValueError) as error:
         raise TOKEN_UNREADABLE(path=path, reason=str(error)) from error
     if not text or not text.isascii() or len(text.split()) > 1:
-        raise TOKEN_UNREADABLE(path=path, reason="it does not hold one word")
+        raise TOKEN_UNREADABLE(path=path, reason="it must contain exactly one word")
     return text
 
 

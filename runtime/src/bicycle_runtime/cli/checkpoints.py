@@ -42,13 +42,13 @@ def place_options(command: F) -> F:
     command = click.option(
         "--checkpoint-dir",
         metavar="URL",
-        help="Directory or URL with the checkpoint of the job, or of several jobs.",
+        help="Directory or URL with the checkpoints of one job, or of several jobs.",
     )(command)
     return click.option(
         "--job",
         metavar="NAME",
         shell_complete=job_names,
-        help="A job of this machine, or one below --checkpoint-dir.",
+        help="Name of a job of this machine, or of a job below --checkpoint-dir.",
     )(command)
 
 
@@ -65,7 +65,7 @@ def _refuse_others(
 ) -> None:
     """Raise a usage error that names ``--job`` for a job in place of an argument."""
     if found:
-        text = f"unexpected argument {found[0]!r}; a job is named with --job {found[0]}"
+        text = f"unexpected argument {found[0]!r}; use --job {found[0]}"
         raise click.UsageError(text)
 
 
@@ -77,22 +77,21 @@ def _refuse_others(
     ),
 )
 @place_options
-@click.option(
-    "--epoch", type=click.IntRange(min=0), help="Only this epoch, with all that is known of it."
-)
+@click.option("--epoch", type=click.IntRange(min=0), help="Show the details of this epoch only.")
 @click.option(
     "--verify",
     is_flag=True,
-    help="Read every state file and compare checksums, instead of sizes only.",
+    help="Read all state files and compare checksums, not only sizes.",
 )
 @answers
 def checkpoints_command(
     *, job: str | None, checkpoint_dir: str | None, epoch: int | None, verify: bool, as_json: bool
 ) -> None:
-    """List the epochs that a checkpoint directory retains.
+    """List the epochs in a checkpoint directory.
 
-    The newest comes first, and savepoints come last. Damaged ones are listed with the reason. The
-    directory is only read: this works while the job runs, takes no lock and needs no plugin.
+    The list has the newest epoch first and savepoints last, and shows why an epoch is damaged.
+    The command only reads the directory: it works while the job runs, takes no lock and needs
+    no plugin.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.epoch_reports import report_checkpoints
@@ -175,7 +174,7 @@ def _status(report: EpochReport) -> str:
     if report.damage is not None:
         return "put aside" if report.is_put_aside else "damaged"
     word = "published" if report.is_published else "sealed"
-    return f"{word}, the last" if report.is_finished else word
+    return f"{word}, newest" if report.is_finished else word
 
 
 def _offsets(report: EpochReport) -> str:

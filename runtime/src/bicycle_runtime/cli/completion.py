@@ -41,12 +41,12 @@ complete -o nosort -o default -F _bicycle_completion_or_files bicycle;
 @answers
 @click.pass_context
 def completion_command(context: click.Context, *, shell: str, as_json: bool) -> None:
-    """Print the script that completes words in a shell.
+    """Print a completion script for a shell.
 
-    It completes commands and options, and names of plugins, their parameters, jobs and savepoints.
-    For bash and zsh put eval "$(bicycle completion SHELL)" into their start file; fish reads a file
-    in its folder of completions. The script asks this command at every TAB, so it
-    stays right when Bicycle or a plugin is upgraded.
+    The script completes commands, options, plugins, their parameters, jobs and savepoints. For
+    bash and zsh, add eval "$(bicycle completion SHELL)" to the startup file; for fish, write
+    the output into its folder of completions. The script calls `bicycle` at each TAB, so it
+    needs no update after an upgrade of Bicycle or a plugin.
     """
     found = get_completion_class(shell)
     assert found is not None

@@ -34,7 +34,7 @@ _PROPERTY = "--property"
 _WATCH_MS = 500
 _KILL_RESERVE_S = 60.0
 _dir_option = folder_option(
-    "Where the broker keeps its data and its log. Default: kafka in BICYCLE_HOME."
+    "Directory for the data and the log of the broker. Default: kafka in BICYCLE_HOME."
 )
 
 
@@ -42,7 +42,7 @@ _dir_option = folder_option(
 @answers
 @click.pass_context
 def dev_command(context: click.Context, *, as_json: bool) -> None:
-    """Run a Kafka broker or a Spark cluster for development."""
+    """Start a Kafka broker or a Spark cluster for development."""
     show_overview(context, as_json=as_json)
 
 
@@ -53,9 +53,10 @@ dev_command.add_command(cluster_command)
 @answers
 @click.pass_context
 def kafka_command(context: click.Context, *, as_json: bool) -> None:
-    """Run a real Kafka broker on this machine, with nothing but Java.
+    """Start, stop and inspect a Kafka broker on this machine.
 
-    It is one node that only this machine reaches: for development and tests, not for production.
+    The broker needs only Java. It is a single node that only this machine can reach, for
+    development and tests, not for production.
     """
     show_overview(context, as_json=as_json)
 
@@ -75,10 +76,12 @@ def kafka_command(context: click.Context, *, as_json: bool) -> None:
     multiple=True,
     metavar="NAME=VALUE",
     callback=lambda _context, _option, values: pairs(values, _PROPERTY),
-    help="A setting of Kafka's server.properties. May be given several times.",
+    help="A setting of Kafka's server.properties. Repeatable.",
 )
 @click.option(
-    "--foreground", is_flag=True, help="Stay until Ctrl-C or SIGTERM, then stop the broker."
+    "--foreground",
+    is_flag=True,
+    help="Run in the foreground until Ctrl-C or SIGTERM, then stop the broker.",
 )
 @answers
 def start_command(
@@ -89,10 +92,11 @@ def start_command(
     as_json: bool,
     **declared: str | None,
 ) -> None:
-    """Start the broker, wait until it answers, and print bootstrap=HOST:PORT.
+    """Start a Kafka broker and print bootstrap=HOST:PORT.
 
-    What is in the directory is used again. A broker that runs there already is left as it is, and
-    the exit code is 0 as well. The first start on a machine fetches the broker: 45 MB.
+    The command waits until the broker responds. Existing data in the directory is used again.
+    If a broker already runs there, it is left unchanged, and the exit code is 0. The first
+    start on a machine downloads the broker (45 MB).
     """
     broker = _broker(folder, declared, extra=extra)
     if foreground:
@@ -111,9 +115,9 @@ def start_command(
 @declared_options(_STOPPING)
 @answers
 def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
-    """Stop the broker and wait for its end; its data stays.
+    """Stop the Kafka broker and wait until it ends; its data is kept.
 
-    The exit code is 1 when none runs in the directory.
+    The exit code is 1 if no broker runs in the directory.
     """
     broker = _broker(folder, declared)
     tell_stop(broker.folder, is_clean=broker.stop(), as_json=as_json)
@@ -128,9 +132,9 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
 @_dir_option
 @answers
 def status_command(*, folder: Path | None, as_json: bool) -> None:
-    """Show whether the broker runs, whether it answers, and where.
+    """Show whether the Kafka broker runs, and its address.
 
-    The exit code is 1 when none runs in the directory.
+    The exit code is 1 if no broker runs in the directory.
     """
     broker = _broker(folder)
     facts = {
@@ -158,10 +162,9 @@ def status_command(*, folder: Path | None, as_json: bool) -> None:
 @answers
 @click.pass_context
 def topics_command(context: click.Context, *, folder: Path | None, as_json: bool) -> None:
-    """List the topics of the broker: name, partitions, replication.
+    """List the topics of the Kafka broker with partitions and replication.
 
-    Those that Kafka keeps for itself are left out. The exit code is 1 when no broker runs in the
-    directory.
+    Internal topics of Kafka are omitted. The exit code is 1 if no broker runs in the directory.
     """
     if context.invoked_subcommand is not None:
         context.obj = folder
@@ -193,14 +196,14 @@ def topics_command(context: click.Context, *, folder: Path | None, as_json: bool
 @click.argument("name")
 @_dir_option
 @click.option(
-    "--partitions", type=click.IntRange(1, 10_000), default=1, help="How many partitions it has."
+    "--partitions", type=click.IntRange(1, 10_000), default=1, help="Number of partitions."
 )
 @click.option(
     "--config",
     multiple=True,
     metavar="NAME=VALUE",
     callback=lambda _context, _option, values: pairs(values, "--config"),
-    help="A setting of the topic, such as retention.ms. May be given several times.",
+    help="A setting of the topic, such as retention.ms. Repeatable.",
 )
 @answers
 @click.pass_context
@@ -213,9 +216,9 @@ def create_command(
     config: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Create a topic, and return when it can be used.
+    """Create a Kafka topic and wait until it is usable.
 
-    The exit code is 1 when there is one of that NAME, or no broker runs in the directory.
+    The exit code is 1 if the topic already exists, or no broker runs in the directory.
     """
     # Slow to import: Kafka's client.
     from bicycle_runtime.dev.kafka_topics import create_topic, open_admin
@@ -270,7 +273,7 @@ def _tell_start(broker: KafkaBroker, *, is_new: bool, as_json: bool) -> None:
         )
         return
     if not is_new:
-        click.echo(f"a broker runs in {broker.folder} already", err=True)
+        click.echo(f"a broker already runs in {broker.folder}", err=True)
     click.echo(f"bootstrap={broker.bootstrap}")
 
 

@@ -24,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _STARTING = [info for info in describe(ClusterOptions) if info.name != "folder"]
 _STOPPING = [info for info in _STARTING if info.name == "stop_timeout_ms"]
 _dir_option = folder_option(
-    "Where the cluster keeps its logs and files. Default: spark in BICYCLE_HOME."
+    "Directory for the logs and files of the cluster. Default: spark in BICYCLE_HOME."
 )
 
 
@@ -32,11 +32,10 @@ _dir_option = folder_option(
 @answers
 @click.pass_context
 def cluster_command(context: click.Context, *, as_json: bool) -> None:
-    """Run a real Spark cluster on this machine, with nothing but Java.
+    """Start, stop and inspect a Spark cluster on this machine.
 
-    Its hosts have loopback addresses of their own, so that jobs meet what they meet on many
-    machines: state that has a place, hosts that die and come back. It is for development and
-    tests, not for production.
+    The cluster needs only Java. Each host has a separate loopback address, so jobs behave as on
+    several machines, including lost hosts. It is for development and tests, not for production.
     """
     show_overview(context, as_json=as_json)
 
@@ -51,10 +50,11 @@ def cluster_command(context: click.Context, *, as_json: bool) -> None:
 @declared_options(_STARTING)
 @answers
 def start_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
-    """Start master and workers, wait until all are registered, and print master=spark://….
+    """Start a Spark cluster and print master=spark://….
 
-    That is what --master of run and submit takes. A cluster that runs in the directory already
-    gets back the hosts that died, and the exit code is 0 as well.
+    The command waits until all workers are registered. Pass the URL to --master of run and
+    submit. If a cluster already runs in the directory, its missing hosts are started again, and
+    the exit code is 0.
     """
     cluster = _cluster(folder, declared)
     is_new = cluster.start()
@@ -69,7 +69,7 @@ def start_command(*, folder: Path | None, as_json: bool, **declared: str | None)
         )
         return
     if not is_new:
-        click.echo(f"a cluster runs in {cluster.folder} already", err=True)
+        click.echo(f"a cluster already runs in {cluster.folder}", err=True)
     click.echo(f"master={cluster.url}")
 
 
@@ -83,10 +83,10 @@ def start_command(*, folder: Path | None, as_json: bool, **declared: str | None)
 @declared_options(_STOPPING)
 @answers
 def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) -> None:
-    """Stop master and workers, with all that they run, and wait for their end.
+    """Stop the Spark cluster and wait until its processes end.
 
-    Jobs on the cluster lose their executors. What a crash of the cluster left behind is ended, too.
-    The exit code is 1 when nothing runs in the directory.
+    Jobs on the cluster lose their executors. Processes that remain after a crash of the cluster
+    are also stopped. The exit code is 1 if no cluster runs in the directory.
     """
     cluster = _cluster(folder, declared)
     tell_stop(cluster.folder, is_clean=cluster.stop(), as_json=as_json)
@@ -101,9 +101,9 @@ def stop_command(*, folder: Path | None, as_json: bool, **declared: str | None) 
 @_dir_option
 @answers
 def status_command(*, folder: Path | None, as_json: bool) -> None:
-    """Show the master's URL, the hosts with their cores and memory, and the jobs they serve.
+    """Show the master URL, hosts, cores, memory and jobs of the cluster.
 
-    The exit code is 1 when none runs in the directory, or its master gives no answer.
+    The exit code is 1 if no cluster runs in the directory or its master does not respond.
     """
     cluster = _cluster(folder)
     url, state = cluster.url, cluster.state()

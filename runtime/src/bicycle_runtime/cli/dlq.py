@@ -25,9 +25,10 @@ _SPARE_COLUMNS = ("size", "your code")
 @answers
 @click.pass_context
 def dlq_command(context: click.Context, *, as_json: bool) -> None:
-    """Look at dead letters, and replay them.
+    """List, show and replay dead letters.
 
-    A record whose function failed is one where the operator has on_error(dead_letter()).
+    A record becomes a dead letter if its function raises and the operator has
+    on_error(dead_letter()).
     """
     show_overview(context, as_json=as_json)
 
@@ -37,17 +38,17 @@ def dlq_command(context: click.Context, *, as_json: bool) -> None:
     epilog=examples("bicycle dlq list wordcount", "bicycle dlq list wordcount --operator parse"),
 )
 @click.argument("job", shell_complete=job_names)
-@click.option("--operator", metavar="UID", help="Only what this operator refused.")
+@click.option("--operator", metavar="UID", help="Show only dead letters of this operator.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many."
 )
-@click.option("--after", metavar="LETTER", help="Only those behind this one, which are older.")
+@click.option("--after", metavar="LETTER", help="Show only letters older than this one.")
 @service_options
 @answers
 def list_letters(
     *, job: str, operator: str | None, limit: int, after: str | None, as_json: bool
 ) -> None:
-    """List the dead letters of a job, the newest first. Values are not shown."""
+    """List the dead letters of a job, newest first, without their values."""
     found, following = reached_jobs().letters(job, operator=operator, limit=limit, after=after)
     if as_json:
         answer_json({"items": msgspec.to_builtins(found), "next": following})
@@ -57,7 +58,7 @@ def list_letters(
         return
     show_table(_HEADINGS, map(_row, found), spare=_SPARE_COLUMNS)
     if following is not None:
-        click.echo(f"there are more: --after {following}")
+        click.echo(f"more dead letters: --after {following}")
 
 
 @dlq_command.command(
@@ -66,11 +67,14 @@ def list_letters(
 )
 @click.argument("job", shell_complete=job_names)
 @click.argument("letter")
-@click.option("--reveal", is_flag=True, help="Show the value of the record, too.")
+@click.option("--reveal", is_flag=True, help="Also show the value of the record.")
 @service_options
 @answers
 def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
-    """Show one dead letter. LETTER is what `bicycle dlq list` says."""
+    """Show one dead letter.
+
+    LETTER is a name from `bicycle dlq list`.
+    """
     found = reached_jobs().letter(job, letter, is_revealed=reveal)
     if as_json:
         answer_json(found)
@@ -90,8 +94,8 @@ def show_letter(*, job: str, letter: str, reveal: bool, as_json: bool) -> None:
 )
 @click.argument("job", shell_complete=job_names)
 @click.argument("letters", nargs=-1)
-@click.option("--operator", metavar="UID", help="All that this operator refused.")
-@click.option("--all", "is_all", is_flag=True, help="All of the job.")
+@click.option("--operator", metavar="UID", help="Replay all dead letters of this operator.")
+@click.option("--all", "is_all", is_flag=True, help="Replay all dead letters of the job.")
 @declared_options(describe(LetterReplayOptions))
 @service_options
 @answers
@@ -99,14 +103,14 @@ def replay_command(
     *, job: str, letters: tuple[str, ...], operator: str | None, is_all: bool, as_json: bool,
     **given: str | None,
 ) -> None:  # fmt: skip
-    """Give dead letters of a running job to their operators once more.
+    """Replay dead letters of a running job through their operators.
 
-    They go through the code of now, in an epoch of their own. A letter that was replayed is left
-    out by --operator and --all, and refused when it is named. A record that is refused again leaves
-    a new letter.
+    The current code processes the letters in a separate epoch. --operator and --all omit
+    letters that were already replayed; the name of such a letter is an error. A record that
+    fails again becomes a new dead letter.
     """
     if sum([bool(letters), operator is not None, is_all]) != 1:
-        raise click.UsageError("say which: letters by name, --operator UID, or --all")
+        raise click.UsageError("choose the letters: by name, with --operator UID, or with --all")
     options = from_mapping(
         LetterReplayOptions, {name: text for name, text in given.items() if text is not None}
     )
@@ -119,7 +123,7 @@ def replay_command(
 
 def _sentence(job: str, done: LetterReplay) -> str:
     if not done.letters:
-        return f"{job}: no dead letter is left to replay"
+        return f"{job}: all dead letters are already replayed"
     count, (first, *_, last) = len(done.letters), [*done.epochs, done.epochs[-1]]
     epochs = f"epoch {first}" if first == last else f"epochs {first} to {last}"
     return f"{job}: {count} dead letter{'s' if count > 1 else ''} replayed in {epochs}"

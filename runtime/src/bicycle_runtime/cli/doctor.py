@@ -18,17 +18,17 @@ __all__ = ["doctor_command"]
         "bicycle doctor --spark",
     ),
 )
-@click.option("--spark", "with_spark", is_flag=True, help="Start a tiny job on Spark as well.")
+@click.option("--spark", "with_spark", is_flag=True, help="Also run a small job on Spark.")
 @click.option(
-    "--master", metavar="TEXT", help="Spark master URL for that. Default: embedded Spark."
+    "--master", metavar="TEXT", help="Spark master URL for --spark. Default: embedded Spark."
 )
 @answers
 def doctor_command(*, with_spark: bool, master: str | None, as_json: bool) -> None:
     """Check whether this machine can run jobs.
 
-    It looks at Java, Python, versions, disk and memory, and with --spark runs a tiny job. Each
-    failed check says what to do. The exit code is 6 when one failed; with --json the checks are
-    then the fact `checks` of the error.
+    The checks cover Java, Python, versions, disk and memory; --spark also runs a small job.
+    Each failed check prints a fix, and the exit code is then 6. With --json, the checks are the
+    fact `checks` of the error.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.getting_started.doctor import examine, require_health

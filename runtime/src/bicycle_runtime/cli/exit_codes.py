@@ -17,14 +17,14 @@ OK, FAILED, USAGE, PLUGIN, CONFIG, STATE, ENVIRONMENT = range(7)
 
 MEANINGS: dict[int, str] = {
     OK: "done",
-    FAILED: "the job, or what was asked for, failed",
-    USAGE: "the command line is wrong, or names a job that does not exist",
-    PLUGIN: "the plugin cannot be found, loaded or turned into a graph",
-    CONFIG: "a parameter, an option, an input or an output is wrong",
+    FAILED: "the job or the request failed",
+    USAGE: "the command line is invalid, or names an unknown job",
+    PLUGIN: "the plugin cannot be found, loaded or converted to a graph",
+    CONFIG: "a parameter, an option, an input or an output is invalid",
     STATE: "the checkpoint or state cannot be used, or another process uses it",
-    ENVIRONMENT: "Java, Spark or this machine lacks something",
-    130: "ended by Ctrl-C before it was done; a job, at once by a second one",
-    143: "ended at once by a second SIGTERM",
+    ENVIRONMENT: "Java, Spark or a resource of this machine is missing",
+    130: "interrupted by Ctrl-C; a job is interrupted by the second Ctrl-C",
+    143: "ended immediately by a second SIGTERM",
 }
 
 # First code, last code (numbers behind "BIC-"), exit code.

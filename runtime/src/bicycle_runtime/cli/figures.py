@@ -18,10 +18,10 @@ __all__ = ["metrics_command", "workers_command"]
 @service_options
 @answers
 def metrics_command(*, job: str | None, as_json: bool) -> None:
-    """Show the figures of a job, or of all.
+    """Show throughput, lag and other metrics of running jobs.
 
-    Lines are those that Prometheus reads from the service, without their help. With --json each is
-    an object with the keys name, labels and value.
+    The output has the text format of Prometheus. With --json, each metric is an object with the
+    keys name, labels and value.
     """
     found = reached_jobs().figures(job)
     if as_json:
@@ -35,10 +35,10 @@ def metrics_command(*, job: str | None, as_json: bool) -> None:
 @service_options
 @answers
 def workers_command(*, as_json: bool) -> None:
-    """Show the processes of running jobs, and what they use.
+    """Show the processes of running jobs with CPU and memory.
 
-    These are processes of the machine that the jobs were started on: drivers, their Java and
-    Python. Workers of a cluster are not among them.
+    The processes are drivers, their Java and Python processes on the machine on which the jobs
+    were started. Workers on other hosts of a cluster are not included.
     """
     found = reached_jobs().workers()
     if as_json:

@@ -93,11 +93,11 @@ def summary_lines(summary: JobSummary) -> list[str]:
         )
     elif summary.event_count:
         lines.append(
-            f"  read      nothing new to read; epochs up to {summary.epoch} read "
+            f"  read      no new input; epochs up to {summary.epoch} read "
             f"{amount(summary.event_count, 'record')}"
         )
     else:
-        lines.append("  read      nothing: the input is empty")
+        lines.append("  read      no records: the input is empty")
     lines += [_output_line(output) for output in summary.outputs]
     for uid, metrics in summary.metrics.items():
         lines += [f"  metric    {uid}: {text}" for text in metric_texts(metrics)]
@@ -106,7 +106,7 @@ def summary_lines(summary: JobSummary) -> list[str]:
     lines += [f"  warning   {warning}" for warning in summary.warnings]
     lines += [f"  sealed    {text}" for text in waiting_texts(summary.waiting, now_ms=None)]
     if summary.was_aborted:
-        lines.append("  aborted   the last epoch took too long; its input will be read again")
+        lines.append("  aborted   the last epoch took too long; the next run reads its input again")
     state = f", {byte_text(summary.state_bytes)} of state" if summary.state_bytes else ""
     lines.append(f"  state     epoch {summary.epoch} in {summary.checkpoint}{state}")
     lines.append(f"  resume    {summary.resume_command}")
@@ -122,6 +122,6 @@ def _loss_lines(summary: JobSummary) -> list[str]:
     counts = (
         (summary.skipped_count, "skipped   {} that failed", "record"),
         (summary.dead_letter_count, f"letters   {{}} in {summary.dead_letters}", "dead letter"),
-        (summary.dropped_count, "dropped   {} that no client was there to take", "record"),
+        (summary.dropped_count, "dropped   {} without a connected client", "record"),
     )
     return [f"  {text.format(amount(count, noun))}" for count, text, noun in counts if count]

@@ -30,14 +30,17 @@ __all__ = ["graph_command"]
 @click.option(
     "--parallelism",
     type=click.IntRange(min=1),
-    help="Show the job as if it ran with this parallelism.",
+    help="Show the job with this parallelism.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "json", "mermaid"]),
     default="text",
-    help="Text for reading, JSON for programs, Mermaid for drawings. --json stands for json.",
+    help=(
+        "Output format: text for people, JSON for programs, Mermaid for diagrams. --json selects "
+        "json."
+    ),
 )
 @answers
 def graph_command(
@@ -49,7 +52,10 @@ def graph_command(
     form: str,
     as_json: bool,
 ) -> None:
-    """Show the chains, stages and parallelism of a job. Nothing is started."""
+    """Show the chains, stages and parallelism of a job.
+
+    The command does not start the job.
+    """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
     from bicycle_runtime.jobs.plugins.environments import resolve_plugin

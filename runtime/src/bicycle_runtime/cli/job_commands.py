@@ -64,12 +64,12 @@ _STATES = [state.value.lower() for state in JobState]
     "states",
     multiple=True,
     type=click.Choice(_STATES, case_sensitive=False),
-    help="Only jobs in this state. May be given several times.",
+    help="Show only jobs in this state. Repeatable.",
 )
 @service_options
 @answers
 def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
-    """List the jobs of this machine, the newest first."""
+    """List the jobs of this machine, newest first."""
     wanted = {state.lower() for state in states or _STATES}
     found = [status for status in reached_jobs().statuses() if status.state.value.lower() in wanted]
     if as_json:
@@ -91,14 +91,14 @@ def list_command(*, states: tuple[str, ...], as_json: bool) -> None:
     ),
 )
 @click.argument("job", required=False, shell_complete=job_names)
-@click.option("--exit-code", is_flag=True, help="End with exit code 1 when the job is FAILED.")
+@click.option("--exit-code", is_flag=True, help="Exit with code 1 if the job is FAILED.")
 @service_options
 @answers
 def status_command(*, job: str | None, exit_code: bool, as_json: bool) -> None:
-    """Show how a job is doing.
+    """Show the state and progress of a job.
 
-    JOB is the id that `bicycle submit` printed. Without one it is `bicycle info`: what all jobs
-    come to.
+    JOB is the id that `bicycle submit` printed. Without JOB, the command shows totals over all
+    jobs, as `bicycle info` does.
     """
     if exit_code and job is None:
         raise click.UsageError("--exit-code needs a JOB")
@@ -117,9 +117,9 @@ def status_command(*, job: str | None, exit_code: bool, as_json: bool) -> None:
 @service_options
 @answers
 def info_command(*, job: str | None, as_json: bool) -> None:
-    """Show what all jobs come to, and who was asked for it.
+    """Show totals over all jobs, and which service answered.
 
-    With JOB it is `bicycle status JOB`: how that one is doing.
+    With JOB, the command is the same as `bicycle status JOB`.
     """
     _show(job, as_json=as_json)
 
@@ -136,10 +136,12 @@ def info_command(*, job: str | None, as_json: bool) -> None:
 @click.option(
     "--drain",
     is_flag=True,
-    help="Let event time come to its end first: all windows and event-time timers fire. Nothing "
-    "more is read.",
+    help=(
+        "End event time first, so that all windows and event-time timers fire. No more input is "
+        "read."
+    ),
 )
-@click.option("--savepoint", is_flag=True, help="Take a savepoint once it has stopped.")
+@click.option("--savepoint", is_flag=True, help="Create a savepoint after the stop.")
 @savepoint_options
 @service_options
 @answers
@@ -153,12 +155,12 @@ def stop_command(
     timeout: int,
     as_json: bool,
 ) -> None:
-    """Stop a job cleanly, at the end of an epoch.
+    """Stop a job gracefully after the current epoch.
 
-    The job finishes its epoch, publishes it and ends; the command waits for that. An epoch that
-    takes longer than the time for stopping is aborted, and the threads that hang are shown.
-    Submitted or run again under its name, the job goes on without reading a record twice. --name,
-    --to and --timeout are those of the savepoint.
+    The command waits until the job has published the epoch. An epoch that exceeds the time
+    limit is aborted, and its hanging threads are shown. When the job is started again under its
+    name, it continues and reads no record twice. --name, --to and --timeout apply to the
+    savepoint.
     """
     if not savepoint and (name, to) != (None, None):
         raise click.UsageError("--name and --to need --savepoint")
@@ -180,11 +182,11 @@ def stop_command(
 @service_options
 @answers
 def drain_command(*, job: str, as_json: bool) -> None:
-    """End a job as if its input had ended.
+    """Drain a job: end its input and process all remaining records.
 
-    Nothing more is read, event time comes to its end, all windows and event-time timers fire, and
-    what they give is published; the command waits for that. The same as `bicycle stop --drain`,
-    which can also take a savepoint.
+    No more input is read, event time ends, and all windows and event-time timers fire. The
+    command waits until the results are published. `bicycle stop --drain` does the same and can
+    also create a savepoint.
     """
     _tell(reached_jobs().drain(job), as_json=as_json)
 
@@ -199,10 +201,10 @@ def drain_command(*, job: str, as_json: bool) -> None:
 @service_options
 @answers
 def cancel_command(*, job: str, as_json: bool) -> None:
-    """End a job at once, in the middle of whatever it does.
+    """Cancel a job immediately, within an epoch.
 
-    All its processes end. The last sealed epoch stays, and what it wrote is made visible; what ran
-    behind it is read again when the job is started again.
+    All processes of the job end. The last sealed epoch is kept and published. Input after it is
+    read again at the next start.
     """
     _tell(reached_jobs().cancel(job), as_json=as_json)
 
@@ -218,11 +220,11 @@ def cancel_command(*, job: str, as_json: bool) -> None:
 @service_options
 @answers
 def resume_command(*, job: str, as_json: bool) -> None:
-    """Start an ended job again, after its last sealed epoch.
+    """Start an ended job again from its last sealed epoch.
 
-    The job gets the plugin, parameters, options and working directory of its last start, and runs
-    in a process of its own. No record is lost, and none is read twice. Variables of the environment
-    are those of this command; with --service, those of the service.
+    The job uses the plugin, parameters, options and working directory of its last start, and
+    runs in the background. No record is lost or read twice. Environment variables are those of
+    this command, or of the service with --service.
     """
     _tell(reached_jobs().resume(job), as_json=as_json)
 
@@ -322,8 +324,8 @@ def _details(status: JobStatus, *, is_supervised: bool | None) -> list[str]:
     lines += _stuck(status)
     if status.late_dropped_count:
         lines.append(
-            f"  warning    dropped {amount(status.late_dropped_count, 'late record')}: "
-            "take them with late_to(...), or allow for more disorder"
+            f"  warning    dropped {amount(status.late_dropped_count, 'late record')}: collect "
+            "them with late_to(...), or allow more out-of-orderness"
         )
     if status.error is not None:
         place = place_text(status.error)
@@ -344,7 +346,7 @@ def _age(status: JobStatus) -> str:
     age_ms = SystemClock().now_ms() - status.updated_ms
     if status.state.is_final or age_ms < _AGE_SHOWN_MIN_MS:
         return ""
-    return f"{duration_text(age_ms)} ago: it has said nothing since"
+    return f"{duration_text(age_ms)} ago: no report since"
 
 
 def _checkpoint(status: JobStatus) -> str:
@@ -365,7 +367,7 @@ def _lag(status: JobStatus) -> str:
     texts = []
     for uid, since_ms in status.silent_sources.items():
         silent_ms = max(status.updated_ms - since_ms, 0)
-        texts.append(f"{uid} has had no answer for {duration_text(silent_ms)}")
+        texts.append(f"{uid} has not responded for {duration_text(silent_ms)}")
         lags = status.lags.get(uid, {}).values()
         known = [lag.records for lag in lags if lag.records is not None]
         if known:
@@ -402,7 +404,7 @@ def _process(status: JobStatus) -> str:
         return ""
     text = f"{status.pid} (detached)" if status.is_detached else str(status.pid)
     if status.is_frozen:
-        text += f", stopped by a signal: kill -CONT {status.pid} lets it go on"
+        text += f", stopped by a signal: kill -CONT {status.pid} continues it"
     return text
 
 
@@ -412,7 +414,7 @@ def _supervisor(status: JobStatus, *, is_there: bool | None) -> str:
         return ""
     if is_there is not False:
         return str(status.supervisor_pid)
-    return "gone: nobody starts the job again when its process dies"
+    return "gone: no supervisor restarts the job if its process ends"
 
 
 def _stuck(status: JobStatus) -> list[str]:
@@ -434,15 +436,15 @@ def _ended_workers(status: JobStatus) -> str:
     where = f" on {last.host}" if last.host else ""
     operator = f", in {last.operator!r}" if last.operator else ""
     return (
-        f"{count_text(count)} ended unasked, the last at {_time(last.time_ms)}: "
-        f"pid {last.pid}{where}, {last.how}{at_most}{operator}"
+        f"{count_text(count)} ended unexpectedly, the last at {_time(last.time_ms)}: pid "
+        f"{last.pid}{where}, {last.how}{at_most}{operator}"
     )
 
 
 def _restart(note: RestartNote) -> str:
-    then = "not started again"
+    then = "not restarted"
     if note.delay_ms is not None:
-        then = f"started again after {duration_text(note.delay_ms)}"
+        then = f"restarted after {duration_text(note.delay_ms)}"
     text = f"{_time(note.time_ms)} {note.code} {note.message}"
     return f"{text}; attempt {note.attempt} since epoch {note.epoch}, {then}"
 

@@ -21,7 +21,10 @@ __all__ = ["jobs_command"]
 @answers
 @click.pass_context
 def jobs_command(context: click.Context, *, as_json: bool) -> None:
-    """Tidy up what is kept of jobs. `bicycle list` shows them."""
+    """Remove the files of ended jobs.
+
+    `bicycle list` lists the jobs.
+    """
     show_overview(context, as_json=as_json)
 
 
@@ -39,24 +42,32 @@ def jobs_command(context: click.Context, *, as_json: bool) -> None:
     default="7d",
     show_default=True,
     callback=duration_ms,
-    help="Only jobs that ended so long ago; 0 for all that have ended.",
+    help="Remove only jobs that ended at least this long ago; 0 for all ended jobs.",
 )
 @click.option(
     "--checkpoints",
     "with_checkpoints",
     is_flag=True,
-    help="Remove their checkpoints, too, where these lie in BICYCLE_HOME: no such job can go on.",
+    help=(
+        "Also remove the checkpoints of the jobs in BICYCLE_HOME. Jobs without checkpoints cannot "
+        "continue."
+    ),
 )
-@click.option("--dry-run", "is_trial", is_flag=True, help="Say what would be removed.")
+@click.option(
+    "--dry-run",
+    "is_trial",
+    is_flag=True,
+    help="Show the jobs that would be removed, without removing them.",
+)
 @answers
 def prune_command(
     *, older_than_ms: int, with_checkpoints: bool, is_trial: bool, as_json: bool
 ) -> None:
-    """Remove what is kept of jobs that have ended.
+    """Remove status, options and logs of ended jobs.
 
-    That is status, request and log. Checkpoints stay unless --checkpoints is given, and those in a
-    --checkpoint-dir always do: the same command goes on from there. A job with dead letters in its
-    folder is kept.
+    Checkpoints are kept unless --checkpoints is set. Checkpoints in a --checkpoint-dir are
+    always kept, so the same command can continue the job. Jobs with dead letters in their
+    folder are kept.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.control.pruning import prune_jobs
@@ -85,6 +96,6 @@ def _row(job: Any, is_trial: bool) -> tuple[str, ...]:
     else:
         what = "would be removed" if is_trial else "removed"
         if job.checkpoint is not None:
-            what += f"; its checkpoint stays in {job.checkpoint}"
+            what += f"; its checkpoint in {job.checkpoint} is kept"
     ended = f"{datetime.fromtimestamp(job.ended_ms / 1_000, tz=UTC):%Y-%m-%d %H:%M:%S}"
     return job.job, job.state, ended, byte_text(job.byte_count), what

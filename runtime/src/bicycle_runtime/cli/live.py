@@ -51,7 +51,7 @@ def status_parts(status: JobStatus, *, now_ms: int | None = None) -> list[str]:
     if now_ms is not None and status.started_ms:
         parts.append(duration_text(_second(now_ms - status.started_ms)))
     if status.state.value == _STOPPING:
-        parts.append("(again: at once)")
+        parts.append("(press again to stop immediately)")
     if status.silent_storage_ms is not None:
         silent_ms = max(status.updated_ms - status.silent_storage_ms, 0)
         wait = "storage refuses writes" if status.storage_reason else "waiting for storage"

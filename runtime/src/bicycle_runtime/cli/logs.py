@@ -23,18 +23,18 @@ __all__ = ["logs_command"]
     ),
 )
 @click.argument("job", shell_complete=job_names)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the job ends.")
 @click.option(
-    "-n", "--lines", "line_count", type=click.IntRange(min=0), help="Only so many lines of the end."
+    "-n", "--lines", "line_count", type=click.IntRange(min=0), help="Show only the last N lines."
 )
 @service_options
 @answers
 def logs_command(*, job: str, follow: bool, line_count: int | None, as_json: bool) -> None:
-    """Show the log of a submitted job.
+    """Show or follow the log of a submitted job.
 
-    What its console sinks print is in it. A job in the foreground has no log here: it writes to its
-    terminal. With --json each line becomes a JSON text of the list `lines`, and --follow waits for
-    the end of the job first.
+    The log includes the output of console sinks. A job in the foreground writes to its terminal
+    instead. With --json, the output is the list `lines`, and --follow waits for the end of the
+    job.
     """
     jobs = reached_jobs()
     if not as_json:

@@ -27,14 +27,14 @@ __all__ = ["new_command"]
     type=click.Path(file_okay=False, path_type=Path),
     default=Path(),
     show_default="the current directory",
-    help="Folder in which the project's folder is made.",
+    help="Folder in which the project folder is created.",
 )
 @answers
 def new_command(*, name: str, parent: Path, as_json: bool) -> None:
-    """Make a plugin project with a job and its tests.
+    """Create a plugin project with a job and its tests.
 
-    It is a wheel with one job, its parameters, and tests that pass. NAME becomes the name of
-    plugin, distribution and folder: lower-case words with dashes.
+    The project is a wheel with one job, its parameters, and tests that pass. NAME is the name
+    of the plugin, the distribution and the folder: lower-case words joined by dashes.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.getting_started.scaffold import write_project

@@ -68,7 +68,9 @@ def duration_ms(_context: click.Context, _option: click.Parameter, text: str) ->
     try:
         return parse_duration_ms(text)
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no duration, such as 30s or 10m") from error
+        raise click.BadParameter(
+            f"expected a duration, such as 30s or 10m, got {text!r}"
+        ) from error
 
 
 def job_names(
@@ -100,13 +102,13 @@ def answers(command: F) -> F:
     The function gets ``as_json``. The function gets ``as_json``.
     """
     command = click.option(
-        "--json", "as_json", is_flag=True, help="Write one JSON document instead of text."
+        "--json", "as_json", is_flag=True, help="Print one JSON document instead of text."
     )(command)
     return click.option(
         "--debug",
         is_flag=True,
         expose_value=False,
-        help="Show Bicycle's own traceback of an error, too.",
+        help="Also show the traceback of Bicycle for errors.",
     )(command)
 
 
@@ -130,14 +132,14 @@ def plugin_option(command: F) -> F:
         shell_complete=file_names,
         expose_value=False,
         callback=lambda context, _option, file: context.meta.update({_PIPELINE: file}),
-        help="A pipeline, a file of TOML or YAML; the same as FILE.",
+        help="Pipeline file (TOML or YAML); the same as FILE.",
     )(command)
     command = click.option(
         "--plugin",
         metavar="NAME",
         is_eager=True,
         shell_complete=plugin_names,
-        help="Name of an installed plugin, as `bicycle plugins` lists it; not with FILE.",
+        help="Name of an installed plugin, as listed by `bicycle plugins`; not with FILE.",
     )(command)
     return click.argument(
         "file",
@@ -165,13 +167,13 @@ def _take_file(context: click.Context, _argument: click.Parameter, file: str | N
     given = [each for each in (file, pipeline, context.params.get("plugin")) if each is not None]
     if len(given) != 1:
         raise click.UsageError(
-            "give a file, as in jobs/clicks.py or clicks.toml, or --plugin NAME; one of them"
+            "pass either a file, such as jobs/clicks.py or clicks.toml, or --plugin NAME"
         )
     if pipeline is not None and notation_of(pipeline) is None:
-        raise click.UsageError(f"{pipeline!r} is no FILE.toml, FILE.yaml or FILE.yml")
+        raise click.UsageError(f"{pipeline!r} is not a FILE.toml, FILE.yaml or FILE.yml")
     if file is not None and not is_script(file):
-        hint = "a plugin that is installed is named with --plugin"
-        raise click.UsageError(f"{file!r} is no FILE.py, FILE.py:FUNCTION or pipeline; {hint}")
+        hint = "use --plugin for an installed plugin"
+        raise click.UsageError(f"{file!r} is not a FILE.py, FILE.py:FUNCTION or pipeline; {hint}")
     context.params["plugin"] = given[0]
 
 
@@ -180,7 +182,7 @@ def plugin_env_option(command: F) -> F:
     return click.option(
         "--plugin-env",
         metavar="PATH",
-        help="Look into this virtual environment, instead of that of this command.",
+        help="Virtual environment of the plugin. Default: the environment of this command.",
     )(command)
 
 
@@ -193,7 +195,7 @@ def set_option(command: F) -> F:
         is_eager=True,  # Before --set, which wins.
         expose_value=False,
         callback=lambda context, _option, path: context.meta.update({_PARAMS_FILE: path}),
-        help="A TOML file with parameters of the plugin; --set wins over it.",
+        help="TOML file with parameters of the plugin; --set takes precedence.",
     )(command)
     return click.option(
         "--set",
@@ -202,8 +204,10 @@ def set_option(command: F) -> F:
         metavar="NAME=VALUE",
         callback=_take_params,
         shell_complete=parameter_names,
-        help="A parameter of the plugin. May be given several times. A secret is given as "
-        "env:NAME, file:PATH or prompt:, which asks for it.",
+        help=(
+            "Parameter of the plugin. Repeatable. Pass secrets as env:NAME, file:PATH or prompt: "
+            "for a prompt."
+        ),
     )(command)
 
 
@@ -259,7 +263,7 @@ def _toml_text(name: str, value: Any) -> str:
     elif not isinstance(value, dict):
         return str(value).lower() if isinstance(value, bool) else str(value)
     raise click.BadParameter(
-        f"{name!r} is a table, or a list of texts with commas", param_hint="--params"
+        f"{name!r} must be a text or a list of texts without commas", param_hint="--params"
     )
 
 
@@ -276,9 +280,9 @@ def pairs(
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not name.startswith(prefix):
             wanted = f"{prefix}{form}"
-            raise click.BadParameter(f"{text!r} is not of the form {wanted}", param_hint=flag)
+            raise click.BadParameter(f"{text!r} must have the form {wanted}", param_hint=flag)
         if name in found:
-            raise click.BadParameter(f"{name!r} is given twice", param_hint=flag)
+            raise click.BadParameter(f"duplicate {name!r}", param_hint=flag)
         found[name] = value
     return found
 
@@ -321,11 +325,11 @@ def service_options(command: Any) -> Any:
     file = click.Path(exists=True, dir_okay=False)
     for flag, name, kind, text in (
         ("--tls-ca", SERVICE_CA, file,
-         "File with the certificates that vouch for the service, PEM."),
+         "PEM file with the CA certificates that verify the service."),
         ("--token-file", SERVICE_TOKEN_FILE, file,
-         "File with the token for the service. BICYCLE_TOKEN is the token itself."),
+         "File with the token for the service. BICYCLE_TOKEN contains the token itself."),
         ("--service", SERVICE_URL, None,
-         "URL of the service to ask. Default: the service of this home, else its files."),
+         "URL of the service. Default: the service of this home, or its files if no service runs."),
     ):  # fmt: skip
         command = click.option(
             flag, f"{_SERVICE}.{name}".replace(".", "_"), type=kind, envvar=name, show_envvar=True,

@@ -26,9 +26,9 @@ _FILE = click.argument("file", shell_complete=file_names)
 @answers
 @click.pass_context
 def pipeline_command(context: click.Context, *, as_json: bool) -> None:
-    """Work with pipelines, the jobs that are a file of TOML or YAML.
+    """Create, check, test and convert pipelines (TOML or YAML).
 
-    `bicycle run --config FILE` runs one.
+    `bicycle run --config FILE` runs a pipeline.
     """
     show_overview(context, as_json=as_json)
 
@@ -37,10 +37,10 @@ def pipeline_command(context: click.Context, *, as_json: bool) -> None:
 @_FILE
 @answers
 def check_command(*, file: str, as_json: bool) -> None:
-    """Check a pipeline as a run does before it starts anything.
+    """Check a pipeline for errors without running it.
 
-    All that is wrong is told at once. Functions that it names are looked up in the environment of
-    this command, by a process that builds the graph.
+    The command reports all errors at once. It looks up functions of the pipeline in the
+    environment of this command, in a child process that builds the graph.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
@@ -60,7 +60,7 @@ def check_command(*, file: str, as_json: bool) -> None:
             }
         )
     else:
-        show_text("\n".join([f"{file} is good: {arrows}", *pipeline.remarks]))
+        show_text("\n".join([f"{file} is valid: {arrows}", *pipeline.remarks]))
 
 
 @pipeline_command.command(
@@ -69,9 +69,10 @@ def check_command(*, file: str, as_json: bool) -> None:
 @_FILE
 @answers
 def new_command(*, file: str, as_json: bool) -> None:
-    """Write a pipeline to begin with, and a test in it that passes.
+    """Create a pipeline file with a passing test.
 
-    The notation follows the name: FILE.toml, FILE.yaml or FILE.yml. A file that is there stays.
+    The file type follows from the name: FILE.toml, FILE.yaml or FILE.yml. An existing file is
+    left unchanged.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.pipelines.errors import PIPELINE_UNREADABLE
@@ -84,7 +85,7 @@ def new_command(*, file: str, as_json: bool) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise PIPELINE_UNREADABLE(
-            file=file, problem=f"it cannot be written: {reason}", hint="give another name"
+            file=file, problem=f"it cannot be written: {reason}", hint="use another name"
         ) from error
     if as_json:
         answer_json({"file": file})
@@ -96,10 +97,10 @@ def new_command(*, file: str, as_json: bool) -> None:
 @_FILE
 @answers
 def test_command(*, file: str, as_json: bool) -> None:
-    """Run the tests of a pipeline, its [[test]] tables.
+    """Run the [[test]] tables of a pipeline.
 
-    Each gives records to the sources and compares what comes to the sinks. It runs in this process,
-    without Java; functions that the pipeline names are imported here.
+    Each test sends records to the sources and compares the output of the sinks. Tests run in
+    this process, without Java, and import the functions of the pipeline.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.quantities import amount
@@ -135,7 +136,7 @@ def test_command(*, file: str, as_json: bool) -> None:
 @click.option(
     "--form",
     type=click.Choice(["short", "vertices"]),
-    help="The form: source, what is computed and sink; or vertices and edges.",
+    help="Form: short (source, operators and sink), or vertices and edges.",
 )
 @answers
 def convert_command(
@@ -145,10 +146,10 @@ def convert_command(
     form: Literal["short", "vertices"] | None,
     as_json: bool,
 ) -> None:
-    """Write a pipeline in another notation or form, to standard output.
+    """Convert a pipeline between TOML and YAML, or short and full form.
 
-    What is not said stays as it is. Ids stay in any case, so that a job goes on with the new file.
-    Comments are not kept.
+    The result is printed to standard output. Without --to or --form, that property is
+    unchanged. Ids are kept, so that a job can continue with the new file. Comments are lost.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.pipelines.conversion import form_of, pipeline_data, write_document
@@ -164,7 +165,7 @@ def convert_command(
 @pipeline_command.command("schema", epilog=examples("bicycle pipeline schema"))
 @answers
 def schema_command(*, as_json: bool) -> None:
-    """Print the JSON Schema of pipelines, by which editors know their keys."""
+    """Print the JSON Schema of pipelines, for completion in editors."""
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.pipelines.json_schema import pipeline_schema
 
@@ -190,7 +191,7 @@ def _notation(file: str) -> Literal["toml", "yaml"]:
 
     found = notation_of(file)
     if found is None:
-        raise click.UsageError(f"{file!r} is no FILE.toml, FILE.yaml or FILE.yml")
+        raise click.UsageError(f"{file!r} is not a FILE.toml, FILE.yaml or FILE.yml")
     return found
 
 

@@ -40,27 +40,29 @@ _GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"]
 @click.option(
     "--parallelism",
     type=click.IntRange(min=1),
-    help="Plan the job as if it ran with this parallelism.",
+    help="Plan the job with this parallelism.",
 )
 @click.option(
     "--require",
     "wanted",
     type=click.Choice(_GUARANTEES),
-    help="Fail with exit code 4 when the job promises less than this.",
+    help="Exit with code 4 if the guarantee of the job is weaker.",
 )
 @click.option(
     "--from",
     "origin",
     metavar="URL",
     shell_complete=savepoint_places,
-    help="A savepoint or a checkpoint directory: say what becomes of its state, and fail with exit "
-    "code 5 when some would be lost or cannot be read.",
+    help=(
+        "Savepoint or checkpoint directory: show which state would be restored, and exit with "
+        "code 5 if state would be lost or cannot be read."
+    ),
 )
 @click.option(
     "--allow-dropped-state",
     "allows_dropped",
     is_flag=True,
-    help="With --from: state that would be lost is no failure.",
+    help="With --from: accept the loss of state.",
 )
 @answers
 def plan_command(
@@ -74,12 +76,12 @@ def plan_command(
     allows_dropped: bool,
     as_json: bool,
 ) -> None:
-    """Show what a job guarantees, its state and warnings.
+    """Show the guarantee, state and warnings of a job before it runs.
 
-    The guarantee is from end to end: that of the weakest source or sink, which is named. With
-    --from it says of each operator and state whether it is kept, migrated, new, dropped or refused,
-    as a start from there would, and whether that start needs --trust, since it loads pickled state.
-    Nothing is started, nothing is loaded from a pickle, and a job that runs there is not touched.
+    The end-to-end guarantee is that of the weakest source or sink. With --from, the plan shows
+    whether the state of each operator would be kept, migrated, new, dropped or rejected, and
+    whether the start needs --trust because it loads pickles. The command starts no job, loads
+    no pickles, and does not affect a running job.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.extraction.extract import extract
@@ -170,10 +172,10 @@ def change_lines(changes: StateChanges) -> list[str]:
 def _trust_line(maker: str) -> str:
     """Return a line about the trust that a start from there needs."""
     if maker != "foreign":
-        return f"trust: {maker}; a start from it loads what is pickled there"
+        return f"trust: {maker}; a start from it loads its pickles"
     return (
-        "trust: this home did not make it, and a start from it loads what is pickled there, which "
-        "may run any code: it needs --trust, --savepoint-key or --no-pickle"
+        "trust: created by another home; a start from it loads its pickles, which may run any "
+        "code, and requires --trust, --savepoint-key or --no-pickle"
     )
 
 

@@ -36,10 +36,9 @@ __all__ = ["plugins_command"]
 @answers
 @click.pass_context
 def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: bool) -> None:
-    """List the installed plugins, or check them.
+    """List, check and lock installed plugins.
 
-    Those that cannot be used are listed with the reason. Only metadata is read and nothing is
-    imported, so a broken plugin harms nobody here.
+    The list shows why a plugin cannot be used. It reads only metadata and imports no plugin.
     """
     if context.invoked_subcommand is not None:
         context.obj = plugin_env
@@ -57,7 +56,7 @@ def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: 
         )
         return
     if not found.found and not found.refused:
-        click.echo("no plugins are installed; `bicycle new NAME` makes one")
+        click.echo("no plugins are installed; `bicycle new NAME` creates a plugin")
         return
     rows = [(ref.name, "found", ref.dist, ref.target) for ref in found.found]
     rows += [(item.name, "refused", ", ".join(item.sources), item.reason) for item in found.refused]
@@ -80,10 +79,10 @@ def plugins_command(context: click.Context, *, plugin_env: str | None, as_json: 
 def check_command(
     context: click.Context, *, names: tuple[str, ...], plugin_env: str | None, as_json: bool
 ) -> None:
-    """Load plugins, and say what is wrong with those that fail.
+    """Load plugins and show the errors of broken plugins.
 
-    Each is loaded in a process of its own. Without names all installed plugins are checked; of a
-    named one its parameters are shown, too. The exit code is 3 when one fails.
+    Each plugin is loaded in a separate process. Without NAMES, all installed plugins are
+    checked; with NAMES, their parameters are also shown. The exit code is 3 if a plugin fails.
     """
     # Slow to import, and needed for this command only.
     from bicycle_runtime.extraction.extract import check_all
@@ -135,15 +134,14 @@ def check_command(
     default="requirements.lock",
     show_default=True,
     type=click.Path(dir_okay=False, path_type=Path),
-    help="The lock file; an existing one is replaced.",
+    help="Path of the lock file; an existing file is replaced.",
 )
 @answers
 def lock_command(*, path: Path, output: Path, as_json: bool) -> None:
-    """Choose versions of the libraries of a plugin, and write them with hashes.
+    """Create a lock file with versions and hashes of a plugin's libraries.
 
-    The file is for an upload of the plugin: `bicycle submit --wheel WHEEL --lock FILE`. uv chooses
-    the versions where it is installed, else pip, for this Python and platform. Libraries that the
-    runtime holds itself are left out.
+    Pass the file to an upload: `bicycle submit --wheel WHEEL --lock FILE`. uv, or else pip,
+    selects the versions for this Python and platform. Libraries of the runtime are omitted.
     """
     # Slow to import, and needed for this command only.
     from bicycle_runtime.service.plugins.lock_files import read_lock
@@ -187,7 +185,7 @@ def _verdict(result: CheckResult) -> str:
 
 
 def _parameter_text(parameter: Mapping[str, Any]) -> str:
-    default = f"default {parameter['default']}" if parameter["default"] else "may be left out"
+    default = f"default {parameter['default']}" if parameter["default"] else "optional"
     need = "required" if parameter["required"] else default
     return (
         f"--set {parameter['name']}=…: {parameter['expected']}; {need}. {parameter['doc']}".rstrip()

@@ -137,7 +137,7 @@ class Remote:
             reason, wait_s = operation.get("reason", ""), _WAIT_S
             if reason not in ("", told):
                 told = reason
-                click.echo(f"{operation['job']} waits: it {reason}", err=True)
+                click.echo(f"{operation['job']} is queued: it {reason}", err=True)
         if operation["error"] is not None:
             raise error_from_json(operation["error"])
         result: dict[str, Any] = operation["result"]

@@ -67,7 +67,7 @@ def _trace_text(facts: Mapping[str, Any]) -> str:
     """Return the traceback or last output of a plugin that returned no graph."""
     lines = [f"    {line}" for line in facts.get("traceback") or []]
     if facts.get("stderr_tail") and "exception_type" not in facts:  # That says it all.
-        lines += ["  what it printed last:", *(f"    {line}" for line in facts["stderr_tail"])]
+        lines += ["  last output:", *(f"    {line}" for line in facts["stderr_tail"])]
     return "".join(f"\n{line}" for line in lines)
 
 

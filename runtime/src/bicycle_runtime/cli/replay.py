@@ -46,7 +46,7 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
 @click.option(
     "--checkpoint-dir",
     metavar="URL",
-    help="Directory or URL with the checkpoint of the job, or of several jobs.",
+    help="Directory or URL with the checkpoints of one job, or of several jobs.",
 )
 @click.option(
     "--epoch",
@@ -54,29 +54,35 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
     default=_NEXT,
     show_default=True,
     metavar="NUMBER",
-    help="A retained epoch, or `next`: the epoch after them, which failed, hangs or killed the "
-    "job.",
+    help=(
+        "A retained epoch, or `next`: the epoch after the last sealed epoch, which failed, hangs "
+        "or killed the job."
+    ),
 )
 @click.option(
     "--key",
     metavar="KEY",
-    help="Show keyed operators this key only: JSON, where a list is a tuple, or just a text.",
+    help="Limit keyed operators to this key: JSON, where a list is a tuple, or plain text.",
 )
 @click.option(
-    "--operator", metavar="UID", help="Show this operator only; with --pdb stop in its function."
+    "--operator",
+    metavar="UID",
+    help="Show only this operator; with --pdb, stop only in its function.",
 )
 @click.option(
     "--pdb",
     "is_debugged",
     is_flag=True,
-    help="Stop in Python's debugger where a function is called for its first record, and where a "
-    "record fails. In an epoch that failed it waits for the failure, unless --operator is given.",
+    help=(
+        "Stop in Python's debugger at the first record of each function, and where a record "
+        "fails. In a failed epoch it stops only at the failure, unless --operator is given."
+    ),
 )
 @click.option(
     "--plugin",
     metavar="NAME",
     shell_complete=plugin_names,
-    help="The plugin. Default: the one that ran the job.",
+    help="Name of the plugin. Default: the plugin that ran the job.",
 )
 @plugin_env_option
 @set_option
@@ -85,18 +91,18 @@ def _epoch(_context: click.Context, _option: click.Parameter, value: str) -> int
     "shown_count",
     type=click.IntRange(min=0),
     default=_SHOWN,
-    help="Show so many records of each sink, and changes of each state, at most.",
+    help="Maximum number of records shown for each sink, and of changes for each state.",
     show_default=True,
 )
 @answers
 @click.pass_context
 def replay_command(context: click.Context, /, *, as_json: bool, **asked: Any) -> None:
-    """Run an epoch of a job once more, to debug it.
+    """Replay an epoch of a job to debug it.
 
-    It gets the input, state, time and random numbers that it had. JOB is a job of this machine, or
-    one below --checkpoint-dir. Nothing is written, published or locked: it works while the job runs
-    and after it failed. The result is compared with what was sealed; exit code 1 says that it
-    differs, or that the epoch fails.
+    The replay has the same input, state, times and random numbers as the epoch. JOB is a job of
+    this machine, or of --checkpoint-dir. The command writes, publishes and locks nothing, so it
+    works while the job runs and after a failure. It compares the result with the sealed result:
+    exit code 1 reports a difference or a failure.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.replay.epochs import ReplayRequest, replay
@@ -126,20 +132,20 @@ def _interrupts_left_to_the_child() -> Iterator[None]:
 
 def _show(report: dict[str, Any]) -> None:
     if report.get("left"):
-        click.echo("the debugger was left; the epoch was not replayed to its end")
+        click.echo("the debugger was quit before the end of the epoch")
         return
     was = "sealed" if report["was_sealed"] else _fate_of(report)
     click.echo(f"epoch {report['epoch']} of {report['url']} ({was})")
     if not report["is_same_plugin"]:
-        click.echo("the plugin is not the same as when the epoch was run")
+        click.echo("the plugin has changed since the epoch was run")
     if report["key"] is not None:
-        click.echo(f"keyed operators saw the key {report['key']} only")
+        click.echo(f"keyed operators processed only the key {report['key']}")
     if report["operators"]:
         names = ("operator", "records_in", "records_out", "failed", "late")
         headings = ("operator", "in", "out", "failed", "late")
         show_table(headings, [[_cell(row[name]) for name in names] for row in report["operators"]])
     for sink in report["sinks"]:
-        click.echo(f"{sink['sink']} would get {amount(sink['record_count'], 'record')}")
+        click.echo(f"{sink['sink']} would write {amount(sink['record_count'], 'record')}")
         for record in sink["records"]:
             click.echo(f"  {record}")
     for state in report["states"]:
@@ -148,8 +154,8 @@ def _show(report: dict[str, Any]) -> None:
         click.echo(f"differs: {difference}")
     if report["differences"]:
         click.echo(
-            "  fix: a function reads a clock, random numbers or another system other than by its "
-            "context, or the plugin has changed"
+            "  fix: a function depends on a clock, random numbers or another system outside of "
+            "its context, or the plugin has changed"
         )
     sys.stdout.flush()
     if report["error"] is not None:
@@ -160,15 +166,15 @@ def _show(report: dict[str, Any]) -> None:
 
 def _fate_of(report: dict[str, Any]) -> str:
     """Return the fate of an epoch that was not sealed."""
-    return "failed" if report["former_error"] else "never came to its end"
+    return "failed" if report["former_error"] else "did not complete"
 
 
 def _verdict(report: dict[str, Any]) -> str:
     if not report["was_sealed"]:
         return f"the epoch, which {_fate_of(report)}, does not fail now"
     if report["key"] is not None:
-        return "the state of the key is what was sealed"
-    return "the result is what was sealed"
+        return "the state of the key equals the sealed state"
+    return "the result equals the sealed result"
 
 
 def _show_state(state: dict[str, Any]) -> None:

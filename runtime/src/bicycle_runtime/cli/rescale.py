@@ -22,14 +22,18 @@ def _parallelisms(_context: click.Context, _option: click.Parameter, texts: Sequ
     parallelisms = {}
     for uid, text in pairs(texts, "--operator", form="UID=NUMBER").items():
         if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-            raise click.BadParameter(f"{text!r} is no parallelism", param_hint="--operator")
+            raise click.BadParameter(
+                f"parallelism must be a whole number, got {text!r}", param_hint="--operator"
+            )
         parallelisms[uid] = int(text)
     return parallelisms
 
 
 def _parallelism(_context: click.Context, _argument: click.Parameter, text: str | None) -> Any:
     if text is not None and not (text.isascii() and text.isdecimal() and int(text) > 0):
-        raise click.BadParameter(f"{text!r} is no parallelism", param_hint="NUMBER")
+        raise click.BadParameter(
+            f"parallelism must be at least 1, got {text!r}", param_hint="NUMBER"
+        )
     return text
 
 
@@ -49,7 +53,7 @@ def _parallelism(_context: click.Context, _argument: click.Parameter, text: str 
     multiple=True,
     metavar="UID=NUMBER",
     callback=_parallelisms,
-    help="Parallelism of one operator; wins over --parallelism. May be given several times.",
+    help="Parallelism of one operator; takes precedence over --parallelism. Repeatable.",
 )
 @service_options
 @answers
@@ -63,18 +67,18 @@ def rescale_command(
 ) -> None:
     """Change the parallelism of a running job.
 
-    It goes up or down, between two of its epochs. JOB is the id that `bicycle list` shows, and
-    NUMBER the new parallelism, as --parallelism. The job does not end, and no input is read again.
-    A change that is not possible is refused with the reason, and the job continues as before.
+    JOB is an id from `bicycle list`, and NUMBER is the new parallelism. The job rescales
+    between two epochs, without a restart, and reads no input again. If the change is not
+    possible, the job continues as before.
     """
     if number is not None and given["parallelism"] is not None:
-        raise click.UsageError("NUMBER and --parallelism are given; give one of them")
+        raise click.UsageError("use either NUMBER or --parallelism")
     given["parallelism"] = number or given["parallelism"]
     options = from_mapping(
         RescaleOptions, {name: text for name, text in given.items() if text is not None}
     )
     if options.parallelism is None and not operators:
-        raise click.UsageError("give the parallelism: NUMBER, or --operator UID=NUMBER")
+        raise click.UsageError("set the parallelism: NUMBER, or --operator UID=NUMBER")
     done = reached_jobs().rescale(job, options, operators)
     if as_json:
         answer_json({"job": job, **done.to_json()})
@@ -88,7 +92,7 @@ def rescale_command(
 
 def _sentence(job: str, done: Rescaled) -> str:
     if done.new == done.old:
-        return f"{job}: nothing to change, it has this parallelism"
+        return f"{job} already has this parallelism"
     return (
         f"{job}: rescaled in epoch {done.epoch}, paused for {duration_text(done.pause_ms)}, "
         f"state {byte_text(done.state_bytes)}"

@@ -21,53 +21,53 @@ _ROOM = "bicycle_runtime.cli"
 SECTIONS = {
     "Run jobs": {
         "run": ("run", "Run a job in the foreground"),
-        "submit": ("run", "Run a job in a process of its own, and print its id"),
-        "stop": ("job_commands", "Stop a job cleanly, at the end of an epoch"),
-        "drain": ("job_commands", "End a job as if its input had ended"),
-        "cancel": ("job_commands", "End a job at once, in the middle of whatever it does"),
-        "resume": ("job_commands", "Start an ended job again, after its last sealed epoch"),
+        "submit": ("run", "Submit a job to the background and print its id"),
+        "stop": ("job_commands", "Stop a job gracefully after the current epoch"),
+        "drain": ("job_commands", "Drain a job: end its input and process all remaining records"),
+        "cancel": ("job_commands", "Cancel a job immediately, within an epoch"),
+        "resume": ("job_commands", "Start an ended job again from its last sealed epoch"),
         "rescale": ("rescale", "Change the parallelism of a running job"),
-        "upgrade": ("upgrade", "Let a running job go on with another version of its plugin"),
+        "upgrade": ("upgrade", "Upgrade a running job to another version of its plugin"),
     },
     "Watch jobs": {
-        "list": ("job_commands", "List the jobs of this machine, the newest first"),
-        "status": ("job_commands", "Show how a job is doing"),
-        "logs": ("logs", "Show the log of a submitted job"),
-        "metrics": ("figures", "Show the figures of a job, or of all"),
-        "workers": ("figures", "Show the processes of running jobs, and what they use"),
-        "info": ("job_commands", "Show what all jobs come to, and who was asked for it"),
-        "dlq": ("dlq", "Look at dead letters, and replay them"),
+        "list": ("job_commands", "List the jobs of this machine, newest first"),
+        "status": ("job_commands", "Show the state and progress of a job"),
+        "logs": ("logs", "Show or follow the log of a submitted job"),
+        "metrics": ("figures", "Show throughput, lag and other metrics of running jobs"),
+        "workers": ("figures", "Show the processes of running jobs with CPU and memory"),
+        "info": ("job_commands", "Show totals over all jobs, and which service answered"),
+        "dlq": ("dlq", "List, show and replay dead letters"),
     },
     "Serve jobs": {
-        "up": ("up", "Serve the jobs of this machine behind one port"),
-        "down": ("up", "End the service; jobs go on"),
+        "up": ("up", "Start the service: web UI, REST API and jobs behind one port"),
+        "down": ("up", "Stop the service; its jobs continue"),
         "serve": (
             "serve",
-            "Serve the figures of this machine's jobs to Prometheus",
+            "Serve metrics of the jobs of this machine to Prometheus",
         ),
-        "token": ("token", "Make, list and revoke tokens: who may use the service"),
+        "token": ("token", "Create, list and revoke access tokens of the service"),
     },
     "Streams": {
-        "stream": ("stream", "Produce, show, copy and check streams, without a job"),
+        "stream": ("stream", "Produce, read, copy and check streams without a job"),
     },
     "State and savepoints": {
-        "savepoint": ("savepoint", "Take, list, look into, move and remove savepoints"),
-        "checkpoints": ("checkpoints", "List the epochs that a checkpoint directory retains"),
-        "state": ("state", "Look into the state of a job, as of any retained epoch"),
+        "savepoint": ("savepoint", "Create, list, inspect, restore and delete savepoints"),
+        "checkpoints": ("checkpoints", "List the epochs in a checkpoint directory"),
+        "state": ("state", "Query the state of a job at any retained epoch"),
     },
     "Develop jobs": {
-        "new": ("new", "Make a plugin project with a job and its tests"),
-        "pipeline": ("pipeline", "Work with pipelines, the jobs that are a file of TOML or YAML"),
-        "plugins": ("plugins", "List the installed plugins, or check them"),
+        "new": ("new", "Create a plugin project with a job and its tests"),
+        "pipeline": ("pipeline", "Create, check, test and convert pipelines (TOML or YAML)"),
+        "plugins": ("plugins", "List, check and lock installed plugins"),
         "graph": ("graph", "Show the chains, stages and parallelism of a job"),
-        "plan": ("plan", "Show what a job guarantees, its state and warnings"),
-        "replay": ("replay", "Run an epoch of a job once more, to debug it"),
-        "dev": ("dev", "Run a Kafka broker or a Spark cluster for development"),
+        "plan": ("plan", "Show the guarantee, state and warnings of a job before it runs"),
+        "replay": ("replay", "Replay an epoch of a job to debug it"),
+        "dev": ("dev", "Start a Kafka broker or a Spark cluster for development"),
     },
     "Maintain": {
         "doctor": ("doctor", "Check whether this machine can run jobs"),
-        "jobs": ("jobs", "Tidy up what is kept of jobs"),
-        "completion": ("completion", "Print the script that completes words in a shell"),
+        "jobs": ("jobs", "Remove the files of ended jobs"),
+        "completion": ("completion", "Print a completion script for a shell"),
     },
 }
 _PLACES = {name: place for commands in SECTIONS.values() for name, place in commands.items()}
@@ -148,12 +148,12 @@ def _is_document(error: click.ClickException, words: tuple[str, ...]) -> bool:
 
 _HELP = "\n\n".join(
     [
-        "Runs streaming jobs that others wrote, on Apache Spark.",
-        "Jobs are plugins: wheels that are installed in the environment of this command. What is "
-        "kept on this machine lies in the directory BICYCLE_HOME (default: ~/.bicycle).",
-        "With --json a command writes one JSON document to its standard output: the answer, or the "
-        "error with the keys code, message, fix and facts. With --debug it also shows Bicycle's "
-        "own traceback of an error.",
+        "Run streaming jobs on Apache Spark, with exactly-once results that survive any crash.",
+        "Jobs are plugins (wheels in the environment of this command), Python files or pipelines. "
+        "Job data on this machine is in the directory BICYCLE_HOME (default: ~/.bicycle).",
+        "With --json, a command prints one JSON document to standard output: its result, or an "
+        "error with the keys code, message, fix and facts. With --debug, errors include the "
+        "traceback of Bicycle.",
     ]
 )
 _EXIT_CODES = "\n".join(

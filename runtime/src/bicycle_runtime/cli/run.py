@@ -39,7 +39,7 @@ _SECTIONS = {
     "Job and checkpoints": tuple(
         info.name for info in _JOB_OPTIONS if info.name not in (*_WHERE, *_WHAT)
     ),
-    "Where it runs": _WHERE,
+    "Where the job runs": _WHERE,
     "Epochs and state": tuple(info.name for info in _ENGINE_OPTIONS),
 }
 
@@ -52,7 +52,7 @@ def _job_flags(command: Any) -> Any:
         multiple=True,
         metavar="SPARK.NAME=VALUE",
         callback=lambda _context, _option, values: pairs(values, "--conf", prefix="spark."),
-        help="A setting of Spark, such as spark.driver.memory=4g. May be given several times.",
+        help="A setting of Spark, such as spark.driver.memory=4g. Repeatable.",
     )
     command = declared_options(_ENGINE_OPTIONS)(spark(command))
     flags = [info for info in _JOB_OPTIONS if info.name != "plugin"]
@@ -103,7 +103,7 @@ def _check_pipeline(job: str) -> None:
     type=click.IntRange(0, 65_535),
     default=0,
     show_default=True,
-    help="Serve figures for Prometheus at /metrics of this port of 127.0.0.1; 0: do not.",
+    help="Port of 127.0.0.1 that serves metrics for Prometheus at /metrics; 0 disables it.",
 )
 @answers
 def run_command(
@@ -116,13 +116,15 @@ def run_command(
 ) -> None:
     """Run a job in the foreground.
 
-    It runs on embedded Spark unless --master says otherwise. The job is an installed plugin, a
-    file with a function that is marked with @bicycle_plugin, FILE.py or FILE.py:FUNCTION, or a
-    pipeline, FILE.toml or FILE.yaml. Of a file its content is taken when the job starts.
+    The job is an installed plugin, a Python file with a function that is decorated with
+    @bicycle_plugin (FILE.py or FILE.py:FUNCTION), or a pipeline (FILE.toml or FILE.yaml). It
+    runs on embedded Spark unless --master is set. The content of a file is read once, at the
+    start.
 
-    Bounded input ends the job with exit code 0 and a summary. SIGTERM or Ctrl-C finishes the epoch,
-    publishes it and ends with exit code 0 as well; a second one ends at once. After any end, also
-    after a crash, the same command goes on where the last sealed epoch stopped.
+    A job with bounded input ends with exit code 0 and a summary. SIGTERM or Ctrl-C finishes and
+    publishes the current epoch, and also ends with exit code 0; a second signal ends the job
+    immediately. After any end, including a crash, the same command continues from the last
+    sealed epoch.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.foreground import run_in_foreground
@@ -168,14 +170,14 @@ def submit_command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Run a job in a process of its own, and print its id.
+    """Submit a job to the background and print its id.
 
-    The id is printed once the job runs. It is what list, status, logs, stop and cancel take. A job
-    that fails while it starts is an error of this command.
+    The command returns when the job runs, or with an error if the start fails. list, status,
+    logs, stop and cancel take the id.
 
-    With --wheel the job runs where a service does: the wheel is uploaded to it and installed there
-    by itself, so that the job keeps its version whatever is installed later. Where --service or
-    BICYCLE_SERVICE names a service, a job without a wheel is started there as well.
+    With --wheel, the wheel is uploaded to a service, which installs it in a separate
+    environment and runs the job with this version. If --service or BICYCLE_SERVICE names a
+    service, the service also runs jobs without a wheel.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.cli.rendering import answer_json

@@ -33,17 +33,17 @@ _HEADINGS = ("savepoint", "job", "plugin", "epoch", "created", "records", "size"
 _SPARE_COLUMNS = ("files", "records", "plugin")
 _TIMEOUT = "10m"
 
-_JOB_HELP = "URL is the name of a savepoint beside the checkpoints of this job."
+_JOB_HELP = "Treat URL as the name of a savepoint of this job."
 
 
 @click.group("savepoint", cls=CommandGroup, invoke_without_command=True)
 @answers
 @click.pass_context
 def savepoint_command(context: click.Context, *, as_json: bool) -> None:
-    """Take, list, look into, move and remove savepoints.
+    """Create, list, inspect, restore and delete savepoints.
 
-    A savepoint is a copy of one epoch of a job that needs nothing else: another machine, another
-    checkpoint directory or a newer version of the plugin may begin with it.
+    A savepoint is a complete copy of one epoch of a job. A job on another machine, in another
+    checkpoint directory or with a newer version of the plugin can start from it.
     """
     show_overview(context, as_json=as_json)
 
@@ -57,16 +57,20 @@ def savepoint_options(command: Any) -> Any:
             show_default=True,
             metavar="DURATION",
             callback=duration_ms,
-            help="How long a running job may take.",
+            help="Time limit for a running job.",
         ),
         click.option(
             "--to",
             metavar="URL",
-            help="Directory or URL for savepoints; this one lies below it, under its name. "
-            "Default: the folder savepoints in the checkpoint directory of the job.",
+            help=(
+                "Directory or URL for savepoints; the savepoint is created below it, under its "
+                "name. Default: the folder savepoints in the checkpoint directory of the job."
+            ),
         ),
         click.option(
-            "--name", metavar="NAME", help="Name of the savepoint. Default: one made of the time."
+            "--name",
+            metavar="NAME",
+            help="Name of the savepoint. Default: a name from the current time.",
         ),
     ):
         command = option(command)
@@ -87,10 +91,10 @@ def savepoint_options(command: Any) -> Any:
 def create_command(
     *, job: str, name: str | None, to: str | None, timeout: int, as_json: bool
 ) -> None:
-    """Take a savepoint of a job and print its place.
+    """Create a savepoint of a job and print its location.
 
-    A job that runs goes on: it takes the savepoint between two epochs, and copies while it runs.
-    One that has ended must have published its last epoch.
+    A running job creates the savepoint between two epochs, and continues while files are
+    copied. An ended job must have published its last epoch.
     """
     answer = reached_jobs().save(job, name=name, to=to, timeout_ms=timeout)
     if as_json:
@@ -114,17 +118,17 @@ def create_command(
 @service_options
 @answers
 def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) -> None:
-    """List savepoints, the newest first.
+    """List savepoints, newest first.
 
-    They are those of a job, below a place, or of all jobs of this machine. Savepoints that were
-    made elsewhere with --to are listed with that place as --checkpoint-dir.
+    The list covers one job, a location, or all jobs of this machine. For savepoints that were
+    created with --to, pass the same location as --checkpoint-dir.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage_urls import open_storage
     from bicycle_runtime.jobs.savepoints.commands import SavepointEntry, list_savepoints
 
     if checkpoint_dir is not None and job is not None:
-        raise click.UsageError("give either JOB or --checkpoint-dir")
+        raise click.UsageError("pass either JOB or --checkpoint-dir")
     if checkpoint_dir is not None:
         found = list_savepoints(open_storage(checkpoint_dir))
     else:
@@ -150,14 +154,13 @@ def list_command(*, job: str | None, checkpoint_dir: str | None, as_json: bool) 
 )
 @click.argument("url", shell_complete=savepoint_places)
 @click.option("--job", metavar="JOB", shell_complete=job_names, help=_JOB_HELP)
-@click.option("--verify", is_flag=True, help="Read every file and compare checksums.")
+@click.option("--verify", is_flag=True, help="Read all files and compare checksums.")
 @service_options
 @answers
 def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -> None:
-    """Show what is in a savepoint.
+    """Show the job, offsets, operators and sizes of a savepoint.
 
-    That is who made it, offsets, operators and their sizes. `bicycle state` with the savepoint as
-    --checkpoint-dir shows what the operators keep.
+    To show its state, run `bicycle state` with the savepoint as --checkpoint-dir.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage_urls import open_storage
@@ -190,9 +193,9 @@ def inspect_command(*, url: str, job: str | None, verify: bool, as_json: bool) -
 @service_options
 @answers
 def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
-    """Remove a savepoint, or what is left of an unfinished one.
+    """Delete a savepoint, or the remains of an incomplete savepoint.
 
-    Nothing but a savepoint is removed; jobs that began with it have copies of their own.
+    Other files are never deleted. Jobs that started from the savepoint have copies.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.base.storage_urls import open_storage
@@ -221,15 +224,15 @@ def delete_command(*, url: str, job: str | None, as_json: bool) -> None:
     "--checkpoint-dir",
     required=True,
     metavar="URL",
-    help="Directory or URL for checkpoints; the job's will be below it, under its name.",
+    help=(
+        "Directory or URL for checkpoints; the checkpoints of the job are below it, under its name."
+    ),
 )
 @click.option("--name", required=True, metavar="NAME", help="Name of the job.")
 @click.option(
-    "--trust", is_flag=True, help="Restore what another home made: its state may run any code."
+    "--trust", is_flag=True, help="Accept a savepoint of another home: its state may run any code."
 )
-@click.option(
-    "--savepoint-key", metavar="FILE", help="The savepoint must be signed with the key in FILE."
-)
+@click.option("--savepoint-key", metavar="FILE", help="Require a signature with the key in FILE.")
 @service_options
 @answers
 def restore_command(
@@ -241,11 +244,11 @@ def restore_command(
     savepoint_key: str | None,
     as_json: bool,
 ) -> None:
-    """Put a savepoint into the empty checkpoint directory of a job.
+    """Restore a savepoint into the empty checkpoint directory of a job.
 
-    It becomes the last epoch there. A job that is then run with this --checkpoint-dir and --name
-    goes on from there. To do both at once, run it with --from. A service that is asked does it with
-    paths of its own machine.
+    The savepoint becomes the last epoch of the directory, and a job that runs with the same
+    --checkpoint-dir and --name continues from it. `bicycle run --from` does both in one step.
+    With --service, paths are those of the machine of the service.
     """
     answer = reached_jobs().restore(
         {
@@ -282,7 +285,7 @@ def _row(entry: SavepointEntry) -> tuple[str, ...]:
 
 def _savepoint_lines(savepoint: Savepoint, url: str, *, is_verified: bool) -> list[str]:
     plugin = f"{savepoint.plugin} {savepoint.plugin_version}".strip()
-    whole = ", all of them whole" if is_verified else ""
+    whole = ", all intact" if is_verified else ""
     return [
         f"savepoint {savepoint.name} in {url}",
         f"  job          {savepoint.job}, plugin {plugin or 'unknown'}",

@@ -23,15 +23,15 @@ _LOOK_MS = 60_000
     type=click.IntRange(0, 65_535),
     default=9_898,
     show_default=True,
-    help="Port of 127.0.0.1; 0 takes any that is free.",
+    help="Port of 127.0.0.1; 0 selects a free port.",
 )
 @home_option
 @answers
 def serve_command(*, port: int, folder: str | None, as_json: bool) -> None:
-    """Serve the figures of this machine's jobs to Prometheus.
+    """Serve metrics of the jobs of this machine to Prometheus.
 
-    GET /metrics has those of all jobs of the home, also of `bicycle run`, until Ctrl-C or SIGTERM.
-    It needs no extra; `bicycle up` has the same figures and much more.
+    GET /metrics has the metrics of all jobs of the home, including `bicycle run`, until Ctrl-C
+    or SIGTERM. The command needs no extra. `bicycle up` serves the same metrics.
     """
     clock = SystemClock()
     with (

@@ -42,10 +42,10 @@ _LS_HEADINGS = (
 @answers
 @click.pass_context
 def state_command(context: click.Context, *, as_json: bool) -> None:
-    """Look into the state of a job, as of any retained epoch.
+    """Query the state of a job at any retained epoch.
 
-    Checkpoints are only read: this works while the job runs, takes no lock and needs no plugin.
-    An epoch that the job collects meanwhile is told as gone, with exit code 5.
+    The commands only read checkpoints: they work while the job runs, take no lock and need no
+    plugin. If the job removes the epoch during the query, the exit code is 5.
     """
     show_overview(context, as_json=as_json)
 
@@ -61,13 +61,15 @@ def _plugin_option(command: F) -> F:
         "--plugin",
         metavar="NAME",
         shell_complete=plugin_names,
-        help="Load values of the plugin's own classes, in a child process. Without it nothing is "
-        "unpickled, and such values are shown by their type.",
+        help=(
+            "Load values of the plugin's own classes in a child process. Without this option, no "
+            "pickles are loaded, and such values are shown by their type."
+        ),
     )(plugin_env_option(command))
 
 
 def _name_option(command: F) -> F:
-    return click.option("--name", metavar="STATE", help="Only this state.")(command)
+    return click.option("--name", metavar="STATE", help="Show only this state.")(command)
 
 
 def _limit_option(command: F) -> F:
@@ -75,7 +77,7 @@ def _limit_option(command: F) -> F:
         "--limit",
         type=click.IntRange(min=1),
         default=_LIMIT,
-        help="Show so many at most.",
+        help="Maximum number of entries.",
         show_default=True,
     )(command)
 
@@ -93,9 +95,9 @@ def _limit_option(command: F) -> F:
 def ls_command(
     *, job: str | None, checkpoint_dir: str | None, epoch: int | None, as_json: bool
 ) -> None:
-    """List operators with state, and what each of them keeps.
+    """List operators with state, and the states of each.
 
-    Types and codecs are those of the first hundred entries of a state.
+    Types and codecs are determined from the first hundred entries of a state.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.sealed_queries import summarize_operator
@@ -111,7 +113,7 @@ def ls_command(
     if found:
         show_table(_LS_HEADINGS, [row for operator in found for row in _ls_rows(operator)])
     else:
-        click.echo("no operator has state")
+        click.echo("no operators with state")
 
 
 @state_command.command(
@@ -126,12 +128,12 @@ def ls_command(
 @click.option("--operator", required=True, metavar="UID", help="The operator.")
 @_name_option
 @click.option(
-    "--key", metavar="KEY", help="Only this key: JSON, where a list is a tuple, or just a text."
+    "--key", metavar="KEY", help="Show only this key: JSON, where a list is a tuple, or plain text."
 )
 @click.option(
     "--prefix",
     metavar="TEXT",
-    help="Only text keys that begin so, and tuples whose first part does.",
+    help="Show only text keys with this prefix, and tuples whose first part has it.",
 )
 @_limit_option
 @_plugin_option
@@ -140,9 +142,9 @@ def get_command(
     *, job: str | None, checkpoint_dir: str | None, epoch: int | None, limit: int,
     plugin: str | None, as_json: bool, **selected: str | None,
 ) -> None:  # fmt: skip
-    """Show entries of an operator's state, with key group and task.
+    """Show state entries of an operator, with key group and task.
 
-    What is not there is no error: nothing is shown then.
+    A missing entry is not an error: the output is then empty.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
@@ -165,7 +167,7 @@ def get_command(
     if found["entries"]:
         _show_entries(found["entries"])
     else:
-        click.echo("no such entry")
+        click.echo("entry not found")
     if found["is_cut"]:
         click.echo(f"there are more than {limit}; see --limit")
 
@@ -180,7 +182,7 @@ def get_command(
 @click.argument("epoch_a", type=click.IntRange(min=0))
 @click.argument("epoch_b", type=click.IntRange(min=0))
 @place_options
-@click.option("--operator", metavar="UID", help="Only this operator.")
+@click.option("--operator", metavar="UID", help="Show only this operator.")
 @_name_option
 @_limit_option
 @_plugin_option
@@ -189,9 +191,9 @@ def diff_command(
     *, epoch_a: int, epoch_b: int, limit: int, plugin: str | None, as_json: bool,
     **selected: str | None,
 ) -> None:  # fmt: skip
-    """Show which entries EPOCH_B added, removed and changed since EPOCH_A.
+    """Show the entries that were added, removed and changed between two epochs.
 
-    Totals count all of them; --limit is for each operator.
+    Totals count all entries; --limit applies to each operator.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.sealed_queries import Selection
@@ -231,9 +233,9 @@ def diff_command(
     required=True,
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="A file that ends in .parquet or .jsonl; one that is there is replaced.",
+    help="Target file, .parquet or .jsonl; an existing file is replaced.",
 )
-@click.option("--operator", metavar="UID", help="Only this operator.")
+@click.option("--operator", metavar="UID", help="Export only this operator.")
 @_name_option
 @_plugin_option
 @answers
@@ -245,10 +247,10 @@ def export_command(
     as_json: bool,
     **selected: str | None,
 ) -> None:
-    """Write all state to a Parquet file (with the extra `parquet`) or as JSON lines.
+    """Export all state to a Parquet file or to JSON lines.
 
-    The columns are operator, state, kind, key_group, task, key, part, value and since_ms. In
-    Parquet key, part and value are JSON texts.
+    Columns are operator, state, kind, key_group, task, key, part, value and since_ms. In
+    Parquet, which needs the extra `parquet`, key, part and value are JSON texts.
     """
     # Slow to import, and not needed to show the help.
     from bicycle_runtime.jobs.checkpoints.sealed_export import export_entries, require_target

@@ -46,10 +46,10 @@ _LAST_COUNT = 10
 @answers
 @click.pass_context
 def stream_command(context: click.Context, *, as_json: bool) -> None:
-    """Produce, show, copy and check streams, without a job.
+    """Produce, read, copy and check streams without a job.
 
-    URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, where the
-    streams are, and behind the last slash their keys with commas between them.
+    URL is an address such as file://./events.ss/orders or stdio:///clicks: a protocol, a node,
+    and after the last slash the keys of the streams, separated by commas.
     """
     show_overview(context, as_json=as_json)
 
@@ -66,11 +66,11 @@ _url = address_argument()
 _set = backend_words("--set", "words", "of URL")
 _format = click.option(
     "--format", "form", type=click.Choice(get_args(LineFormat)), default="log", show_default=True,
-    help="How a message is shown: with its head as text or as JSON, or its payload alone.",
+    help="Output format: messages with a head as text, as JSON, or only the payloads.",
 )  # fmt: skip
 _offset = click.option(
     "--offset", type=click.Choice(list(_STARTS)), default="end", show_default=True,
-    help="Where to begin in streams that keep messages.",
+    help="Start position in streams that keep messages.",
 )  # fmt: skip
 
 
@@ -82,20 +82,28 @@ _offset = click.option(
     ),
 )
 @click.option(
-    "--stream", "url", callback=read_address, required=True, metavar="URL", help="Where to send."
+    "--stream",
+    "url",
+    callback=read_address,
+    required=True,
+    metavar="URL",
+    help="Address of the stream.",
 )
 @click.option(
     "--interval", "interval_s", default="1s", show_default=True, metavar="DURATION",
     callback=lambda _context, _option, text: _seconds(text),
-    help="Time between two messages, in ns, us, ms, s or m.",
+    help="Interval between messages, in ns, us, ms, s or m.",
 )  # fmt: skip
-@click.option("--count", type=click.IntRange(1), help="End after so many.")
+@click.option("--count", type=click.IntRange(1), help="Number of messages before the command ends.")
 @_set
 @answers
 def clock_command(
     *, url: StreamUrl, interval_s: float, count: int | None, words: dict[str, str], as_json: bool
 ) -> None:
-    """Send {"tick":N} at each interval, from 0 on, until Ctrl-C or SIGTERM."""
+    """Send {"tick":N} at an interval, until Ctrl-C or SIGTERM.
+
+    N starts at 0.
+    """
     tally = Tally()
     _run(clock(url, words, tally, interval_s=interval_s, count=count))
     _tell_sent(tally, url, as_json=as_json)
@@ -111,15 +119,18 @@ def clock_command(
 @_url
 @click.option(
     "--format", "form", type=click.Choice(["lines", "ndjson"]), default="lines", show_default=True,
-    help='Whether a line is a payload, or a record: {"key": "orders", "payload": {"id": 7}}.',
+    help=(
+        'Format of the input lines: payloads, or records such as {"key": "orders", "payload": '
+        '{"id": 7}}.'
+    ),
 )  # fmt: skip
 @_set
 @answers
 def produce_command(*, url: StreamUrl, form: str, words: dict[str, str], as_json: bool) -> None:
-    """Send the lines of standard input, each as a message.
+    """Send each line of standard input as a message.
 
-    A file is made where there is none. What `bicycle stream cat --format ndjson` shows can be
-    produced again; records that name no stream go to that of URL.
+    A missing file is created. The output of `bicycle stream cat --format ndjson` can be
+    produced again; records without a stream are sent to the stream of URL.
     """
     tally = Tally()
     is_whole = _run(produce(url, words, tally, standard_input(), is_ndjson=form == "ndjson"))
@@ -139,7 +150,7 @@ def produce_command(*, url: StreamUrl, form: str, words: dict[str, str], as_json
 @_set
 @answers
 def cat_command(*, url: StreamUrl, form: LineFormat, words: dict[str, str], as_json: bool) -> None:
-    """Show all messages that streams hold now."""
+    """Print all existing messages of streams."""
     _show(url, words, form=form, as_json=as_json, last=None, begin=None, follow=False)
 
 
@@ -151,16 +162,18 @@ def cat_command(*, url: StreamUrl, form: LineFormat, words: dict[str, str], as_j
     ),
 )
 @_url
-@click.option("-f", "--follow", is_flag=True, help="Go on with messages that come.")
+@click.option("-f", "--follow", is_flag=True, help="Wait for new messages.")
 @click.option(
     "-n", "--lines", "last", type=click.IntRange(min=0), default=_LAST_COUNT, show_default=True,
-    help="So many messages of the end; not with --from.",
+    help="Number of messages from the end; not with --from.",
 )  # fmt: skip
 @click.option(
     "--from", "begin", metavar="TIME|SEQ",
     callback=lambda _context, _option, text: None if text is None else position(text),
-    help="Begin with the first message of this time or later (2026-03-01T12:00, in UTC or with a "
-    "zone), or with this sequence.",
+    help=(
+        "Start with the first message at or after this time (2026-03-01T12:00, in UTC or with a "
+        "zone), or with this sequence number."
+    ),
 )  # fmt: skip
 @_format
 @_set
@@ -175,12 +188,14 @@ def tail_command(
     words: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Show the last messages of streams, or those from a place on.
+    """Print the last messages of streams, or messages from a start position.
 
-    A backend that keeps no messages shows what comes.
+    For a backend that keeps no messages, the command prints new messages.
     """
     if follow and as_json:
-        raise click.UsageError("--follow has no end, and --json is one document; one of both")
+        raise click.UsageError(
+            "use either --follow, which has no end, or --json, which prints one document"
+        )
     _show(
         url,
         words,
@@ -200,20 +215,25 @@ def tail_command(
     ),
 )
 @click.option(
-    "--input", "source", callback=read_address, required=True, metavar="URL", help="What to read."
+    "--input",
+    "source",
+    callback=read_address,
+    required=True,
+    metavar="URL",
+    help="Address of the input.",
 )
 @click.option(
     "--output", "target", callback=read_address, required=True, metavar="URL",
-    help="Where to send: one stream, or none to keep the names of streams.",
+    help="Address of the output: one stream, or no stream to keep the names of streams.",
 )  # fmt: skip
 @_offset
 @backend_words("--input-set", "source_words", "of the input")
 @backend_words("--output-set", "target_words", "of the output")
 @answers
 def relay_command(*, offset: str, as_json: bool, target: StreamUrl, **asked: Any) -> None:
-    """Copy messages from any backend to any other as they come, until Ctrl-C or SIGTERM.
+    """Copy messages between backends continuously, until Ctrl-C or SIGTERM.
 
-    Times stay as they are, and shards where the output has any.
+    Times are kept, and shards if the output supports them.
     """
     tally = Tally()
     _run(relay(asked.pop("source"), target, tally, start=_start(offset), is_live=True, **asked))
@@ -230,9 +250,10 @@ def relay_command(*, offset: str, as_json: bool, target: StreamUrl, **asked: Any
 @backend_words("--output-set", "target_words", "of TO")
 @answers
 def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
-    """Copy all messages that streams hold now, to a file and back, or between any two backends.
+    """Copy all existing messages of streams to another backend or file.
 
-    Times stay as they are, and shards where the output has any; sequences are those of TO.
+    Times are kept, and shards if the output supports them. The output assigns new sequence
+    numbers.
     """
     tally = Tally()
     source = asked.pop("source")
@@ -247,14 +268,19 @@ def dump_command(*, as_json: bool, target: StreamUrl, **asked: Any) -> None:
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--stream", "url", callback=read_address, required=True, metavar="URL", help="Where to send."
+    "--stream",
+    "url",
+    callback=read_address,
+    required=True,
+    metavar="URL",
+    help="Address of the output.",
 )
 @_set
 @answers
 def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: bool) -> None:
-    """Make a named pipe: each line that is written to PATH is sent as a message.
+    """Create a named pipe whose lines are sent as messages.
 
-    The pipe is removed at the end of the command, by Ctrl-C or SIGTERM.
+    The pipe is removed when the command ends, by Ctrl-C or SIGTERM.
     """
     _run(flux(path, url, words))
     _tell_end(path, as_json=as_json)
@@ -266,7 +292,12 @@ def flux_command(*, path: Path, url: StreamUrl, words: dict[str, str], as_json: 
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
-    "--stream", "url", callback=read_address, required=True, metavar="URL", help="What to read."
+    "--stream",
+    "url",
+    callback=read_address,
+    required=True,
+    metavar="URL",
+    help="Address of the input.",
 )
 @_offset
 @_format
@@ -281,9 +312,9 @@ def tap_command(
     words: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Make a named pipe: who reads PATH gets the messages, each as a line.
+    """Create a named pipe that delivers messages as lines to its reader.
 
-    The pipe is removed at the end of the command, by Ctrl-C or SIGTERM.
+    The pipe is removed when the command ends, by Ctrl-C or SIGTERM.
     """
     _run(tap(path, url, words, start=_start(offset), line=partial(message_line, form=form)))
     _tell_end(path, as_json=as_json)
@@ -295,14 +326,18 @@ def tap_command(
 @click.option(
     "--format", "form", type=click.Choice(["text", "mermaid", "json"]), default="text",
     show_default=True,
-    help="Text for reading, Mermaid for drawings, JSON for programs. --json stands for json.",
+    help=(
+        "Output format: text for people, Mermaid for diagrams, JSON for programs. --json selects "
+        "json."
+    ),
 )  # fmt: skip
 @service_options
 @answers
 def graph_command(*, form: str, as_json: bool) -> None:
-    """Show which job reads and writes which streams, of all jobs of this home or service.
+    """Show which jobs read and write which streams.
 
-    It is what jobs declare: jobs meet at a stream by its address, without knowing of each other.
+    The graph covers all jobs of this home or service, and shows the addresses that the jobs
+    declare.
     """
     # Slow to import, and needed for this alone.
     from bicycle_runtime.cli.access import reached_jobs
@@ -393,4 +428,4 @@ def _tell_end(path: Path, *, as_json: bool) -> None:
     if as_json:
         answer_json({"path": str(path), "state": "removed"})
     else:
-        click.echo(f"{path} is removed", err=True)
+        click.echo(f"{path} was removed", err=True)

@@ -35,14 +35,14 @@ _file = click.argument("file", type=click.Path(path_type=Path))
 )
 @click.option(
     "--format", "form", type=click.Choice(get_args(TextFormat)), default="log", show_default=True,
-    help="Lines with heads as on pipes, or JSON.",
+    help="Output format: lines with heads as on pipes, or JSON.",
 )  # fmt: skip
-@click.option("--header-only", is_flag=True, help="Leave payloads out.")
+@click.option("--header-only", is_flag=True, help="Omit payloads.")
 @answers
 def decode_command(*, file: Path, form: TextFormat, header_only: bool, as_json: bool) -> None:
-    """Show what stands in a .ss file, in order; its header and beacons as comments.
+    """Print the content of a .ss file, with its header and beacons as comments.
 
-    A payload that is no text is shown as <BINARY BLOB>, and with --format ndjson in base64.
+    Binary payloads are shown as <BINARY BLOB>, or as base64 with --format ndjson.
     """
     lines = decode(file, form, header_only=header_only)
     if as_json:
@@ -57,11 +57,11 @@ def decode_command(*, file: Path, form: TextFormat, header_only: bool, as_json: 
 @answers
 @click.pass_context
 def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None:
-    """Read a whole .ss file and tell all that is broken; the exit code is 1 then.
+    """Check a .ss file for damage; the exit code is 1 if damage was found.
 
-    The head of a message has no checksum. A sequence or a time that goes back within its shard is
-    damage all the same, and so are messages that differ from what a beacon says of their stream.
-    A sequence that jumps ahead is shown as a gap: a message may be missing, as after a repair.
+    The head of a message has no checksum. Therefore decreasing sequence numbers or times within
+    a shard, and messages that contradict a beacon, also count as damage. A jump of the sequence
+    number is shown as a gap: a message may be missing, as after a repair.
     """
     report = verify(file)
     _tell(report, None, as_json=as_json)
@@ -73,11 +73,11 @@ def verify_command(context: click.Context, *, file: Path, as_json: bool) -> None
 @_file
 @click.option(
     "--output", type=click.Path(path_type=Path), required=True, metavar="NEW",
-    help="Where to write what is whole; nothing may be there.",
+    help="Path of the repaired file; must not exist.",
 )  # fmt: skip
 @answers
 def repair_command(*, file: Path, output: Path, as_json: bool) -> None:
-    """Write a new .ss file with all that is whole in FILE, and tell what was lost."""
+    """Copy the intact messages of a damaged .ss file, and report the losses."""
     _tell(repair(file, output), output, as_json=as_json)
 
 
@@ -94,7 +94,7 @@ def _tell(report: Report, output: Path | None, *, as_json: bool) -> None:
         }
         answer_json(found if output is None else found | {"output": str(output)})
         return
-    verdict = "intact" if report.is_intact else f"broken places: {len(report.broken)}"
+    verdict = "intact" if report.is_intact else f"damaged places: {len(report.broken)}"
     gaps = f", gaps in sequences: {len(report.gaps)}" if report.gaps else ""
     where = "" if output is None else f", written to {output}"
     click.echo(f"{report.path}: {amount(report.message_count, 'message')}, {verdict}{gaps}{where}")

@@ -26,7 +26,7 @@ _LIBRARIES = ("httpx", "prometheus_client", "starlette", "websockets")
 def _place(_context: click.Context, _option: click.Parameter, text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
     if not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
-        raise click.BadParameter(f"{text!r} is not ADDRESS:PORT, such as 127.0.0.1:9800")
+        raise click.BadParameter(f"expected ADDRESS:PORT, such as 127.0.0.1:9800, got {text!r}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -45,28 +45,29 @@ def _place(_context: click.Context, _option: click.Parameter, text: str) -> tupl
 @click.option(
     "--listen", "place", default="127.0.0.1:9800", show_default=True, metavar="ADDRESS:PORT",
     callback=_place,
-    help="Where clients connect; port 0 takes any that is free. An address that others reach needs "
-    "--tls-cert, --tls-key and a token.",
+    help=(
+        "Address for clients; port 0 selects a free port. An address that is reachable from other "
+        "machines requires --tls-cert, --tls-key and a token."
+    ),
 )  # fmt: skip
 @click.option(
     "--set", "words", multiple=True, metavar="NAME=VALUE",
     callback=lambda _context, _option, values: pairs(values, "--set"),
-    help="An option of the backend of each URL. May be given several times.",
+    help="An option of the backend for all URLs. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--limit", "limits", multiple=True, metavar="NAME=VALUE",
     callback=lambda _context, _option, values: pairs(values, "--limit"),
-    help="A limit of the server, such as slow=skip or clients_max=100. May be given several times.",
+    help="A limit of the server, such as slow=skip or clients_max=100. Repeatable.",
 )  # fmt: skip
 @click.option(
     "--webhooks", "webhooks_path", metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="TOML with tables [[webhook]]: which streams are posted where.",
+    help="TOML file with tables [[webhook]]: which streams are posted to which URLs.",
 )  # fmt: skip
 @click.option(
     "--origin", "origins", multiple=True, metavar="ORIGIN",
-    help="Origin of pages that may connect, such as https://shop.example. May be given several "
-    "times.",
+    help="Origin of pages that may connect, such as https://shop.example. Repeatable.",
 )  # fmt: skip
 @door_options
 @home_option
@@ -83,10 +84,10 @@ def serve_command(
     as_json: bool,
     **doors: Any,
 ) -> None:
-    """Serve streams to WebSocket clients, and post webhooks, until Ctrl-C or SIGTERM.
+    """Serve streams to WebSocket clients and webhooks, until Ctrl-C or SIGTERM.
 
-    A client subscribes to streams by their keys and gets each message as a frame of JSON. The
-    server prints its URL once clients may connect; figures for Prometheus are at /metrics.
+    Clients subscribe to streams by key and receive each message as a JSON frame. The server
+    prints its URL when it accepts connections, and serves metrics for Prometheus at /metrics.
     """
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     if missing:

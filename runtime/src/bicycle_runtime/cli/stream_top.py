@@ -42,27 +42,30 @@ _HISTORY_MS_MAX = HOUR_S * 1_000
     metavar="URL...",
     callback=lambda context, option, texts: [read_address(context, option, t) for t in texts],
 )
-@click.option("--once", is_flag=True, help="Show the figures as they are now, and end.")
+@click.option("--once", is_flag=True, help="Print the current figures and exit.")
 @click.option(
     "--sort", type=click.Choice(HEADINGS), default="stream", show_default=True,
-    help="The column to sort by.",
+    help="Column to sort by.",
 )  # fmt: skip
 @click.option(
     "--filter",
     "containing",
     default="",
     metavar="TEXT",
-    help="Only streams with it in their names.",
+    help="Show only streams whose names contain this text.",
 )
 @click.option(
     "--history", "history_ms", default="1h", show_default=True, metavar="DURATION",
     callback=lambda _context, _option, text: _duration_ms(text, _HISTORY_MS_MAX),
-    help="How far back messages are read at first, up to an hour; 0s counts from now on.",
+    help=(
+        "How far back messages are read at the start, at most an hour; 0s counts only new "
+        "messages."
+    ),
 )  # fmt: skip
 @click.option(
     "--stale-after", "stale_ms", default="1m", show_default=True, metavar="DURATION",
     callback=lambda _context, _option, text: _duration_ms(text, None),
-    help="So long after its latest message a stream is marked as stale.",
+    help="Time after its latest message when a stream is marked as stale.",
 )  # fmt: skip
 @backend_words("--set", "words", "of all URLs")
 @answers
@@ -77,14 +80,16 @@ def top_command(
     words: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Show how much goes through streams: messages and bytes per second, minute and hour.
+    """Show the throughput of streams: messages and bytes per second, minute and hour.
 
-    All messages are read and counted by their times; without a stream behind the last slash, those
-    of all streams of the place. A stream is bursting when its last second had three times the
-    messages of its minute, and stale without messages for a minute.
+    The command reads all messages and counts them by their times. A URL without a stream covers
+    all streams of the node. A stream is bursting if its last second had three times the average
+    of its minute, and stale without messages for a minute.
     """
     if as_json and not once:
-        raise click.UsageError("a page has no end, and --json is one document: add --once")
+        raise click.UsageError(
+            "the live view has no end, but --json prints one document: add --once"
+        )
     watches = [Watch(url, words, history_ms=history_ms) for url in urls]
     marks = Marks(stale_ms=stale_ms)
     if not once:

@@ -34,7 +34,7 @@ def _config(what: str) -> Callable[[F], F]:
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda _context, _option, values: pairs(values, "--config"),
-        help=f"{what}. May be given several times.",
+        help=f"{what}. Repeatable.",
     )
 
 
@@ -44,9 +44,9 @@ def _config(what: str) -> Callable[[F], F]:
 def topics_command(context: click.Context, *, as_json: bool) -> None:
     """List, create, delete, describe and alter streams of Kafka and Redis.
 
-    URL is a place, as in kafka://host:9092/, and one or more streams behind the last slash where a
-    command is about some. A stream is a topic of Kafka with its partitions, or the keys of Redis
-    KEY, KEY:1, KEY:2 and so on.
+    URL is a node, such as kafka://host:9092/, with one or more streams after the last slash
+    where the command needs them. A stream is a topic of Kafka, or the keys KEY, KEY:1, KEY:2
+    and so on of Redis.
     """
     show_overview(context, as_json=as_json)
 
@@ -62,10 +62,10 @@ def topics_command(context: click.Context, *, as_json: bool) -> None:
 @_set
 @answers
 def list_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> None:
-    """List the streams of a place.
+    """List the streams of a Kafka or Redis server.
 
-    Topics in which Kafka keeps what it needs itself are left out, and so are streams of Redis
-    whose names no stream of ours can have.
+    Internal topics of Kafka are omitted, and so are Redis streams with names that are not valid
+    keys.
     """
     found = _with_admin(url, words, lambda admin: admin.list_streams())
     if as_json:
@@ -96,9 +96,9 @@ def create_command(
     words: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Make streams without messages.
+    """Create empty streams.
 
-    How many brokers of Kafka keep a topic is said by --set replication=3.
+    For Kafka, set the replication factor with --set replication=3.
     """
 
     async def create(admin: StreamAdmin) -> list[StreamInfo]:
@@ -116,7 +116,7 @@ def create_command(
 @_set
 @answers
 def delete_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> None:
-    """Remove streams with all their messages, their shards and their groups."""
+    """Delete streams with all messages, shards and groups."""
 
     async def delete(admin: StreamAdmin) -> None:
         for key in _keys(url):
@@ -137,7 +137,7 @@ def delete_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> N
 @_set
 @answers
 def describe_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) -> None:
-    """Show shards, sequences, groups with their lag, and settings of streams."""
+    """Show the shards, sequence numbers, groups, lag and settings of streams."""
 
     async def describe(admin: StreamAdmin) -> list[StreamInfo]:
         return [await admin.describe(key) for key in _keys(url)]
@@ -153,8 +153,10 @@ def describe_command(*, url: StreamUrl, words: dict[str, str], as_json: bool) ->
     ),
 )
 @_url
-@click.option("--shards", type=click.IntRange(1, 10_000), help="How many from now on; not fewer.")
-@_config("A setting: any of a topic of Kafka; for Redis maxlen or minid, which trim at once")
+@click.option(
+    "--shards", type=click.IntRange(1, 10_000), help="New number of shards; must not be lower."
+)
+@_config("A setting: any topic setting of Kafka; for Redis maxlen or minid, which trim immediately")
 @_set
 @answers
 def alter_command(
@@ -165,12 +167,12 @@ def alter_command(
     words: dict[str, str],
     as_json: bool,
 ) -> None:
-    """Give streams more shards, or other settings.
+    """Add shards to streams, or change their settings.
 
-    With more partitions Kafka puts keys into others than before.
+    With more partitions, Kafka assigns keys to other partitions than before.
     """
     if shards is None and not settings:
-        raise click.UsageError("nothing to alter: give --shards or --config")
+        raise click.UsageError("no change requested: pass --shards or --config")
 
     async def alter(admin: StreamAdmin) -> list[StreamInfo]:
         for key in _keys(url):
@@ -182,7 +184,7 @@ def alter_command(
 
 def _keys(url: StreamUrl) -> Any:
     if not url.stream_keys:
-        raise click.UsageError(f"{url} names no stream: write one behind the last slash")
+        raise click.UsageError(f"{url} has no stream: add its name after the last slash")
     return url.stream_keys
 
 

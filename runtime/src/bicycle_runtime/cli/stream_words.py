@@ -33,5 +33,5 @@ def backend_words(flag: str, name: str, what: str) -> Callable[[F], F]:
         multiple=True,
         metavar="NAME=VALUE",
         callback=lambda _context, _option, values: pairs(values, flag),
-        help=f"An option of the backend {what}. May be given several times.",
+        help=f"An option of the backend {what}. Repeatable.",
     )

@@ -26,11 +26,11 @@ _ROLES = [role.name.lower() for role in Role if role is not Role.NOBODY]
 @answers
 @click.pass_context
 def token_command(context: click.Context, *, as_json: bool) -> None:
-    """Make, list and revoke tokens: who may use the service.
+    """Create, list and revoke access tokens of the service.
 
-    A viewer may look at everything, an operator start jobs and act on them, an admin read the
-    audit log, too: for the jobs of all owners, or of those that --owner names. Who may start a job
-    may run code as the user of the service. A running service sees each change at once.
+    A viewer can read, an operator can also start jobs and act on them, and an admin can also
+    read the audit log: for the jobs of all owners, or only of the owners of --owner. Operators
+    can run code as the user of the service. A running service applies changes immediately.
     """
     show_overview(context, as_json=as_json)
 
@@ -46,14 +46,14 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
 @click.argument("name")
 @click.option(
     "--role", type=click.Choice(_ROLES), default="viewer", show_default=True,
-    help="What its owner may do.",
+    help="Role of the token.",
 )  # fmt: skip
 @click.option(
     "--owner",
     "owners",
     multiple=True,
     metavar="OWNER",
-    help="Whose jobs it counts for, and sees. May be given several times. Default: all.",
+    help="Owner whose jobs the token may access. Repeatable. Default: all owners.",
 )
 @click.option(
     "--expires",
@@ -62,7 +62,7 @@ def token_command(context: click.Context, *, as_json: bool) -> None:
     default="90d",
     show_default=True,
     callback=duration_ms,
-    help="How long it is taken, a minute to ten years.",
+    help="Lifetime of the token, from a minute to ten years.",
 )
 @home_option
 @answers
@@ -70,10 +70,10 @@ def create_command(
     *, name: str, role: str, owners: tuple[str, ...], lifetime_ms: int, folder: str | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Make a token for NAME, and print it.
+    """Create a token for NAME and print it.
 
-    It is shown this once: only its hash is kept. Jobs that it starts belong to NAME if that is
-    among the owners, else to the first of them.
+    The token is shown only once, because only its hash is stored. Jobs started with it belong
+    to NAME if NAME is one of the owners, otherwise to the first owner.
     """
     with tokens_of(service_home(folder), SystemClock()) as tokens:
         entry, text = tokens.create(
@@ -84,15 +84,17 @@ def create_command(
         return
     click.echo(text)
     whose = "" if entry.owners is None else f" of the jobs of {', '.join(entry.owners)}"
-    click.echo(f"{entry.role} {entry.name!r}{whose} until {_day(entry.expires_ms)}: keep it, "
-               "it is not shown again", err=True)  # fmt: skip
+    click.echo((
+        f"{entry.role} {entry.name!r}{whose} until {_day(entry.expires_ms)}: store it now, it is "
+        "not shown again"
+    ), err=True)  # fmt: skip
 
 
 @token_command.command("list", epilog=examples("bicycle token list"))
 @home_option
 @answers
 def list_command(*, folder: str | None, as_json: bool) -> None:
-    """List the tokens, the newest first; none can be seen again."""
+    """List the tokens, newest first, without their secrets."""
     now_ms = SystemClock().now_ms()
     with tokens_of(service_home(folder), SystemClock()) as tokens:
         found = tokens.list()
@@ -116,16 +118,16 @@ def list_command(*, folder: str | None, as_json: bool) -> None:
 @home_option
 @answers
 def revoke_command(*, token: str, folder: str | None, as_json: bool) -> None:
-    """Let a token be taken no more; logins with it end, too.
+    """Revoke a token and end its logins.
 
-    ID is what `bicycle token list` shows.
+    ID is an id from `bicycle token list`.
     """
     with tokens_of(service_home(folder), SystemClock()) as tokens:
         entry = tokens.revoke(token, by=_BY)
     if as_json:
         answer_json(_plain(entry))
     else:
-        click.echo(f"{entry.id}: the token of {entry.name!r} is revoked")
+        click.echo(f"token {entry.id} of {entry.name!r} is revoked")
 
 
 def _plain(entry: TokenEntry) -> dict[str, Any]:

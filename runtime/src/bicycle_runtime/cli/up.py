@@ -56,7 +56,7 @@ def home_option(command: Any) -> Any:
         "--home",
         "folder",
         metavar="DIR",
-        help="Directory with the jobs. Default: BICYCLE_HOME, or ~/.bicycle.",
+        help="Directory of the jobs. Default: BICYCLE_HOME, or ~/.bicycle.",
     )(command)
 
 
@@ -70,7 +70,7 @@ def _client_roles(
     for text in roles.values():
         role, colon, owners = text.partition(":")
         if role not in ("viewer", "operator", "admin"):
-            raise click.BadParameter(f"{role!r} is no role: viewer, operator or admin")
+            raise click.BadParameter(f"unknown role {role!r}; use viewer, operator or admin")
         if colon:
             checked_owners(owners.split(","))
     return dict(roles)
@@ -87,7 +87,7 @@ def _slots(
         elif master and _NUMBER.fullmatch(word):
             slots[master] = int(word)
         else:
-            problem = f"{text!r} is not MASTER=NUMBER, nor spark://HOST:PORT=http://HOST:PORT"
+            problem = f"expected MASTER=NUMBER, or spark://HOST:PORT=http://HOST:PORT, got {text!r}"
             raise click.BadParameter(problem, param_hint="--slots")
     return slots
 
@@ -100,7 +100,7 @@ def door_options(command: Any) -> Any:
             "names",
             multiple=True,
             metavar="NAME",
-            help="Name by which others reach the server. May be given several times.",
+            help="Host name under which clients reach the server. Repeatable.",
         ),
         click.option(
             "--client-role",
@@ -108,25 +108,31 @@ def door_options(command: Any) -> Any:
             multiple=True,
             metavar="NAME=ROLE[:OWNER,OWNER]",
             callback=_client_roles,
-            help="Role of clients with the common name NAME, for the jobs of all owners or of "
-            "those that are named. May be given several times.",
+            help=(
+                "Role of clients whose certificate has the common name NAME, for all owners or "
+                "the listed owners. Repeatable."
+            ),
         ),
         click.option(
             "--tls-client-ca",
             type=_FILE,
-            help="Certificates that vouch for clients, PEM: such a client needs no token.",
+            help="PEM file with CA certificates that verify clients; such a client needs no token.",
         ),
-        click.option("--tls-key", type=_FILE, help="Its private key, PEM."),
+        click.option(
+            "--tls-key", type=_FILE, help="PEM file with the private key of the certificate."
+        ),
         click.option(
             "--tls-cert",
             type=_FILE,
-            help="Certificate of the server and those behind it, PEM.",
+            help="PEM file with the certificate of the server and its chain.",
         ),
         click.option(
             "--require-auth",
             "needs_login",
             is_flag=True,
-            help="Ask everybody for a token, on loopback addresses, too: see `bicycle token`.",
+            help=(
+                "Require a token from all clients, also on loopback addresses: see `bicycle token`."
+            ),
         ),
     ):
         command = decorate(command)
@@ -147,33 +153,40 @@ def door_options(command: Any) -> Any:
     default="127.0.0.1",
     show_default=True,
     metavar="ADDRESS",
-    help="Address to listen on. One that others reach needs --tls-cert, --tls-key and a token.",
+    help=(
+        "Address to listen on. An address that is reachable from other machines requires "
+        "--tls-cert, --tls-key and a token."
+    ),
 )
 @click.option(
     "--port",
     type=click.IntRange(0, 65_535),
     default=9_000,
     show_default=True,
-    help="Port for API and pages; 0 takes any that is free.",
+    help="Port for API and pages; 0 selects a free port.",
 )
 @click.option(
     "--grpc-port",
     type=click.IntRange(0, 65_535),
-    help="Port for gRPC; 0 takes any that is free. Default: the one behind --port.",
+    help="Port for gRPC; 0 selects a free port. Default: --port + 1.",
 )
-@click.option("--no-grpc", is_flag=True, help="Serve no gRPC.")
+@click.option("--no-grpc", is_flag=True, help="Disable gRPC.")
 @door_options
 @click.option(
     "--slots",
     multiple=True,
     metavar="MASTER=NUMBER|PAGE",
     callback=_slots,
-    help="Slots of a Spark master, for the queue of jobs, or http://HOST:PORT of the page where a "
-    "standalone master tells its cores (by default port 8080 of its host); `local` is this "
-    "machine, which has as many as cores, 4 at least. May be given several times.",
+    help=(
+        "Slots of a Spark master for the job queue, or http://HOST:PORT of the page on which a "
+        "standalone master reports its cores (default: port 8080 of its host); `local` is this "
+        "machine, with its number of cores, at least 4. Repeatable."
+    ),
 )
 @home_option
-@click.option("--detach", is_flag=True, help="Return once it answers, and let it run on.")
+@click.option(
+    "--detach", is_flag=True, help="Return when the service responds, and leave it running."
+)
 @answers
 def up_command(
     *,
@@ -186,12 +199,12 @@ def up_command(
     as_json: bool,
     **doors: Any,
 ) -> None:
-    """Serve the jobs of this machine behind one port.
+    """Start the service: web UI, REST API and jobs behind one port.
 
-    That is a REST API, events, metrics and pages; gRPC has a port of its own. All jobs of the home
-    are there, those of `bicycle submit` included. The service prints its URL and runs until Ctrl-C,
-    SIGTERM or `bicycle down`; jobs go on without it, and are found again. With --json the answer is
-    the URL and the process id, which needs --detach.
+    The service also has events, metrics, and gRPC on a separate port. It covers all jobs of the
+    home, including jobs of `bicycle submit`. It prints its URL and runs until Ctrl-C, SIGTERM
+    or `bicycle down`; jobs continue without it, and the next service finds them again. --json
+    prints the URL and the process id, and requires --detach.
     """
     if as_json and not detach:
         raise click.UsageError("--json needs --detach")
@@ -233,7 +246,7 @@ def _grpc_port(port: int, given: int | None, *, is_wanted: bool) -> int | None:
 @home_option
 @answers
 def down_command(*, folder: str | None, as_json: bool) -> None:
-    """End the service; jobs go on."""
+    """Stop the service; its jobs continue."""
     place = service_home(folder)
     address = read_address(place)
     if address is None:
@@ -246,9 +259,9 @@ def down_command(*, folder: str | None, as_json: bool) -> None:
     if as_json:
         answer_json({**address, "running": running})
         return
-    click.echo(f"the service has ended (process {pid})")
+    click.echo(f"the service has stopped (process {pid})")
     if running:
-        click.echo(f"these jobs go on: {', '.join(running)}")
+        click.echo(f"these jobs continue: {', '.join(running)}")
 
 
 def service_home(folder: str | None) -> Home:

@@ -35,16 +35,20 @@ _OPTIONS = describe(UpgradeOptions)
     "--wheel",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     required=True,
-    help="The new version.",
+    help="Wheel of the new version.",
 )
 @click.option(
     "--lock",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Its lock file, with versions and hashes of its libraries.",
+    help="Lock file with versions and hashes of its libraries.",
 )
-@click.option("--plugin", metavar="NAME", help="What the plugin is called, if otherwise than now.")
-@click.option("--plan-only", is_flag=True, help="Show what it would do to each state; do nothing.")
-@click.option("--allow-dropped-state", is_flag=True, help="Give up state that it does not have.")
+@click.option(
+    "--plugin", metavar="NAME", help="Name of the plugin, if it differs from the current name."
+)
+@click.option("--plan-only", is_flag=True, help="Show the effect on each state, without changes.")
+@click.option(
+    "--allow-dropped-state", is_flag=True, help="Discard state that the new version does not have."
+)
 @declared_options(_OPTIONS)
 @service_options
 @answers
@@ -59,16 +63,17 @@ def upgrade_command(
     as_json: bool,
     **given: Any,
 ) -> None:
-    """Let a running job go on with another version of its plugin.
+    """Upgrade a running job to another version of its plugin.
 
-    The wheel is uploaded to the service that has the job, and held against the last epoch: one that
-    does not fit the state changes nothing. Then the job stops at the end of an epoch, the new
-    version goes on behind it, and is watched. When it fails, or is restarted, the former version
-    goes on behind what was sealed, and the command fails. Nothing is read or published twice.
+    The wheel is uploaded to the service of the job and compared with the last epoch: if the
+    version does not match the state, the job is unchanged. Otherwise the job stops after an
+    epoch, the new version continues from there, and is watched. If it fails or restarts, the
+    former version continues after the last sealed epoch, and the command fails. No record is
+    read or published twice.
 
-    With the strategy blue-green the version first runs beside the job: it reads the same input,
-    makes state of its own, and nobody sees its output. Only when it has caught up and proved itself
-    does the job stop, and the version goes on where it stopped, with the state that it has made.
+    With the strategy blue-green, the new version first runs next to the job: it reads the same
+    input and builds separate state without visible output. When it has caught up and is stable,
+    the job stops, and the version continues at the same position with its state.
     """
     present = {name: value for name, value in given.items() if value is not None}
     options = from_mapping(UpgradeOptions, present)
@@ -83,16 +88,18 @@ def upgrade_command(
         answer_json({**done, "digest": digest})
         return
     if done["changes"] is None:
-        click.echo(f"{job} runs version {done['plugin_version']} already")
+        click.echo(f"{job} already runs version {done['plugin_version']}")
         return
     for each in done["changes"]["operators"]:
         click.echo(f"  {each['verdict']:<9}{each['operator']}")
     if plan_only:
-        click.echo(f"{job} would go on with version {done['plugin_version']}; nothing was done")
+        click.echo(
+            f"{job} would continue with version {done['plugin_version']}; nothing was changed"
+        )
         return
     gap = "unknown" if done["gap_ms"] is None else duration_text(done["gap_ms"])
     saved = f", savepoint {done['savepoint']}" if done["savepoint"] else ""
     click.echo(
-        f"{job} goes on with version {done['plugin_version']} behind epoch {done['epoch']}; "
-        f"gap in the output: {gap}{saved}"
+        f"{job} continues with version {done['plugin_version']} after epoch {done['epoch']}; gap "
+        f"in the output: {gap}{saved}"
     )

@@ -22,9 +22,11 @@ def wheel_options(command: Any) -> Any:
     """Add ``--wheel`` and ``--lock``."""
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     for flag, text in (
-        ("--lock", "With --wheel: the lock file with versions and hashes of its libraries."),
-        ("--wheel", "Upload this wheel to a service, which runs the job: it has the plugin "
-         "that --plugin names. The same wheel is uploaded and installed once."),
+        ("--lock", "With --wheel: lock file with versions and hashes of its libraries."),
+        ("--wheel", (
+            "Upload this wheel to a service, which runs the job; the wheel contains the plugin of "
+            "--plugin. The same wheel is uploaded and installed only once."
+        )),
     ):  # fmt: skip
         command = click.option(flag, type=file, help=text)(command)
     return command

@@ -36,7 +36,7 @@ _LENGTH_BYTES = 8
 class CollectOptions:
     """The options of the collect sink."""
 
-    name: str = option("collected", doc="Name under which the records are found.")
+    name: str = option("collected", doc="Name under which tests find the records.")
 
 
 class CollectedRecords(list[Any]):

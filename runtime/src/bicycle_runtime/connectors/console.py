@@ -48,7 +48,9 @@ class ConsoleOptions:
     columns: object = option(
         None, doc="{column: type} of a table, as for Parquet. Default: the fields of the record."
     )
-    rows: int = option(20, low=1, high=100_000, doc="So many rows of an epoch a table shows.")
+    rows: int = option(
+        20, low=1, high=100_000, doc="Maximum number of rows of an epoch in a table."
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,9 +39,12 @@ class GeneratorOptions:
     """The options of the generator: rate and count."""
 
     rate_ms: int = option(
-        100, low=0, high=86_400_000, doc="Time between two words; 0 is as fast as they are read."
+        100,
+        low=0,
+        high=86_400_000,
+        doc="Time between two words; 0 generates words as fast as they are read.",
     )
-    count: int | None = option(None, low=0, doc="How many words there are; endless when absent.")
+    count: int | None = option(None, low=0, doc="Number of words; unbounded if absent.")
 
 
 @dataclass(frozen=True, slots=True)

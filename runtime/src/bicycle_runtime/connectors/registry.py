@@ -124,7 +124,7 @@ class ConnectorRegistry:
                 word=word,
                 known_text=", ".join((*OWN_BACKENDS, *sorted(places))),
                 refusal_text="".join(
-                    f"; refused: {r.extension}: {r.reason}" for r in self.refusals
+                    f"; rejected: {r.extension}: {r.reason}" for r in self.refusals
                 ),
             )
         return places[word]
@@ -149,11 +149,11 @@ class ConnectorRegistry:
     ) -> BicycleError:
         known = sorted(self.sources if direction == "source" else self.sinks)
         close = difflib.get_close_matches(word, known, n=1)
-        hint = f"write {close[0]!r}" if close else "install the extension that offers it"
+        hint = f"write {close[0]!r}" if close else "install the extension that provides it"
         refused = [f"{refusal.extension}: {refusal.reason}" for refusal in self.refusals]
         if reason is not None:
             refused = [reason, *refused]
-            hint = "repair or reinstall the extension that offers it"
+            hint = "repair or reinstall the extension that provides it"
             if word in builtin.EXTRAS:
                 hint = f"pip install 'bicycle-runtime[{builtin.EXTRAS[word]}]'"
         return UNKNOWN_CONNECTOR(
@@ -188,11 +188,11 @@ def load_registry(extensions: Iterable[Extension]) -> ConnectorRegistry:
         for table, words in zip((sources, sinks), offered, strict=True):
             for word, target in sorted(words.items()):
                 if table.setdefault(word, target) != target:
-                    reason = f"the word {word!r} belongs to {table[word]} already"
+                    reason = f"the name {word!r} is already used by {table[word]}"
                     refusals.append(Refusal(extension=extension.name, reason=reason))
         for offer in parts:
             if _is_taken(offer, offers):
-                reason = f"the word {offer.word!r} of {offer.kind} is taken already"
+                reason = f"the name {offer.word!r} of {offer.kind} is already used"
                 refusals.append(Refusal(extension=extension.name, reason=reason))
             else:
                 offers.append(offer)

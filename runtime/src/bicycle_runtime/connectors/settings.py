@@ -81,7 +81,7 @@ def codec_for(
     try:
         if not isinstance(options, Mapping | None):
             problem = f"{role}_format_options is {options!r}"
-            raise ConfigError(problem=problem, hint="give a mapping from name to value")
+            raise ConfigError(problem=problem, hint="use a mapping from name to value")
         return make_codec(name, record_type, options or {})
     except BicycleError as error:
         raise CONNECTOR_OPTION_WRONG(
@@ -107,16 +107,16 @@ def read_options(options_class: type[_T], spec: ConnectorSpec) -> _T:
     try:
         return from_mapping(options_class, spec.properties)
     except UnknownOptionError as error:
-        cause, problem = error, "there is no such property"
+        cause, problem = error, "unknown property"
         hint = f"known are: {error.facts['known_text']}"
         if error.facts["closest"]:
-            hint = f"write {error.facts['closest']!r}; {hint}"
+            hint = f"use {error.facts['closest']!r}; {hint}"
     except MissingOptionError as error:
         cause, problem = error, "it is required"
-        hint = f"give {error.facts['expected']}: {error.facts['doc']}"
+        hint = f"set {error.facts['expected']}: {error.facts['doc']}"
     except OptionError as error:
-        cause, problem = error, f"{error.facts['found']!r} is not accepted"
-        hint = f"give {error.facts['expected']}"
+        cause, problem = error, f"{error.facts['found']!r} is not valid"
+        hint = f"use {error.facts['expected']}"
     raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
@@ -154,8 +154,8 @@ def secret_option(spec: ConnectorSpec, name: str, value: object) -> Secret | Non
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name=name,
-        problem="it is no reference to a secret (it is not shown)",
-        hint="give Secret.env('NAME') or Secret.file('PATH')",
+        problem="it is not a reference to a secret (the value is not shown)",
+        hint="use Secret.env('NAME') or Secret.file('PATH')",
     )
 
 
@@ -171,7 +171,7 @@ def typed_path(spec: ConnectorSpec, text: str, *, name: str = "path") -> str:
             connector=spec.connector_type,
             name=name,
             problem="it is empty",
-            hint="give a path; '.' is the working directory",
+            hint="use a path; '.' is the working directory",
         )
     if text.startswith("~"):
         with contextlib.suppress(RuntimeError):  # There is no such user, so it is a name.

@@ -130,21 +130,27 @@ class BrokerSecurity:
 class BrokerOptions:
     """One broker of this machine, for development and tests."""
 
-    folder: Path = option(doc="Where the broker keeps its data, its settings and its log.")
+    folder: Path = option(doc="Directory for the data, settings and log of the broker.")
     port: int = option(
         0,
         low=0,
         high=65_535,
-        doc="Where clients reach it. 0: where it was the last time, or else any free port.",
+        doc="Port for clients. 0: the last port of this broker, or a free port.",
     )
     heap_mb: int = option(
-        512, low=128, high=65_536, doc="Memory for the broker's Java; 256 is enough for tests."
+        512,
+        low=128,
+        high=65_536,
+        doc="Memory for the Java process of the broker, in MiB; 256 is enough for tests.",
     )
     start_timeout_ms: int = option(
-        90_000, low=1_000, high=600_000, doc="How long the broker may take to answer."
+        90_000, low=1_000, high=600_000, doc="Time limit for the first response of the broker."
     )
     stop_timeout_ms: int = option(
-        30_000, low=0, high=600_000, doc="How long it may take to end before it is killed."
+        30_000,
+        low=0,
+        high=600_000,
+        doc="Time limit for a graceful stop; then the broker is killed.",
     )
     extra: Mapping[str, str] = field(default_factory=dict)
     security: BrokerSecurity | None = None
@@ -159,8 +165,8 @@ class BrokerOptions:
         check(self)
         for name in sorted(_OWN & self.extra.keys()):
             raise ConfigError(
-                problem=f"the broker setting {name!r} is decided by this command",
-                hint=f"leave {name} out; port and directory have options of their own",
+                problem=f"the broker setting {name!r} is set by this command",
+                hint=f"remove {name}; port and directory have separate options",
             )
 
     def with_extra(self, extra: Mapping[str, str]) -> BrokerOptions:
@@ -235,7 +241,7 @@ def make_keystore(folder: Path) -> Keystore:
 def _keytool(folder: Path, *arguments: str) -> None:
     keytool = require_keytool()
     if keytool is None:
-        raise KEYSTORE_NOT_MADE(folder=str(folder), reason="Java's keytool was not found")
+        raise KEYSTORE_NOT_MADE(folder=str(folder), reason="keytool of Java was not found")
     try:
         result = subprocess.run(
             [str(keytool), *arguments],

@@ -80,26 +80,30 @@ _HOSTS_MAX = 200
 class ClusterOptions:
     """A Spark cluster of this machine, for development and tests."""
 
-    folder: Path = option(doc="Where the cluster keeps its logs and the files of its workers.")
+    folder: Path = option(doc="Directory for the logs of the cluster and the files of its workers.")
     hosts: int = option(
         2, low=1, high=_HOSTS_MAX,
-        doc="How many worker hosts there are; each has a loopback address of its own.",
+        doc="Number of worker hosts; each has a separate loopback address.",
     )  # fmt: skip
     cores_per_host: int = option(
-        1, low=1, high=1_024, doc="How many tasks a host runs at a time, whatever the machine has."
+        1,
+        low=1,
+        high=1_024,
+        doc="Number of concurrent tasks per host, independent of the cores of the machine.",
     )
-    memory: str = option(
-        "1g", doc="Memory that a host offers to executors, as Spark writes it: 512m, 2g."
-    )
+    memory: str = option("1g", doc="Memory per host for executors, as in Spark: 512m, 2g.")
     port: int = option(
         0, low=0, high=65_535,
-        doc="Where the master listens. 0: where it was the last time, or else any free port.",
+        doc="Port of the master. 0: the last port of this cluster, or a free port.",
     )  # fmt: skip
     start_timeout_ms: int = option(
-        60_000, low=1_000, high=600_000, doc="How long master and workers may take to be ready."
+        60_000, low=1_000, high=600_000, doc="Time limit for the start of master and workers."
     )
     stop_timeout_ms: int = option(
-        10_000, low=0, high=600_000, doc="How long a process may take to end before it is killed."
+        10_000,
+        low=0,
+        high=600_000,
+        doc="Time limit for a graceful stop of a process; then it is killed.",
     )
 
     def __post_init__(self) -> None:
@@ -112,7 +116,7 @@ class ClusterOptions:
         if not _MEMORY.fullmatch(self.memory):
             raise OptionError(
                 group="ClusterOptions", name="memory", found=self.memory,
-                expected="a whole number with m or g behind it, such as 512m",
+                expected="a whole number followed by m or g, such as 512m",
             )  # fmt: skip
 
 

@@ -19,11 +19,11 @@ def require_java() -> Path:
     """
     java = find_java()
     if java is None:
-        raise BROKER_JAVA_MISSING(needed=JAVA_MAJOR_MIN, found="none in JAVA_HOME or on PATH")
+        raise BROKER_JAVA_MISSING(needed=JAVA_MAJOR_MIN, found="no Java in JAVA_HOME or on PATH")
     version = java_version(java)
     if version is None:
         raise BROKER_JAVA_MISSING(
-            needed=JAVA_MAJOR_MIN, found=f"one that does not run: {java.path}"
+            needed=JAVA_MAJOR_MIN, found=f"a Java that does not run: {java.path}"
         )
     if java_major(version) < JAVA_MAJOR_MIN:
         raise BROKER_JAVA_MISSING(needed=JAVA_MAJOR_MIN, found=f"{version} ({java.path})")

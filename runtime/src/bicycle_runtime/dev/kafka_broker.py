@@ -109,7 +109,7 @@ def _read(connection: socket.socket, size: int) -> bytes:
     while len(data) < size:
         piece = connection.recv(size - len(data))
         if not piece:
-            raise ConnectionError("the other end closed the connection")
+            raise ConnectionError("the connection was closed by the other side")
         data += piece
     return data
 
@@ -266,7 +266,7 @@ class KafkaBroker:
             with hold_lock(self._folder / "lock", timeout_s=timeout_s):
                 return self._start(jars, timeout_s)
         except TimeoutError:
-            raise self._start_error("another command is starting it and does not end") from None
+            raise self._start_error("another command is still starting it") from None
 
     def stop(self) -> bool:
         """End the broker cleanly, and kill it when it does not end in time.
@@ -450,7 +450,7 @@ class KafkaBroker:
         if has_ended:
             raise self.failure()
         if not is_in_time:
-            raise self._start_error(f"it runs, but gave no answer within {timeout_s:g} s")
+            raise self._start_error(f"it runs, but did not respond within {timeout_s:g} s")
 
     def _reap(self) -> None:
         """Collect the exit code of an ended child."""

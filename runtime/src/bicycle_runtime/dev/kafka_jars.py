@@ -173,7 +173,7 @@ def _run(command: list[str], folder: Path) -> None:
     except OSError as error:
         raise FetchFailure(str(error)) from error
     except subprocess.TimeoutExpired as error:
-        raise FetchFailure(f"no answer within {_TIMEOUT_S} s") from error
+        raise FetchFailure(f"no response within {_TIMEOUT_S} s") from error
     if result.returncode:
         raise FetchFailure(f"exit code {result.returncode}: {_trouble(result.stdout)}")
 
@@ -278,8 +278,8 @@ def _fill(
     causes: dict[str, str] = {}
     for name, fetch in ways:
         report(
-            f"fetching Kafka {KAFKA_VERSION} with {name}: {len(store.jars)} jars, {size_mib} MiB, "
-            "10 to 40 seconds, once for this machine"
+            f"downloading Kafka {KAFKA_VERSION} with {name}: {len(store.jars)} jars, {size_mib} "
+            "MiB, 10 to 40 seconds, only once on this machine"
         )
         with tempfile.TemporaryDirectory(dir=store.folder.parent, prefix="kafka-fetch-") as place:
             try:
@@ -288,10 +288,10 @@ def _fill(
             except FetchFailure as failure:
                 causes[name] = str(failure)
             except FileNotFoundError as error:
-                causes[name] = f"it brought no {Path(str(error.filename)).name}"
+                causes[name] = f"it downloaded no {Path(str(error.filename)).name}"
             else:
                 return
-    raise _failure(store, causes or {"java": "neither Maven nor PySpark's Ivy was found"})
+    raise _failure(store, causes or {"java": "neither Maven nor Ivy of PySpark was found"})
 
 
 def _failure(store: _JarStore, causes: dict[str, str]) -> BicycleError:

@@ -81,7 +81,7 @@ def create_topic(
     try:
         admin.create_topics([wanted], operation_timeout=_TIMEOUT_S)[name].result(2 * _TIMEOUT_S)
         if not wait_until(lambda: _is_ready(admin, name, partitions), timeout_s=_TIMEOUT_S):
-            reason = f"it was made, but its partitions have no leader after {_TIMEOUT_S:g} s"
+            reason = f"it was created, but its partitions have no leader after {_TIMEOUT_S:g} s"
             raise TOPIC_REFUSED(topic=name, reason=reason)
     except (KafkaException, TimeoutError) as error:
         raise TOPIC_REFUSED(topic=name, reason=_reason(error)) from error
@@ -102,4 +102,4 @@ def _info(name: str, partitions: Collection[Any]) -> TopicInfo:
 
 def _reason(error: KafkaException | TimeoutError) -> str:
     told = error.args[0] if error.args else error
-    return told.str() if hasattr(told, "str") else str(told) or "the broker did not answer"
+    return told.str() if hasattr(told, "str") else str(told) or "the broker did not respond"

@@ -109,7 +109,7 @@ def read_state(host: str, port: int) -> ClusterState:
             ),
         )
     except (KeyError, TypeError) as error:
-        raise ValueError(f"it lacks {error}") from error
+        raise ValueError(f"{error} is missing") from error
 
 
 def _hosts(workers: list[dict[str, object]]) -> tuple[HostState, ...]:
@@ -199,7 +199,7 @@ class SparkCluster:
         try:
             return read_state(MASTER_HOST, record.page_port)
         except (OSError, ValueError) as error:
-            raise self._error(f"its master gives no answer: {error}", "master") from error
+            raise self._error(f"its master does not respond: {error}", "master") from error
 
     def processes(self, host: str | None = None) -> list[int]:
         """Return the processes of this cluster, or of one host."""
@@ -224,7 +224,7 @@ class SparkCluster:
             with hold_lock(self._folder / "lock", timeout_s=timeout_s):
                 return self._start(timeout_s)
         except TimeoutError:
-            raise self._error("another command is starting it and does not end") from None
+            raise self._error("another command is still starting it") from None
 
     def stop(self) -> bool:
         """End all processes cleanly, and kill processes that do not end in time.
@@ -359,7 +359,7 @@ class SparkCluster:
         java = find_java()
         version = java_version(java) if java is not None else None
         if java is None or version is None or java_major(version) < JAVA_MAJOR_MIN:
-            found = version or "none in JAVA_HOME or on PATH"
+            found = version or "no Java in JAVA_HOME or on PATH"
             raise self._error(f"Spark needs Java {JAVA_MAJOR_MIN} or newer; found {found}")
         return str(java.path)
 
@@ -429,7 +429,7 @@ class SparkCluster:
         for worker in record.workers:
             if worker.host == host and worker.is_running:
                 return worker
-        raise CLUSTER_HOST_UNUSABLE(host=host, reason="no worker of this cluster runs there")
+        raise CLUSTER_HOST_UNUSABLE(host=host, reason="no worker of this cluster runs on this host")
 
     def _running(self) -> ClusterRecord:
         record = self.record()

@@ -18,93 +18,122 @@ class EngineOptions:
 
     mode: Literal["streaming", "batch"] = option(
         "streaming",
-        doc="batch reads input that ends in one pass: epochs as large as the limits allow, event "
-        "time comes to its end with the input. Default: what the plugin says, else streaming.",
+        doc=(
+            "batch reads bounded input in one pass, with epochs as large as the limits allow, and "
+            "event time ends with the input. Default: the mode of the plugin, else streaming."
+        ),
     )
     epoch_interval_ms: int = option(
         0, low=0, high=3_600_000,
-        doc="Least time between the starts of two epochs; 0 runs one whenever there is work.",
+        doc=(
+            "Minimum time between the starts of two epochs; 0 starts an epoch whenever there is "
+            "work."
+        ),
     )  # fmt: skip
     epoch_target_ms: int = option(
         2_000, low=10, high=600_000,
-        doc="Under backlog, epochs grow or shrink until they take about this long. An epoch that "
-        "reads on takes twice the time.",
+        doc=(
+            "Target duration of epochs under backlog: epochs grow or shrink to it. An epoch that "
+            "continues to read takes up to twice the time."
+        ),
     )  # fmt: skip
     max_records_per_epoch: int = option(
         5_000_000,
         low=1,
         high=1_000_000_000,
-        doc="An epoch takes at most so many records from one source. A million and more are kept "
-        "about: lines of files are estimated then, not counted.",
+        doc=(
+            "Maximum number of records per epoch and source. A limit of a million or more is "
+            "approximate, because lines of files are then estimated instead of counted."
+        ),
     )
     max_bytes_per_epoch: int = option(
-        512 << 20, low=1, high=1 << 40, doc="An epoch takes at most so many bytes from one source."
+        512 << 20, low=1, high=1 << 40, doc="Maximum number of bytes per epoch and source."
     )
     checkpoint_interval_ms: int = option(
         60_000, low=1, high=86_400_000,
-        doc="How often the changes of state are folded into a base, when there are enough of them.",
+        doc=(
+            "Interval between compactions of state changes into a base, if there are enough "
+            "changes."
+        ),
     )  # fmt: skip
     retained_epochs: int = option(
         3,
         low=2,
         high=1_000,
-        doc="How many sealed epochs stay restorable; at least one before the last.",
+        doc="Number of sealed epochs that can be restored; at least one before the last.",
     )
     retained_age_ms: int = option(
         0, low=0, high=2_592_000_000,
-        doc="Epochs sealed within this time stay restorable as well, up to 1000 in all; 0 goes by "
-        "number alone.",
+        doc=(
+            "Age up to which sealed epochs can also be restored, at most 1000 epochs; 0 disables "
+            "the limit by age."
+        ),
     )  # fmt: skip
     blocking_call_ms: int = option(
         1_000,
         low=10,
         high=3_600_000,
-        doc="An async function that keeps the event loop of its worker for longer, instead of "
-        "awaiting, is named in a warning.",
+        doc=(
+            "Time for which an async function may block the event loop of its worker before a "
+            "warning names the function."
+        ),
     )
     hot_key_percent: int = option(
         30,
         low=1,
         high=100,
-        doc="A key that has this share of the records of an operator with several subtasks is "
-        "named in a warning.",
+        doc=(
+            "Share of the records of an operator with several subtasks above which a warning "
+            "names the key."
+        ),
     )
 
     state_backend: str = option(
         "memory",
-        doc="memory holds all state in the workers; rocksdb holds the hot part of it and keeps the "
-        "rest on local disks, so that state may be larger than memory. Extensions bring others.",
+        doc=(
+            "memory keeps all state in the workers; rocksdb keeps hot state in memory and the "
+            "rest on local disks, so that state may be larger than memory. Extensions add other "
+            "backends."
+        ),
     )
     state_dir: str | None = option(
         None,
-        doc="Local folder of the workers for state on disk, kept between runs so that a restart is "
-        "warm. Default: a temporary folder that ends with the run.",
+        doc=(
+            "Local folder of the workers for state on disk. It is kept between runs, so that a "
+            "restart is faster. Default: a temporary folder that is removed after the run."
+        ),
     )
     state_cache_entries: int = option(
         200_000,
         low=1_000,
         high=1_000_000_000,
-        doc="With rocksdb: entries that each operator holds ready per task, beside what the epoch "
-        "has changed.",
+        doc=(
+            "With rocksdb: number of cached entries per task and operator, in addition to the "
+            "entries changed in the current epoch."
+        ),
     )
     state_block_cache_bytes: int = option(
         64 << 20,
         low=1 << 20,
         high=1 << 40,
-        doc="With rocksdb: blocks of files that a worker process holds in memory.",
+        doc="With rocksdb: size of the block cache of a worker process.",
     )
     state_write_buffer_bytes: int = option(
         32 << 20,
         low=1 << 20,
         high=1 << 34,
-        doc="With rocksdb: sealed writes that each operator gathers per task before they go to "
-        "disk; it holds two such buffers.",
+        doc=(
+            "With rocksdb: size of the write buffer per task and operator; each operator has two "
+            "buffers."
+        ),
     )
 
     no_pickle: bool = option(
         default=False,
-        doc="Refuse state, and records in loops, that are stored as pickles: loading one may run "
-        "any code. All state then needs declared types.",
+        doc=(
+            "Reject state, and records in loops, that are stored as pickles, because loading a "
+            "pickle may run any code. All state then needs declared types."
+        ),
     )
 
     @property

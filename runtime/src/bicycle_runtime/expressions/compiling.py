@@ -77,7 +77,7 @@ def compile_expressions(
         except ValueError as error:
             raise ExpressionInvalidError(name, str(error)) from error
         except RecursionError as error:
-            raise ExpressionInvalidError(name, "it is nested too deep") from error
+            raise ExpressionInvalidError(name, "it is nested too deeply") from error
         texts.append(found)
     return CompiledExpressions(
         reads=tuple(reads), names=tuple(expressions), texts=tuple(texts), types=tuple(types)
@@ -88,14 +88,14 @@ def _parse(text: str) -> exp.Expr:
     try:
         terms = len(sqlglot.tokenize(text, dialect=_DIALECT))
         if terms > _TERMS_MAX:
-            raise ValueError(f"it has {terms:,} terms, and {_TERMS_MAX:,} at most are allowed")
+            raise ValueError(f"it has {terms:,} terms, but at most {_TERMS_MAX:,} are allowed")
         found = sqlglot.parse(text, dialect=_DIALECT)
     except TokenError as error:
-        raise ValueError("this is no SQL: a quote is not closed") from error
+        raise ValueError("invalid SQL: a quote is not closed") from error
     except ParseError as error:
-        raise ValueError(f"this is no SQL: {_problem(error)}") from error
+        raise ValueError(f"invalid SQL: {_problem(error)}") from error
     if len(found) != 1 or found[0] is None:
-        raise ValueError("it must be one expression")
+        raise ValueError("it must be a single expression")
     return found[0]
 
 
@@ -105,10 +105,10 @@ def _problem(error: ParseError) -> str:
     said = str(found["description"])
     behind = f"{found['start_context']}{found['highlight']}".strip()
     if said.startswith("Required keyword"):
-        return f"something is missing behind {behind!r}"
+        return f"an operand is missing after {behind!r}"
     if said.startswith("Expecting"):
-        return f"{said.removeprefix('Expecting ').strip()} is expected behind {behind!r}"
-    return f"{found['highlight']!r} is not expected here"
+        return f"expected {said.removeprefix('Expecting ').strip()} after {behind!r}"
+    return f"unexpected {found['highlight']!r}"
 
 
 class _Rewriting:
@@ -155,13 +155,14 @@ class _Rewriting:
         self._plan_count += 1
         if self._plan_count > _PLANS_MAX:
             raise ValueError(
-                f"its type takes more than {_PLANS_MAX:,} steps to check; split it, or nest less"
+                f"the check of its type takes more than {_PLANS_MAX:,} steps; split the "
+                "expression, or reduce its nesting"
             )
         return planned_type(text, tuple(self._reads))
 
     def _column(self, node: exp.Column) -> str:
         if node.table:
-            raise ValueError(f"{node.sql(_DIALECT)}: fields have no table; a path is written ->>")
+            raise ValueError(f"{node.sql(_DIALECT)}: fields have no table; write a path with ->>")
         if node.name not in self._fields:
             known = ", ".join(sorted(self._fields))
             raise ValueError(f"there is no field {node.name!r}; the record has {known}")
@@ -175,7 +176,9 @@ class _Rewriting:
             keys = [*_keys_of(inner.expression), *keys]
             inner = inner.this
         if not isinstance(inner, exp.Column) or self._fields.get(inner.name) != "json":
-            raise ValueError(f"{node.sql(_DIALECT)}: a path begins at a field of the type json")
+            raise ValueError(
+                f"{node.sql(_DIALECT)}: a path must begin with a field of the type json"
+            )
         is_text = isinstance(node, exp.JSONExtractScalar)
         read = FieldRead(field=inner.name, type="string", path=tuple(keys), is_text=is_text)
         return self._read(read)
@@ -188,7 +191,9 @@ class _Rewriting:
         word = node.args["to"].this.name
         wanted = _CASTS.get(word)
         if wanted is None:
-            raise ValueError(f"a cast to {word} is not allowed; to {', '.join(sorted(_CASTS))} is")
+            raise ValueError(
+                f"a cast to {word} is not supported; supported are {', '.join(sorted(_CASTS))}"
+            )
         call = "TRY_CAST" if isinstance(node, exp.TryCast) else "CAST"
         return f"{call}({self.sql(node.this)} AS {wanted})"
 
@@ -233,12 +238,12 @@ def _keys_of(path: Any) -> Iterable[str | int]:
         elif isinstance(part, exp.Literal):
             yield int(part.name) if part.is_int else part.name
         else:
-            raise ValueError(f"the path {path.sql(_DIALECT)} has more than keys and numbers")
+            raise ValueError(f"the path {path.sql(_DIALECT)} may contain only keys and numbers")
 
 
 def _why(node: exp.Expr) -> str:
     if isinstance(node, exp.AggFunc):
-        return "an expression sees one record; windows add up many"
+        return "an expression sees a single record; use a window to aggregate records"
     if isinstance(node, (exp.Query, exp.Command)):
-        return "it is no expression of one record"
-    return "it is not on the list of functions, which depend on nothing but the record"
+        return "it is not an expression of a single record"
+    return "it is not a supported function; functions may depend only on the record"

@@ -51,7 +51,7 @@ class Conditions:
         whole = pyarrow.RecordBatch.from_arrays(columns, names=self._schema.names)
         for name, text in self._texts.items():
             if self._count(text, whole):
-                raise ValueError(f"it breaks the constraint {name!r} of the table: {text}")
+                raise ValueError(f"it violates the constraint {name!r} of the table: {text}")
 
     def _count(self, text: str, rows: pyarrow.RecordBatch) -> int:
         session = _session()

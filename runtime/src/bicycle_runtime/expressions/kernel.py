@@ -168,7 +168,7 @@ def _batch(columns: Sequence[Any], count: int) -> Any:
 def _column(read: FieldRead, found: Sequence[Any]) -> Any:
     values = [_value(read, value) for value in found]
     if read.type == "int" and any(type(each) is float for each in values):
-        raise TypeError(f"field {read.field!r} is no whole number")  # It would be cut.
+        raise TypeError(f"field {read.field!r} is not a whole number")  # It would be cut.
     return pyarrow.array(values, _TYPES[read.type])
 
 
@@ -213,7 +213,7 @@ def _word(kind: Any) -> FieldWord:
         return "timestamp"
     if checks.is_string(kind) or checks.is_large_string(kind) or str(kind) == "string_view":
         return "string"
-    raise ValueError(f"it gives {kind}, which is no type of a field; cast it")
+    raise ValueError(f"it returns {kind}, which is not a type of fields; cast it")
 
 
 def _shorten(error: Exception) -> str:

@@ -109,5 +109,5 @@ def _checked_body(data: bytes) -> bytes:
         raise BUNDLE_UNREADABLE(detail=f"format version {version}, expected {BUNDLE_VERSION}")
     body = data[_PREFIX_SIZE:]
     if zlib.crc32(body) != int.from_bytes(data[6:10], "little"):
-        raise BUNDLE_UNREADABLE(detail="its checksum is wrong, the file is damaged or cut short")
+        raise BUNDLE_UNREADABLE(detail="its checksum is wrong: the file is damaged or truncated")
     return body

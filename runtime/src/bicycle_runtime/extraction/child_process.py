@@ -332,25 +332,28 @@ class ExtractionLimits:
         60_000,
         low=100,
         high=3_600_000,
-        doc="Time from the start of the child process to its whole answer; then it is killed.",
+        doc=(
+            "Time limit of the child process, from its start to its complete result; then it is "
+            "killed."
+        ),
     )
     memory_bytes: int = option(
         4 << 30,
         low=64 << 20,
         high=1 << 46,
-        doc="Private memory of a child process; its address space may be four times as large.",
+        doc="Memory limit of a child process; its address space may be four times as large.",
     )
     result_bytes: int = option(
-        256 << 20, low=1 << 10, high=1 << 33, doc="Size of graph and functions together."
+        256 << 20, low=1 << 10, high=1 << 33, doc="Size limit of graph and functions together."
     )
     output_bytes: int = option(
         64 << 10,
         low=1 << 10,
         high=1 << 24,
-        doc="How much of the end of its stdout and stderr is kept.",
+        doc="Maximum amount of the end of its stdout and stderr that is kept.",
     )
     output_line_count: int = option(
-        50, low=1, high=10_000, doc="How many of the last lines of its output an error carries."
+        50, low=1, high=10_000, doc="Number of last lines of its output in an error."
     )
 
     def __post_init__(self) -> None:

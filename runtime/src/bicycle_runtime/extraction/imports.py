@@ -39,14 +39,16 @@ class ImportSearch:
 
     def _judge(self, top: str) -> str | None:
         if top == "__main__":
-            return "it is defined in __main__, which workers do not have"
+            return "it is defined in __main__, which does not exist on workers"
         spec = self._find(top)
         if spec is None:
             return f"its module {top!r} is not on the import path of the environment"
         module = sys.modules.get(top)
         used = getattr(getattr(module, "__spec__", None), "origin", None)
         if spec.origin and used and not _is_same_file(spec.origin, used):
-            return f"its module {top!r} was loaded from {used}, workers would load {spec.origin}"
+            return (
+                f"its module {top!r} was loaded from {used}, but workers would load {spec.origin}"
+            )
         return None
 
     def _find(self, top: str) -> ModuleSpec | None:

@@ -221,7 +221,7 @@ class Loading:
                 f"{error.name}."
             )
             if is_target and not self._location(error):
-                raise self._dead_end(f"there is no module {error.name!r}") from error
+                raise self._dead_end(f"module {error.name!r} not found") from error
             raise
 
     def _write(self, payloads: Mapping[str, Any]) -> dict[str, WrittenPayload]:
@@ -276,7 +276,7 @@ class Loading:
         if ".py " not in self.target.dist:
             return f" and add it to the dependencies of {self.target.dist}"
         top = str(error.name).partition(".")[0]
-        return f", or put {top}.py or a folder {top} beside {self.target.dist.rpartition(' ')[0]}"
+        return f", or put {top}.py or a folder {top} next to {self.target.dist.rpartition(' ')[0]}"
 
     def _location(self, error: BaseException) -> str | None:
         return user_location(

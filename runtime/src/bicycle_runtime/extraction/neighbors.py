@@ -86,7 +86,9 @@ def _check_size(path: Path, name: str, found: Mapping[str, bytes]) -> None:
     if size > _BYTES_MAX or len(found) > _FILES_MAX:
         raise SCRIPT_UNUSABLE(
             file=str(path),
-            problem=f"the modules of its folder that it imports (the last one is {name}) are "
-            f"{len(found):,} files of {size:,} bytes, more than a job file may bring",
-            hint="make the job a wheel: `bicycle new NAME`",
+            problem=(
+                f"the modules of its folder that it imports (the last is {name}) are "
+                f"{len(found):,} files of {size:,} bytes, more than a job file may include"
+            ),
+            hint="package the job as a wheel: `bicycle new NAME`",
         )

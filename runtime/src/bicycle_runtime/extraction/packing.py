@@ -137,7 +137,7 @@ def read_requirement(text: str) -> Requirement:
     try:
         return Requirement(text)
     except RecursionError as error:
-        raise InvalidRequirement("its brackets are nested too deep") from error
+        raise InvalidRequirement("its brackets are nested too deeply") from error
 
 
 def bare_text(requirement: Requirement) -> str:

@@ -154,7 +154,7 @@ class _Rules:
             RefusedError: it must not travel.
         """
         if isinstance(value, type(os.environ)):
-            raise RefusedError("it is the environment of this machine, which may hold secrets")
+            raise RefusedError("it is the environment of this machine, which may contain secrets")
         if isinstance(value, types.FunctionType) or issubclass(type(value), type):
             self._examine_code(value)
         elif isinstance(value, types.ModuleType):
@@ -170,7 +170,7 @@ class _Rules:
             self._require_importable(module.__name__)
             return
         if value.__module__ == "__main__" and not self.writer.is_loaded_here:
-            raise RefusedError("it is defined in __main__, which workers do not have")
+            raise RefusedError("it is defined in __main__, which does not exist on workers")
         self.has_code = True
         forget_decoding(value)
         if isinstance(value, type):

@@ -86,10 +86,10 @@ def read_pipeline(text: str) -> Document:
     """
     notation = notation_of(text)
     assert notation is not None
-    content = _read(Path(text).expanduser().absolute(), hint="give a file of TOML or YAML")
+    content = _read(Path(text).expanduser().absolute(), hint="pass a TOML or YAML file")
     if len(content) > _PIPELINE_BYTES_MAX:
         raise SCRIPT_UNUSABLE(
-            file=text, problem="it is larger than 4 MiB", hint="let a source read the records"
+            file=text, problem="it is larger than 4 MiB", hint="read the records with a source"
         )
     return read_document(content, file=text, notation=notation)
 
@@ -130,7 +130,7 @@ def _pack_pipeline(
 ) -> tuple[PluginRef, PackedEnvironment]:
     document = read_pipeline(text)
     path = Path(text).expanduser().absolute()
-    content = _read(path, hint="give a file of TOML or YAML")
+    content = _read(path, hint="pass a TOML or YAML file")
     source = _PIPELINE.format(
         text=content, file=document.file, notation=document.notation,
         more=", of_plugins=True" if of_plugins else "",
@@ -180,7 +180,7 @@ def _pack(
     return ref, packed
 
 
-def _read(path: Path, *, hint: str = "give a file of Python") -> str:
+def _read(path: Path, *, hint: str = "pass a Python file") -> str:
     """Return a text without the mark that some editors put before it."""
     try:
         return path.read_text(encoding="utf-8-sig")
@@ -189,7 +189,7 @@ def _read(path: Path, *, hint: str = "give a file of Python") -> str:
         raise SCRIPT_UNUSABLE(file=str(path), problem=reason, hint=hint) from error
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
-        problem = f"line {line}: byte 0x{error.object[error.start]:02x} is no UTF-8"
+        problem = f"line {line}: byte 0x{error.object[error.start]:02x} is not UTF-8"
         raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint="save it as UTF-8") from error
 
 
@@ -221,8 +221,8 @@ def _only(path: Path, jobs: dict[str, str]) -> str:
         return next(iter(jobs))
     if not jobs:
         problem = "it has no job"
-        hint = "mark a function with @bicycle_plugin: def job(env: StreamEnvironment)"
+        hint = "decorate a function with @bicycle_plugin: def job(env: StreamEnvironment)"
     else:
         problem = f"it has {len(jobs)} jobs: {', '.join(jobs)}"
-        hint = f"name one: {path.name}:{next(iter(jobs))}"
+        hint = f"choose one: {path.name}:{next(iter(jobs))}"
     raise SCRIPT_UNUSABLE(file=str(path), problem=problem, hint=hint)

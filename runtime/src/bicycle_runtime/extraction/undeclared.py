@@ -61,8 +61,8 @@ class _Guard:
         if elsewhere is None:
             return None
         raise UndeclaredLibraryError(
-            f"No module named {name!r} among the declared dependencies of the plugin; "
-            "the runtime has it, in a version of its own",
+            f"No module named {name!r} among the declared dependencies of the plugin; only the "
+            "environment of the runtime contains it",
             name=name,
         )
 

@@ -102,7 +102,7 @@ def _unpack(archive: Path, folder: Path) -> None:
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     if not folder.is_dir():
-        raise OSError(f"{folder} could not be made")
+        raise OSError(f"{folder} could not be created")
 
 
 def _remove_unused(cache: Path) -> None:

@@ -105,7 +105,7 @@ class FrameReader:
     def _check_prefix(self) -> None:
         magic = bytes(self._data[: len(_MAGIC)])
         if not _MAGIC.startswith(magic):
-            self.problem = f"{bytes(self._data[:32])!r} stands where a frame must start"
+            self.problem = f"{bytes(self._data[:32])!r} is not the start of a frame"
         elif len(self._data) >= _PREFIX.size:
             _, size, checksum = _PREFIX.unpack_from(self._data)
             if size > self._size_max:

@@ -97,7 +97,9 @@ class AvroCodec:
         try:
             found = fastavro.schemaless_reader(buffer, self._parsed, None)
         except (EOFError, IndexError, StopIteration) as error:
-            raise ValueError(f"the {len(data)} bytes are no whole datum of the schema") from error
+            raise ValueError(
+                f"the {len(data)} bytes are not a complete datum of the schema"
+            ) from error
         if buffer.tell() != len(data):
             raise ValueError(f"the datum ends at byte {buffer.tell()} of {len(data)}")
         return found if self._is_plain else self._convert(found)

@@ -59,8 +59,8 @@ class CsvCodec:
         self._names = list(options.get("fields") or declared_names(record_type))
         if not self._names and not self._is_by_place:
             raise ValueError(
-                f"nothing names its columns; declare a dataclass, or give fields "
-                f"(the declared type is {record_type!r})"
+                "its columns have no names; declare a dataclass, or set fields (the declared type "
+                f"is {record_type!r})"
             )
         self._is_plain = record_type in (None, Any, dict) or record_type == dict[str, str]
         self._by_order = is_named_tuple(record_type)
@@ -142,7 +142,7 @@ def row_of(value: Any, names: list[str]) -> list[Any]:
     if isinstance(cells, dict):
         unknown = cells.keys() - set(names)
         if unknown:
-            reason = f"it has fields that the header lacks: {sorted(map(str, unknown))}"
+            reason = f"it has fields that are not in the header: {sorted(map(str, unknown))}"
             raise CellError(value, reason)
         return [cell_text(cells.get(name)) for name in names]
     if len(cells) != len(names):

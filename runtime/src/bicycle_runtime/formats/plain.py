@@ -25,8 +25,8 @@ def refuse_options(options: Mapping[str, Any], known: frozenset[str] = frozenset
     """
     unknown = sorted(options.keys() - known)
     if unknown:
-        has = f"it has {', '.join(sorted(known))}" if known else "it has none"
-        raise ValueError(f"there is no option {', '.join(map(repr, unknown))}; {has}")
+        has = f"its options are {', '.join(sorted(known))}" if known else "it has no options"
+        raise ValueError(f"unknown option {', '.join(map(repr, unknown))}; {has}")
 
 
 class _Typed:
@@ -120,4 +120,4 @@ class BytesCodec:
 
 def _require(record_type: Any, given: type) -> None:
     if record_type not in (None, Any, object, given):
-        raise ValueError(f"it gives {given.__name__}, the declared type is {record_type!r}")
+        raise ValueError(f"it returns {given.__name__}, but the declared type is {record_type!r}")

@@ -50,7 +50,7 @@ class ProtobufCodec:
         for part in name.split("."):
             found = getattr(found, part, None)
         if not (isinstance(found, type) and issubclass(found, Message)):
-            raise ValueError(f"{options['message']!r} is no class of messages")
+            raise ValueError(f"{options['message']!r} is not a message class")
         self._message: type[Message] = found
         self._type = record_type
         if not self._gives_messages and not self._is_plain:
@@ -82,7 +82,9 @@ class ProtobufCodec:
         try:
             message.ParseFromString(data)
         except DecodeError as error:
-            raise ValueError(f"they are no {self._message.__name__}: {error}") from error
+            raise ValueError(
+                f"the bytes are not a message {self._message.__name__}: {error}"
+            ) from error
         if self._gives_messages:
             return message
         found = _fields_of(message)

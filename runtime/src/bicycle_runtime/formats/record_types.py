@@ -51,7 +51,7 @@ def decode_part(kind: Any, value: Any) -> Any:
     """Return plain data as a model; the hook of decoders for types they do not know."""
     if is_model(kind):
         return _shorten_errors(kind.__pydantic_validator__.validate_python)(value)
-    raise TypeError(f"no value can be decoded as {kind!r}")
+    raise TypeError(f"values cannot be decoded as {kind!r}")
 
 
 def _shorten_errors(validate: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -94,7 +94,7 @@ def require_fields(record_type: Any) -> None:
     found = _undecodable(info, frozenset())
     if found is not None:
         version = " (a model of Pydantic 1)" if hasattr(found, "__fields__") else ""
-        raise TypeError(f"no data can be decoded as {found.__qualname__}{version}")
+        raise TypeError(f"data cannot be decoded as {found.__qualname__}{version}")
 
 
 def _undecodable(info: Any, above: frozenset[Any]) -> Any:

@@ -85,7 +85,7 @@ class FormatRegistry:
             name=name,
             known_text=", ".join(known),
             refusal_text="".join(f"; refused: {reason}" for reason in self.refusals),
-            hint=f"write {close[0]!r}" if close else "install the extension that offers it",
+            hint=f"write {close[0]!r}" if close else "install the extension that provides it",
         )
 
 
@@ -102,7 +102,7 @@ def find_formats(extensions: Iterable[Extension]) -> FormatRegistry:
         for word, place in sorted(offered.items()):
             if places.setdefault(word, place) != place:
                 owner = places[word]
-                refusals.append(f"{extension.name}: the name {word!r} belongs to {owner} already")
+                refusals.append(f"{extension.name}: the name {word!r} is already used by {owner}")
     return FormatRegistry(places=places, refusals=tuple(refusals))
 
 

@@ -36,7 +36,7 @@ def time_of(value: object) -> int:
         (2000, 2000, 2000, -1)
     """
     if value is None:
-        raise ValueError("there is no time")
+        raise ValueError("the time is missing")
     return as_ms(_parse(value) if isinstance(value, str) else value)
 
 
@@ -96,7 +96,7 @@ def duration_of(value: object) -> timedelta:
     if isinstance(found, str):
         return msgspec.convert(found, timedelta)
     if isinstance(found, datetime):
-        raise ValueError(f"a duration is expected, found the time {found}")
+        raise ValueError(f"expected a duration, got the time {found}")
     try:
         return timedelta(milliseconds=as_ms(found))
     except OverflowError:

@@ -42,13 +42,13 @@ def ask_child(module: str, *words: str, given: bytes, timeout_s: float) -> Any:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise NoAnswerError(f"not done after {timeout_s} s") from None
+        raise NoAnswerError(f"no result after {timeout_s} s") from None
     try:
         return json.loads(result.stdout)
     except ValueError:
         told = result.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise NoAnswerError(
-            f"exit code {result.returncode}: {''.join(told) or 'no words'}"
+            f"exit code {result.returncode}: {''.join(told) or 'no output'}"
         ) from None
 
 

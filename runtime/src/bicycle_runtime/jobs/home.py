@@ -249,7 +249,9 @@ def checkpoint_of(checkpoint_dir: str, job: str, *, patience_s: float = 30.0) ->
         OptionError: the name cannot be a folder.
     """
     if not _NAME.fullmatch(job):
-        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
+        expected = (
+            "1 to 63 letters, digits, dots, dashes or underscores, starting with a letter or digit"
+        )
         raise OptionError(group="JobOptions", name="name", found=job, expected=expected)
     return open_storage(_below(checkpoint_dir, job), patience_s=patience_s)
 

@@ -26,47 +26,62 @@ class JobOptions:
     """The job to run, its place, and the conditions of its end."""
 
     plugin: str = option(
-        doc="Name of the plugin, as `bicycle plugins` lists it, or a file with a job: "
-        "FILE.py or FILE.py:FUNCTION, or a pipeline: FILE.toml, FILE.yaml."
+        doc=(
+            "Name of the plugin, as listed by `bicycle plugins`, or a file with a job: FILE.py or "
+            "FILE.py:FUNCTION, or a pipeline: FILE.toml, FILE.yaml."
+        )
     )
     plugin_env: str | None = option(
         None,
-        doc="Folder of the virtual environment that has the plugin and its libraries. Default: the "
-        "environment of this command.",
+        doc=(
+            "Folder of the virtual environment with the plugin and its libraries. Default: the "
+            "environment of this command."
+        ),
     )
     name: str | None = option(
         None,
-        doc="Name of the job. Default: the plugin's name, or without a checkpoint directory a new "
-        "name for each run.",
+        doc=(
+            "Name of the job. Default: the name of the plugin, or without a checkpoint directory "
+            "a new name for each run."
+        ),
     )
     checkpoint_dir: str | None = option(
         None,
-        doc="Directory or URL for checkpoints; the job's are below it, under its name. The same "
-        "command goes on where the job stopped. Default: a folder of the home.",
+        doc=(
+            "Directory or URL for checkpoints; the checkpoints of the job are below it, under its "
+            "name. The same command continues a stopped job. Default: a folder of the home."
+        ),
     )
     from_: str | None = option(
         None,
-        doc="Begin with this savepoint, or with the last published epoch of this checkpoint "
-        "directory (a path or URL). The job's own checkpoint directory must be empty.",
+        doc=(
+            "Start from this savepoint, or from the last published epoch of this checkpoint "
+            "directory (a path or URL). The checkpoint directory of the job must be empty."
+        ),
     )
     trust: bool = option(
         default=False,
-        doc="With --from: begin with what another home made. Its pickled state may run any code.",
+        doc="With --from: accept state of another home. Its pickles may run any code.",
     )
     savepoint_key: str | None = option(
         None,
-        doc="File with the key that savepoints of the job are signed with, and that of --from must "
-        "be. Default: a key of the home, which other homes do not have.",
+        doc=(
+            "File with the key that signs savepoints of the job, and that must have signed the "
+            "savepoint of --from. Default: a key of the home, which other homes do not have."
+        ),
     )
     functions_of_plugins: bool = option(
         default=False,
-        doc="A pipeline may name functions of installed plugins only. A service takes no others.",
+        doc=(
+            "Restrict a pipeline to functions of installed plugins. Services always apply this "
+            "restriction."
+        ),
     )
     parallelism: int | None = option(
         None,
         low=1,
         high=32_768,
-        doc="Parallelism of every operator. Default: what the plugin says.",
+        doc="Parallelism of every operator. Default: the parallelism of the plugin.",
     )
     master: str | None = option(
         None, doc="Spark master URL. Default: embedded Spark on all cores of this machine."
@@ -75,90 +90,111 @@ class JobOptions:
         60_000,
         low=1_000,
         high=86_400_000,
-        doc="On a cluster: how long to wait for executors, at the start and when all are lost.",
+        doc=(
+            "On a cluster: time limit for executors, at the start and after all executors were "
+            "lost."
+        ),
     )
     follow: bool = option(
         default=False,
-        doc="Wait for appended lines and new files; the job then never ends by itself.",
+        doc="Wait for appended lines and new files; the job is then unbounded.",
     )
     on_data_loss: Literal["fail", "earliest", "latest"] | None = option(
         None,
-        doc="What to do when a topic lost messages before they were read: fail, or go on with the "
-        "earliest or latest message. Default: what the plugin's sources say.",
+        doc=(
+            "Reaction when a topic lost unread messages: fail, or continue with the earliest or "
+            "latest message. Default: the setting of the plugin's sources."
+        ),
     )
     allow_dropped_state: bool = option(
         default=False,
-        doc="Begin although the job has sealed state, or offsets, that the plugin does not have "
-        "any more: it is given up. `bicycle plan --from` tells what that is.",
+        doc=(
+            "Start although the plugin lacks state or offsets that the job has sealed; they are "
+            "discarded. `bicycle plan --from` lists them."
+        ),
     )
     restart_attempts: int | None = option(
         None,
         low=0,
         high=1_000_000,
-        doc="How often a job that failed is started again without progress between. Default: what "
-        "the plugin's restart strategy says.",
+        doc=(
+            "Number of restarts of a failed job without progress in between. Default: the restart "
+            "strategy of the plugin."
+        ),
     )
     restart_delay_ms: int | None = option(
         None,
         low=0,
         high=86_400_000,
-        doc="How long to wait before the second restart without progress between, and before each "
-        "further one; the first comes at once. Default: what the plugin's restart strategy says.",
+        doc=(
+            "Time before the second restart without progress in between, and before each further "
+            "one; the first restart is immediate. Default: the restart strategy of the plugin."
+        ),
     )
     latency_target_ms: int = option(
         500,
         low=0,
         high=30_000,
-        doc="How long results may take while the job keeps up: epochs start no more often than "
-        "that asks for, and in between the machine rests, for as long as an epoch takes at least. "
-        "No backlog waits for it. 0 runs an epoch whenever there is input; a job of one stage from "
-        "Kafka to Kafka, at least once and without state, then reads on within its epochs.",
+        doc=(
+            "Target latency of results while the job keeps up: epochs start at most this often, "
+            "and the machine is idle in between for at least the duration of an epoch. A backlog "
+            "does not wait. 0 starts an epoch whenever there is input; a job with one stage from "
+            "Kafka to Kafka, at-least-once and without state, then continues to read within its "
+            "epochs."
+        ),
     )
     lease_beat_ms: int = option(
         1_000,
         low=100,
         high=LEASE_BEAT_MS_MAX,
-        doc="Time between two signs of life in the checkpoint directory. A driver of another host "
-        "takes over after four of them without a sign.",
+        doc=(
+            "Interval of the heartbeats in the checkpoint directory. A driver on another host "
+            "takes over after four missed heartbeats."
+        ),
     )
     storage_timeout_ms: int = option(
         30_000,
         low=0,
         high=3_600_000,
-        doc="How long a call to a checkpoint storage behind a URL that does not answer is tried "
-        "again.",
+        doc="Time for which a call to a remote checkpoint storage without a response is repeated.",
     )
     restart_delay_max_ms: int = option(
         60_000,
         low=0,
         high=86_400_000,
-        doc="The longest wait before a restart that a growing delay comes to.",
+        doc="Maximum delay before a restart with exponential backoff.",
     )
     watchdog_timeout_ms: int = option(
         300_000,
         low=0,
         high=86_400_000,
-        doc="A start or a recovery that makes no progress for so long is given up, and the restart "
-        "strategy decides; 0 waits forever.",
+        doc=(
+            "Time without progress after which a start or a recovery is aborted, and the restart "
+            "strategy applies; 0 waits without a limit."
+        ),
     )
     epoch_stall_timeout_ms: int = option(
         1_800_000,
         low=0,
         high=604_800_000,
-        doc="An epoch that takes so long, without what it waits on purpose (rate_limit, pauses "
-        "before retries), is given up in the same way; functions may be slow, so the default is "
-        "long. 0 waits forever.",
+        doc=(
+            "Maximum duration of an epoch, without intended waits (rate_limit, pauses before "
+            "retries); then the epoch is aborted, and the restart strategy applies. Functions may "
+            "be slow, so the default is long. 0 waits without a limit."
+        ),
     )
     log_format: Literal["text", "json"] = option(
         "text",
-        doc="Lines of the log: text for people, or one JSON object a line with time, level, event, "
-        "job and, where they are known, epoch and operator.",
+        doc=(
+            "Format of log lines: text for people, or one JSON object per line with time, level, "
+            "event, job, and epoch and operator if known."
+        ),
     )
     stop_timeout_ms: int = option(
         30_000,
         low=1_000,
         high=3_600_000,
-        doc="A stopped job has ended after this time: an epoch that takes longer is aborted.",
+        doc="Time limit for a graceful stop: a longer epoch is aborted.",
     )
 
     def __post_init__(self) -> None:

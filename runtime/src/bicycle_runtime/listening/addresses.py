@@ -57,7 +57,7 @@ def require_safe(host: str, port: int, *, missing: str | None) -> tuple[int, int
     for place in found:
         address = ipaddress.ip_address(str(place[3][0]).partition("%")[0])
         if not address.is_loopback and missing is not None:
-            text = "any address of this machine" if address.is_unspecified else str(address)
+            text = "all addresses of this machine" if address.is_unspecified else str(address)
             raise ADDRESS_REFUSED(host=host, port=port, found=text, missing=missing)
     return found[0]
 

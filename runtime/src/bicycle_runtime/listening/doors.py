@@ -78,13 +78,13 @@ class Doors:
 def missing_of(home: Home, doors: Doors) -> str | None:
     """Return the missing protection of a reachable address, or None."""
     if doors.tls_cert is None:
-        return "there is no certificate for TLS"
+        return "TLS has no certificate"
     if doors.client_roles:
         return None
     with tokens_of(home, SystemClock()) as tokens:
         now_ms = SystemClock().now_ms()
         is_any = any(token.is_good(now_ms) for token in tokens.list())
-    return None if is_any else "nobody could come in: there is no token"
+    return None if is_any else "no token exists, so no client could log in"
 
 
 def common_name(certificate: Mapping[str, Any] | None) -> str:

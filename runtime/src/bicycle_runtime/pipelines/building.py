@@ -158,8 +158,8 @@ class _Building:
             vertex.place = place
             owner = self._owners.setdefault(vertex.final_id, node)
             if owner is not node:
-                text = f"its vertex {vertex.final_id!r} is called as one of {owner.id!r} is"
-                self._checks.note((*node.path, "id"), f"{text}: give another id")
+                text = f"its vertex {vertex.final_id!r} has the same id as a vertex of {owner.id!r}"
+                self._checks.note((*node.path, "id"), f"{text}: choose another id")
 
     # --- inputs and settings -----------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class _Building:
     def _process(self, node: Node) -> Any:
         function = self._find(node.spec.function or node.name or node.id)
         if not is_process(function):
-            raise FunctionMissingError("it is no function class of process; use map for it")
+            raise FunctionMissingError("it is not a function class for process; use it with map")
         return self._set(self._with_function(node, function, "process"), node)
 
     def _rate_limit(self, node: Node) -> Any:

@@ -399,7 +399,7 @@ def check_secret(checks: Checks, text: str, path: KeyPath) -> None:
         Secret.parse(text)
     except ValueError:
         label = label_of(path)
-        checks.note(path, f"{label} is a secret; give where it is: env:NAME or file:PATH")
+        checks.note(path, f"{label} is a secret; set its location: env:NAME or file:PATH")
 
 
 def check_address(checks: Checks, url: str, path: KeyPath) -> None:
@@ -410,7 +410,9 @@ def check_address(checks: Checks, url: str, path: KeyPath) -> None:
         has_password = False
     if has_password:
         label = label_of(path)
-        checks.note(path, f"{label} has a password in it; give it apart, as env:NAME or file:PATH")
+        checks.note(
+            path, f"{label} contains a password; set it separately, as env:NAME or file:PATH"
+        )
 
 
 def check_secrets(checks: Checks, properties: Mapping[str, Any], path: KeyPath) -> None:

@@ -151,7 +151,7 @@ def _require_line(pipeline: CheckedPipeline) -> None:
     for node in pipeline.nodes:
         inputs = [] if before is None else [before.id]
         if [each.node for each in node.inputs] != inputs:
-            raise _not_short(pipeline, f"{node.id!r} does not follow the vertex before it alone")
+            raise _not_short(pipeline, f"{node.id!r} does not follow only the previous vertex")
         if any(each.partition not in ("forward", "hash") for each in node.inputs):
             raise _not_short(pipeline, f"the edge to {node.id!r} names a partition")
         before = node
@@ -168,7 +168,7 @@ def _end(pipeline: CheckedPipeline, node: Node, name: str) -> dict[str, Any]:
 def _require_short(pipeline: CheckedPipeline, node: Node, name: str) -> Node:
     """Return a node with no more than the short form can express."""
     if node.id != name or node.parallelism is not None or node.name is not None:
-        raise _not_short(pipeline, f"{node.id!r} has an id, a name or a parallelism of its own")
+        raise _not_short(pipeline, f"{node.id!r} has its own id, name or parallelism")
     return node
 
 
@@ -176,9 +176,9 @@ def _compute(pipeline: CheckedPipeline, key: Node, result: Node) -> dict[str, An
     _require_short(pipeline, key, "key")
     _require_short(pipeline, result, result.operator)
     if key.spec.field is None:
-        raise _not_short(pipeline, "its key is not one field")
+        raise _not_short(pipeline, "its key is not a single field")
     if getattr(result.spec, "function", None) is not None:
-        raise _not_short(pipeline, "it reduces by a function")
+        raise _not_short(pipeline, "it reduces with a function")
     ops = {"count_by": key.spec.field}
     ops |= {name: _plain(getattr(result.spec, name)) for name in _changed_ops(result.spec)}
     times = (node.spec for node in pipeline.nodes if node.operator == "time")

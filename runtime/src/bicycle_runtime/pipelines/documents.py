@@ -110,21 +110,21 @@ def read_document(text: str, *, file: str, notation: Notation) -> Document:
     try:
         return _read_toml(text, file) if notation == "toml" else _read_yaml(text, file)
     except RecursionError as error:
-        raise _unreadable(file, 1, "its values are nested too deep") from error
+        raise _unreadable(file, 1, "its values are nested too deeply") from error
 
 
 def _read_toml(text: str, file: str) -> Document:
     if _longest_key(text) > _DEPTH_MAX:  # Each further part costs tomllib as much as all before it.
-        raise _unreadable(file, 1, "its values are nested too deep")
+        raise _unreadable(file, 1, "its values are nested too deeply")
     try:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         match = _TOML_PLACE.fullmatch(str(error))
         line = int(match["line"] or text.count("\n") + 1) if match else 1
         problem = _in_words(match["text"] if match else str(error))
-        raise _unreadable(file, line, f"this is no TOML: {problem}") from error
+        raise _unreadable(file, line, f"invalid TOML: {problem}") from error
     except ValueError as error:  # An int of thousands of digits.
-        raise _unreadable(file, 1, f"this is no TOML: {error}") from error
+        raise _unreadable(file, 1, f"invalid TOML: {error}") from error
     keys, values = toml_places(text)
     if len(values) > _NODE_COUNT_MAX:
         raise _unreadable(
@@ -150,13 +150,16 @@ def _longest_key(text: str) -> int:
 
 # What the libraries say of mistakes that many make, and what we say of them.
 _WORDS: tuple[tuple[str, str], ...] = (
-    (r"Cannot overwrite a value", "a key is given twice"),
-    (r"Invalid value", "a value is no text in quotes, number, true, false, list or table"),
-    (r"Cannot declare \('(.+)',\) twice", r"the table [\1] is given twice"),
-    (r"found character '\\t' that cannot start any token", "a tab stands where only spaces may"),
-    (r"expected <block end>, but found .*", "the line is indented otherwise than those above it"),
-    (r"but found another document", "a second document begins, and a file is one pipeline"),
-    (r"mapping values are not allowed here", "a second colon, or a line that is indented too far"),
+    (r"Cannot overwrite a value", "duplicate key"),
+    (r"Invalid value", "a value must be a text in quotes, number, true, false, list or table"),
+    (r"Cannot declare \('(.+)',\) twice", "duplicate table [\\1]"),
+    (r"found character '\\t' that cannot start any token", "indentation must use spaces, not tabs"),
+    (
+        r"expected <block end>, but found .*",
+        "the indentation of the line differs from the lines above it",
+    ),
+    (r"but found another document", "a file must contain a single document"),
+    (r"mapping values are not allowed here", "a second colon, or a line with too much indentation"),
 )
 
 
@@ -190,17 +193,15 @@ def _read_yaml(text: str, file: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = _in_words(error.problem or "it cannot be read")
-        raise _unreadable(
-            file, mark.line + 1 if mark else 1, f"this is no YAML: {problem}"
-        ) from error
+        raise _unreadable(file, mark.line + 1 if mark else 1, f"invalid YAML: {problem}") from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         problem = f"the character U+{ord(text[error.position]):04X} is not allowed"
-        raise _unreadable(file, line, f"this is no YAML: {problem}") from error
+        raise _unreadable(file, line, f"invalid YAML: {problem}") from error
     reading = _YamlReading(file, loader)
     data = {} if root is None else reading.value(root, ())
     if not isinstance(data, dict):
-        raise _unreadable(file, 1, "the whole is no mapping of keys")
+        raise _unreadable(file, 1, "the document must be a mapping of keys")
     return Document(file=file, notation="yaml", data=data, keys=reading.keys, values=reading.values)
 
 
@@ -282,10 +283,10 @@ class _YamlReading:
         for key_node, value_node, is_merged in self._pairs(node, len(path)):
             line = key_node.start_mark.line + 1
             if key_node.id != "scalar":
-                raise _unreadable(self._file, line, "a key is no text")
+                raise _unreadable(self._file, line, "a key must be a text")
             key = str(key_node.value)
             if key in own and not is_merged:
-                raise _unreadable(self._file, line, f"the key {key!r} is given twice")
+                raise _unreadable(self._file, line, f"duplicate key {key!r}")
             if key in own or key in merged:
                 continue
             self.keys[(*path, key)] = Position(line, key_node.start_mark.column + 1)
@@ -302,12 +303,12 @@ class _YamlReading:
         yield from ((key, value, False) for key, value in node.value if not _is_merge(key))
         if len(merges) > 1:
             line = merges[1][0].start_mark.line + 1
-            raise _unreadable(self._file, line, "the key '<<' is given twice")
+            raise _unreadable(self._file, line, "duplicate key '<<'")
         for key, merge in merges:
             line = key.start_mark.line + 1
             for each in merge.value if merge.id == "sequence" else [merge]:
                 if each.id != "mapping":
-                    problem = "'<<' merges no mapping, and no list of mappings, such as *NAME"
+                    problem = "'<<' must merge a mapping, or a list of mappings, such as *NAME"
                     raise _unreadable(self._file, line, problem)
                 self._count += 1 + len(each.value)
                 if self._count > _NODE_COUNT_MAX or depth > _DEPTH_MAX:
@@ -328,10 +329,10 @@ class _YamlReading:
                 try:
                     return int(text) if kind == "int" else float(text)
                 except ValueError as error:  # The tag stands there, or it has thousands of digits.
-                    problem = f"{text[:_SHOWN_MAX]!r} is no number that can be read"
+                    problem = f"{text[:_SHOWN_MAX]!r} is not a valid number"
                     raise _unreadable(self._file, line, problem) from error
             case _:
-                raise _unreadable(self._file, line, f"the tag {node.tag!r} is not known")
+                raise _unreadable(self._file, line, f"unknown tag {node.tag!r}")
 
 
 def _is_merge(key: Any) -> bool:

@@ -82,14 +82,17 @@ def _with_union(checks: Checks, node: T, by_id: Mapping[str, T]) -> list[T]:
         return [node]
     union_id = f"{node.id}-inputs"
     if union_id in by_id:
-        text = f"several edges lead to {node.id!r}, which makes a union with the id {union_id!r}"
-        checks.note(by_id[union_id].path, f"{text}: give this vertex another id")
+        text = f"several edges lead to {node.id!r}, which creates a union with the id {union_id!r}"
+        checks.note(by_id[union_id].path, f"{text}: choose another id for this vertex")
         return [node]
     partitions = {each.partition for each in node.inputs}
     if len(partitions) > 1:
         words = " and ".join(sorted(partitions))
-        text = f"edges to {node.id!r} have the partitions {words}: give all of them the same"
-        checks.note(node.path, f"{text}, or join them by a union")
+        text = (
+            f"edges to {node.id!r} have the partitions {words}: use the same partition for all of "
+            "them"
+        )
+        checks.note(node.path, f"{text}, or add a union vertex")
         return [node]
     [partition] = partitions
     inputs = tuple(replace(each, partition="forward") for each in node.inputs)
@@ -138,14 +141,12 @@ def _check_counts(checks: Checks, node: Any, count: int, *, is_read: bool, is_wh
         needed = "two inputs: two edges" if low == 2 else "an input: an edge"
         checks.note(node.path, f"{node.id!r} needs {needed} to it")
     elif count > high:
-        limit = f"{amount(high, 'input')}; a union joins several" if high else "none"
-        checks.note(node.path, f"{node.id!r} has {amount(count, 'input')} and takes {limit}")
+        limit = f"{amount(high, 'input')}; use a union for several" if high else "none"
+        checks.note(node.path, f"{node.id!r} has {amount(count, 'input')}, but supports {limit}")
     if node.operator == "sink" and is_read:
-        checks.note(node.path, f"the sink {node.id!r} gives no records, and an edge begins there")
+        checks.note(node.path, f"the sink {node.id!r} has no output, but an edge starts there")
     if node.operator != "sink" and not is_read and is_whole:
-        checks.note(
-            node.path, f"nothing takes the records of {node.id!r}: an edge from it is missing"
-        )
+        checks.note(node.path, f"the output of {node.id!r} is not connected: add an edge from it")
 
 
 def _sort(checks: Checks, nodes: list[T]) -> list[T]:
@@ -172,5 +173,5 @@ def _sort(checks: Checks, nodes: list[T]) -> list[T]:
     if left:
         names = ", ".join(repr(node.id) for node in left[:_NAMED_MAX])
         more = f" and {len(left) - _NAMED_MAX} more" if len(left) > _NAMED_MAX else ""
-        checks.note(left[0].path, f"records go round in a circle: {names}{more}")
+        checks.note(left[0].path, f"edges form a cycle: {names}{more}")
     return found

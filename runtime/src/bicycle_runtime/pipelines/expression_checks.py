@@ -260,8 +260,8 @@ def _compile(
     table = "select" if node.operator == "map" and node.spec.select is not None else "set"
     if fields is None:
         text = (
-            f"{node.id!r} has expressions, and the fields of its records are not known: give the "
-            "source `fields` with their types"
+            f"{node.id!r} has expressions, but the fields of its records are unknown: add "
+            "`fields` with types to the source"
         )
         checks.note((*path, "where" if node.operator == "filter" else table), text)
         return None
@@ -277,7 +277,7 @@ def _compile(
         return None
     if node.operator == "filter" and compiled.types != ("bool",):
         at = (*path, "where")
-        checks.note(at, f"{label_of(at)} gives {compiled.types[0]}; expected true or false")
+        checks.note(at, f"{label_of(at)} has the type {compiled.types[0]}; expected true or false")
         return None
     return compiled
 

@@ -30,10 +30,10 @@ def fields_in_url(url: str) -> list[str]:
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.netloc:
-        raise ValueError("expected http:// or https:// with a host, and fields behind it")
+        raise ValueError("expected http:// or https:// with a host, and fields only after it")
     names = [name for _, name, _, _ in Formatter().parse(url) if name is not None]
     if not all(name.isidentifier() for name in names):
-        raise ValueError("fields are written {name}")
+        raise ValueError("fields must have the form {name}")
     return names
 
 
@@ -79,17 +79,17 @@ class CallServer(AsyncIOFunction[Any, Any]):
             async for chunk in response.aiter_bytes():
                 answer += chunk
                 if len(answer) > _ANSWER_BYTES_MAX:
-                    raise ValueError(f"the answer has more than {_ANSWER_BYTES_MAX:,} bytes")
+                    raise ValueError(f"the response has more than {_ANSWER_BYTES_MAX:,} bytes")
         return [self._complete(value, msgspec.json.decode(answer))]
 
     def timeout(self, value: Any) -> list[Any]:  # noqa: ARG002 - the contract
         """Raise an error for ``on_error`` about a record without a response in time."""
-        raise TimeoutError(f"no answer within {self.spec.timeout}")
+        raise TimeoutError(f"no response within {self.spec.timeout}")
 
     def _complete(self, value: Any, answer: Any) -> Any:
         if self.spec.result is not None:
             return {**value, self.spec.result: answer}
         if not isinstance(answer, dict):
             kind = type(answer).__name__
-            raise ValueError(f"the answer is {kind}, and no object whose fields could be added")
+            raise ValueError(f"the response is {kind}, but must be an object to add its fields")
         return {**value, **answer}

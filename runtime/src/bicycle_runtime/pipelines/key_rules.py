@@ -84,11 +84,11 @@ def _check_time(checks: Checks, node: Any, sources: Sequence[Any]) -> None:
     fields = {source.id: getattr(source.spec, "time_field", None) for source in sources}
     for source in sources:
         if fields[source.id] is None and not source.spec.has_times:
-            text = f"{source.id!r} gives no event time: give it `time_field`, or time a `field`"
+            text = f"{source.id!r} has no event time: set its `time_field`, or `field` in time"
             checks.note(node.path, text)
     told = {fields[each.id] for each in sources if fields[each.id] and not each.spec.reads_time}
     if told and len(set(fields.values())) > 1:
-        text = f"{', '.join(fields)} tell the event time otherwise from each other: give `field`"
+        text = f"{', '.join(fields)} have their event time in different fields: set `field`"
         checks.note(node.path, text)
 
 
@@ -102,16 +102,16 @@ def _check_window(checks: Checks, node: Any) -> None:
         where = "a vertex `time` before it"
         if node.path[0] != "vertices":
             where = "the source `time_field`"
-        text = f"{label_of((*path, name))} is {value}, which needs event time: give {where}"
+        text = f"{label_of((*path, name))} is {value}, which needs event time: set {where}"
         checks.note((*path, name), text)
 
 
 def _map(checks: Checks, spec: Map, path: KeyPath) -> None:
     given = [name for name in ("function", "select", "set") if getattr(spec, name) is not None]
     if len(given) > 1:
-        checks.note((*path, given[1]), f"{' and '.join(given)} are given; one is enough")
+        checks.note((*path, given[1]), f"{' and '.join(given)} are set; use only one")
     if spec.drop is not None and spec.function is not None:
-        checks.note((*path, "drop"), "function and drop are given; one is enough")
+        checks.note((*path, "drop"), "function and drop are set; use only one")
     _function(checks, spec.function, path, words=MAPS)
 
 
@@ -131,11 +131,11 @@ def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
     if spec.where is not None:
         others = [name for name in ("function", "predicate") if getattr(spec, name) is not None]
         if others:
-            checks.note((*path, "where"), f"where and {others[0]} are given; one is enough")
+            checks.note((*path, "where"), f"where and {others[0]} are set; use only one")
         return
     if spec.function is not None:
         if spec.predicate is not None:
-            checks.note((*path, "function"), "function and predicate are given; one is enough")
+            checks.note((*path, "function"), "function and predicate are set; use only one")
         return
     needs_value = FILTERS[spec.predicate or "non_empty"].needs_value
     if needs_value and spec.value is None:
@@ -145,7 +145,7 @@ def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
         try:
             int(spec.value)
         except ValueError:
-            checks.note((*path, "value"), f"{label_of((*path, 'value'))} is no whole number")
+            checks.note((*path, "value"), f"{label_of((*path, 'value'))} is not a whole number")
     if spec.predicate == "exists" and spec.field is None:
         checks.missing((*path, "field"), f"{label_of((*path, 'field'))} must be set for exists")
 
@@ -153,7 +153,7 @@ def _filter(checks: Checks, spec: Filter, path: KeyPath) -> None:
 def _key_by(checks: Checks, spec: KeyBy, path: KeyPath) -> None:
     given = [name for name in ("field", "fields", "function") if getattr(spec, name) is not None]
     if len(given) > 1:
-        checks.note((*path, given[1]), f"{' and '.join(given)} are given; one is enough")
+        checks.note((*path, given[1]), f"{' and '.join(given)} are set; use only one")
 
 
 def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
@@ -166,7 +166,7 @@ def _window(checks: Checks, spec: Window, path: KeyPath) -> None:
                 (*path, name), f"{label_of((*path, name))} is {length}; expected 1ms or more"
             )
     if spec.size is not None and spec.window_ms is not None:
-        checks.note((*path, "window_ms"), "size and window_ms are given; one is enough")
+        checks.note((*path, "window_ms"), "size and window_ms are set; use only one")
     _aggregates(checks, spec, ("ops",) if path[0] == "window" else path)
 
 
@@ -184,7 +184,9 @@ def _window_type(checks: Checks, spec: Window, path: KeyPath) -> None:
         checks.missing((*path, "size"), "window.size must be set")
     for name in ("records", "every") if spec.type != "count" else ():
         if getattr(spec, name) is not None:
-            text = f"{label_of((*path, name))} is of windows of the type count, not {spec.type}"
+            text = (
+                f"{label_of((*path, name))} applies to windows of the type count, not {spec.type}"
+            )
             checks.note((*path, name), text, at_key=True)
 
 
@@ -193,7 +195,7 @@ def _reduce(checks: Checks, spec: Reduce, path: KeyPath) -> None:
     is_wrong = checks.is_wrong((*path, "agg")) or checks.is_wrong((*path, "aggregates"))
     if (spec.function is not None) == has_aggregates and not is_wrong:
         label = label_of((*path, "function"))
-        checks.missing((*path, "function"), f"{label} must be set, or agg, and not both")
+        checks.missing((*path, "function"), f"exactly one of {label} and agg must be set")
     if has_aggregates:
         _aggregates(checks, spec, path)
 
@@ -208,7 +210,7 @@ def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
         return
     for key in ("agg", "agg_field"):
         if getattr(spec, key) not in (None, "count"):
-            checks.note((*path, key), f"aggregates and {key} are given; one is enough")
+            checks.note((*path, key), f"aggregates and {key} are set; use only one")
     names = {spec.key_name, *(_BOUNDS if isinstance(spec, Window) else ())}
     for index, each in enumerate(spec.aggregates):
         at = (*path, "aggregates", index)
@@ -217,7 +219,9 @@ def _aggregates(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
             checks.missing(field, f"{label_of(field)} must be set for {each.agg}")
         if each.name in names:
             label = label_of((*at, "name"))
-            checks.note((*at, "name"), f"{label} is {each.name}, which another field is called")
+            checks.note(
+                (*at, "name"), f"{label} is {each.name}, which is already the name of another field"
+            )
         names.add(each.name)
 
 
@@ -227,9 +231,12 @@ def _key_name(checks: Checks, spec: Window | Reduce, path: KeyPath) -> None:
     if spec.aggregates is None and spec.agg is not None:
         taken |= set(result_names(spec))
     if spec.key_name in taken:
-        text = f"the key is called {spec.key_name!r}, as another field of the result is"
+        text = (
+            f"the name of the key is {spec.key_name!r}, which is already another field of the "
+            "result"
+        )
         place = (*path, "count_by" if path == ("ops",) else "key_name")
-        checks.note(place, f"{text}: give key_name, or names by aggregates")
+        checks.note(place, f"{text}: set key_name, or names in aggregates")
 
 
 def _time(checks: Checks, spec: Time, path: KeyPath) -> None:
@@ -237,7 +244,7 @@ def _time(checks: Checks, spec: Time, path: KeyPath) -> None:
         spec.allowed_lateness is not None
         and spec.max_out_of_orderness != Time().max_out_of_orderness
     ):
-        text = "allowed_lateness and max_out_of_orderness are two names of one key; give one"
+        text = "allowed_lateness is an alias of max_out_of_orderness; use only one"
         checks.note((*path, "allowed_lateness"), text, at_key=True)
 
 
@@ -255,7 +262,7 @@ def _join(checks: Checks, spec: Join, path: KeyPath) -> None:
         label = label_of((*path, needed))
         checks.missing((*path, needed), f"{label} must be set for a join of the type {spec.type}")
     if spec.type in ("as_of", "table") and spec.how not in ("inner", "left"):
-        text = f"a join of the type {spec.type} is inner or left, not {spec.how}"
+        text = f"a join of the type {spec.type} must be inner or left, not {spec.how}"
         checks.note((*path, "how"), text)
 
 

@@ -170,7 +170,7 @@ def _held_rows(spec: Enrich) -> _RowsByKey:
 
 def _read(path: Path, size: int, spec: Enrich) -> _RowsByKey:
     if size > _BYTES_MAX:
-        raise ValueError(f"it has {size:,} bytes, and at most {_BYTES_MAX:,} are held")
+        raise ValueError(f"it has {size:,} bytes, but at most {_BYTES_MAX:,} are supported")
     key = spec.lookup_key or spec.key
     take = _taker(spec, key)
     rows = _rows(path, spec.format or _FORMATS.get(path.suffix, ""))
@@ -204,4 +204,4 @@ def _rows(path: Path, format: str) -> list[dict[str, Any]]:
 
         rows: list[dict[str, Any]] = pyarrow.parquet.read_table(path).to_pylist()
         return rows
-    raise ValueError("its name tells no format; set format to csv, jsonl or parquet")
+    raise ValueError("its name does not identify the format; set format to csv, jsonl or parquet")

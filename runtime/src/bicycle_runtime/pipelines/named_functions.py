@@ -51,7 +51,7 @@ def found_function(name: str, *, of_plugins: bool = False) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise  # A library of that module is missing: its author must see where.
-        raise FunctionMissingError(f"there is no module {error.name!r}") from error
+        raise FunctionMissingError(f"module {error.name!r} not found") from error
     for part in attribute.split("."):
         if not hasattr(value, part):
             raise FunctionMissingError(f"module {module_name!r} has no {attribute!r}")
@@ -72,7 +72,7 @@ def _require_plugin(name: str, module: str) -> None:
     owners = packages_distributions().get(module.partition(".")[0], [])
     if not with_plugins.intersection(owners):
         raise FunctionMissingError(
-            f"{name!r} is of no installed plugin, and this pipeline may name no others"
+            f"{name!r} is not in an installed plugin, and this pipeline may use only such functions"
         )
 
 

@@ -94,11 +94,11 @@ class CheckedPipeline:
             place = self.document.key_position((*node.path, *below, "allowed_lateness"))
             is_short = node.path[0] == "time"
             text = (
-                "allowed_lateness is Pulse's name of max_out_of_orderness; how long late records "
-                "update a result is `keep` of the window"
+                "allowed_lateness is an alias of max_out_of_orderness in Pulse files; `keep` of "
+                "the window sets how long late records update a result"
             )
             if is_short:
-                text += "; with this name the key of results is called key"
+                text += "; with this option the key of results is named key"
             found.append(f"{self.document.file}:{place.line}:{place.column}: {text}")
         return found
 
@@ -163,7 +163,7 @@ class _Reading:
             name for name in ("source", "steps", "window", "ops", "sink") if name in self._data
         ]
         if has_vertices and short:
-            text = f"{short[0]} and vertices are given: a pipeline has one of the two forms"
+            text = f"{short[0]} and vertices are set: a pipeline must use one of the two forms"
             self._checks.note((short[0],), text, at_key=True)
             return []
         found = self._vertices() if has_vertices else self._short_form()
@@ -182,7 +182,7 @@ class _Reading:
         for index, data in enumerate(vertices):
             path: KeyPath = ("vertices", index)
             if not isinstance(data, dict):
-                self._checks.note(path, f"vertices[{index}] is no table of keys")
+                self._checks.note(path, f"vertices[{index}] must be a table of keys")
                 continue
             self._known_keys(data, _VERTEX_KEYS, path)
             node_id = self._id(data, path, ids)
@@ -197,7 +197,7 @@ class _Reading:
             return None
         if operator in ("source", "sink"):
             if data.get("config"):
-                self._checks.note((*path, "config"), f"a {operator} has a connector and no config")
+                self._checks.note((*path, "config"), f"a {operator} has a connector, but no config")
             return self._connector(data, node_id, path, operator)
         if "connector" in data:
             text = "only a source or a sink has a connector"
@@ -205,7 +205,7 @@ class _Reading:
         config = data.get("config")
         config_path = (*path, "config") if isinstance(config, dict) else path
         if config is not None and not isinstance(config, dict):
-            self._checks.note((*path, "config"), "config is no table of keys")
+            self._checks.note((*path, "config"), "config must be a table of keys")
             return None
         spec = self._checks.table(config or {}, OPERATORS[operator], config_path, of=operator)
         return self._node(data, node_id, path, operator=operator, spec=spec)
@@ -252,7 +252,7 @@ class _Reading:
             if data is None:
                 self._checks.missing((name,), f"{name} must be set")
             else:
-                self._checks.note((name,), f"{name} is no table of keys")
+                self._checks.note((name,), f"{name} must be a table of keys")
             return None
         table = SOURCES if name == "source" else SINKS
         if "kind" not in data:
@@ -284,7 +284,7 @@ class _Reading:
         for index, data in enumerate(steps):
             path: KeyPath = ("steps", index)
             if not isinstance(data, dict):
-                self._checks.note(path, f"steps[{index}] is no table of keys")
+                self._checks.note(path, f"steps[{index}] must be a table of keys")
                 continue
             operator = self._operator(data, path, without=_NO_STEPS)
             if operator is None:
@@ -346,14 +346,14 @@ class _Reading:
     ) -> str | None:
         known = {*OPERATORS, *more} - set(without)
         if "operator" not in data:
-            text = f"operator must be set, one of {', '.join(sorted(known))}"
+            text = f"operator must be set to one of {', '.join(sorted(known))}"
             self._checks.missing((*path, "operator"), text)
             return None
         word = data["operator"]
         word = ALIASES.get(word, word) if isinstance(word, str) else word
         if isinstance(word, str) and word in without:
             where = "the table [time]" if word == "time" else "a pipeline of vertices and edges"
-            self._checks.note((*path, "operator"), f"{word} is no step: it stands in {where}")
+            self._checks.note((*path, "operator"), f"{word} is not a step: it belongs into {where}")
             return None
         return self._checks.word(word, known, (*path, "operator"), what="operator")
 
@@ -363,9 +363,9 @@ class _Reading:
             self._checks.missing((*path, "id"), "id must be set: a text")
             return f"#{len(ids)}"
         if "/" in found:
-            self._checks.note((*path, "id"), f"id {found!r} holds a slash")
+            self._checks.note((*path, "id"), f"id {found!r} contains a slash")
         if found in ids:
-            self._checks.note((*path, "id"), f"the id {found!r} is given twice")
+            self._checks.note((*path, "id"), f"duplicate id {found!r}")
         ids[found] = path
         return found
 

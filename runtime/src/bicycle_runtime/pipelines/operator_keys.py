@@ -128,7 +128,7 @@ class WindowSize(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The size and type of a window."""
 
     type: Annotated[
-        Literal["tumbling", "sliding", "session", "count"], describe("The kind of windows.")
+        Literal["tumbling", "sliding", "session", "count"], describe("Type of windows.")
     ] = "tumbling"
     size: Annotated[Duration | None, describe("Length of a window. Sessions ignore it.")] = None
     slide: Annotated[
@@ -243,7 +243,7 @@ class Dedup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 class Enrich(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """An operator that adds fields from a file, which each process holds in memory."""
 
-    path: Annotated[Text, describe("The file: CSV with a header line, JSON lines or Parquet.")]
+    path: Annotated[Text, describe("Lookup file: CSV with a header line, JSON lines or Parquet.")]
     key: Annotated[Text, describe("Field of the record.")]
     lookup_key: Annotated[
         str | None, describe("Key field of the file. Default: the name in key.")
@@ -263,7 +263,7 @@ class Lookup(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """An operator that completes records from a PostgreSQL table, in batches."""
 
     url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
-    table: Annotated[Text, describe("The table, or schema.table.")]
+    table: Annotated[Text, describe("Name of the table, or schema.table.")]
     key: Annotated[Text, describe("Field of the record.")]
     column: Annotated[
         str | None, describe("Column with unique keys. Default: the name in key.")

@@ -60,7 +60,7 @@ class SinkKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     def sink(self) -> SinkDescriptor[Any]:
         """Return the sink that they describe."""
-        raise AssertionError(f"{type(self).__name__} makes no sink")
+        raise AssertionError(f"{type(self).__name__} creates no sink")
 
     def sink_with_times(self) -> SinkDescriptor[Any]:
         """Return that sink for records with an event time."""
@@ -101,7 +101,7 @@ class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
     acks: Annotated[
         Literal["all", "1", "0", "-1"], describe("Brokers that must acknowledge a message.")
     ] = "all"
-    key_field: Annotated[str | None, describe("Field with the key of a message.")] = None
+    key_field: Annotated[str | None, describe("Field with the key of messages.")] = None
     format: Annotated[
         Literal["json", "string", "bytes"] | None,
         describe("Format of the values. Default: by the type of the record."),
@@ -137,7 +137,7 @@ class KafkaSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True)
 class ParquetSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Parquet files in folders; rows appear when their file is complete."""
 
-    out_dir: Annotated[Text, describe("The directory, or a URL such as s3://bucket/folder.")]
+    out_dir: Annotated[Text, describe("Output directory, or a URL such as s3://bucket/folder.")]
     columns: Annotated[
         dict[str, ColumnWord] | None,
         describe("Types of the columns. Default: event_time, and payload with the record as JSON."),
@@ -210,13 +210,17 @@ class ParquetSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
             checks.missing((*path, "partition_field"), f"{label} must be set for folders by field")
         if by != "date" and by is not None and date_format is not None:
             label = label_of((*path, "partition_format"))
-            checks.note((*path, "partition_format"), f"{label} is for folders by date, not {by}")
+            checks.note(
+                (*path, "partition_format"), f"{label} applies to folders by date, not {by}"
+            )
         if by == "none" and name is not None:
             label = label_of((*path, "partition_field"))
-            checks.note((*path, "partition_field"), f"{label} is given, and folders are none")
+            checks.note(
+                (*path, "partition_field"), f"{label} is set, but partition folders are disabled"
+            )
         if date_format is not None and "%" not in date_format:
             label = label_of((*path, "partition_format"))
-            text = f"{label} is {date_format}; expected a format of dates such as %Y-%m-%d"
+            text = f"{label} is {date_format}; expected a date format such as %Y-%m-%d"
             checks.note((*path, "partition_format"), text)
         _check_age(checks, self.max_age, path)
 
@@ -225,7 +229,7 @@ class PostgresSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     """Rows of a table of PostgreSQL."""
 
     url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
-    table: Annotated[Text, describe("The table, or schema.table.")]
+    table: Annotated[Text, describe("Name of the table, or schema.table.")]
     columns: Annotated[
         dict[str, ColumnWord], Meta(min_length=1, description="Types of the columns.")
     ]
@@ -415,7 +419,7 @@ class HttpSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=True):
             check_secret(checks, text, (*path, "secret_headers", name))
         if self.body == "object" and self.batch_records not in (None, 1):
             label = label_of((*path, "batch_records"))
-            text = f"{label} is {self.batch_records}; a body that is an object has one record"
+            text = f"{label} is {self.batch_records}; a body of one record requires 1"
             checks.note((*path, "batch_records"), text)
 
 
@@ -452,7 +456,7 @@ class ConsoleSink(SinkKeys, forbid_unknown_fields=True, frozen=True, kw_only=Tru
         for key in ("columns", "rows"):
             if is_lines and getattr(self, key) is not None:
                 label = label_of((*path, key))
-                checks.note((*path, key), f"{label} is for the format table", at_key=True)
+                checks.note((*path, key), f"{label} applies to the format table", at_key=True)
 
 
 SINKS: Mapping[str, type[SinkKeys]] = {
@@ -482,4 +486,4 @@ def _check_columns(checks: Checks, spec: Any, key: str, path: KeyPath) -> None:
     for index, name in enumerate(getattr(spec, key)):
         if name not in spec.columns:
             label = label_of((*path, key, index))
-            checks.note((*path, key, index), f"{label} is {name}, which is no column")
+            checks.note((*path, key, index), f"{label} is {name}, which is not a column")

@@ -53,7 +53,7 @@ class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
 
     def source(self) -> SourceDescriptor[Any]:
         """Return the source that they describe."""
-        raise AssertionError(f"{type(self).__name__} makes no source")
+        raise AssertionError(f"{type(self).__name__} creates no source")
 
     def source_with_times(self) -> SourceDescriptor[Any]:
         """Return that source, which takes event times from its records itself."""
@@ -64,7 +64,7 @@ class SourceKeys(Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
         fields, name = getattr(self, "fields", None), getattr(self, "time_field", None)
         if fields is not None and name is not None and name not in fields:
             label = label_of((*path, "time_field"))
-            text = f"{label} is {name}, which is not among the declared fields"
+            text = f"{label} is {name}, which is not a declared field"
             checks.note((*path, "time_field"), text)
 
 
@@ -170,7 +170,7 @@ class PostgresSource(SourceKeys, forbid_unknown_fields=True, frozen=True, kw_onl
     reads_time: ClassVar[bool] = True
 
     url: Annotated[Text, describe("postgresql://user@host:port/database, without a password.")]
-    table: Annotated[Text, describe("The table, or schema.table.")]
+    table: Annotated[Text, describe("Name of the table, or schema.table.")]
     column: Annotated[
         Text,
         describe(

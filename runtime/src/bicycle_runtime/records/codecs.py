@@ -86,13 +86,13 @@ def load_record_pickle(data: bytes | memoryview) -> Any:
         PICKLE_REFUSED: that is not to be.
     """
     if _refused.records:
-        raise PICKLE_REFUSED(what="records that a checkpoint holds of a loop")
+        raise PICKLE_REFUSED(what="records of a loop in a checkpoint")
     return pickle.loads(data)
 
 
 def _load_state_pickle(data: memoryview) -> Any:
     if _refused.state:
-        raise PICKLE_REFUSED(what="a key or a value of state was stored as one")
+        raise PICKLE_REFUSED(what="a key or a value of state is stored as a pickle")
     return pickle.loads(data)
 
 
@@ -178,7 +178,7 @@ class RecordCodec:
         decoder = self._decoder if name == "typed" else _PLAIN_DECODER
         if decoder is None:
             raise RecordDecodingError(
-                declared=type_name_of(self.declared), reason="the type is not known here"
+                declared=type_name_of(self.declared), reason="the type is unknown here"
             )
         try:
             decoded: list[Any] = decoder.decode(data)
@@ -383,7 +383,8 @@ class _ComparingPickler(pickle.Pickler):
 def _canonical_pickle(value: Any) -> bytes:
     if _refused.state:
         what = (
-            f"a key or a value of state of type {type(value).__qualname__} would be stored as one"
+            f"a key or a value of state of type {type(value).__qualname__} would be stored as a "
+            "pickle"
         )
         raise PICKLE_REFUSED(what=what)
     buffer = io.BytesIO()

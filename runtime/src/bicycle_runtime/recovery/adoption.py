@@ -263,7 +263,7 @@ def _content(origin: Origin) -> tuple[Content, list[Wanted]]:
 
     def known(path: str) -> Wanted:
         if path not in recorded:
-            problem = "savepoint.json does not name it"
+            problem = "it is not listed in savepoint.json"
             raise COPY_REFUSED(path=path, url=origin.storage.url, problem=problem)
         return recorded[path]
 
@@ -286,9 +286,9 @@ def _newest_published(storage: Storage) -> Manifest:
     damage = next((each.damage for each in reversed(found) if each.damage), None)
     if damage is not None:
         raise ManifestError(path=storage.url, reason=damage)
-    words = "; there are epochs, but none of them is published" if found else ""
+    words = "; all of its epochs are unpublished" if found else ""
     hint = (
-        "name the directory of a savepoint, or of a job that has run; "
-        "`bicycle savepoint list --checkpoint-dir URL` shows the savepoints below a place"
+        "use the directory of a savepoint, or of a job that has run; `bicycle savepoint list "
+        "--checkpoint-dir URL` lists the savepoints below a location"
     )
     raise CHECKPOINT_MISSING(url=storage.url, found=words, hint=hint)

@@ -170,13 +170,15 @@ def _stream(
         if digest is not None:
             digest.update(block)
     if wanted.byte_count not in (None, byte_count):
-        problem = f"it has {byte_count:,} bytes, {wanted.byte_count:,} are recorded"
+        problem = f"it has {byte_count:,} bytes, expected {wanted.byte_count:,}"
         raise _refusal(storage, wanted, problem)
     if wanted.crc32 not in (None, checksum):
-        raise _refusal(storage, wanted, "its checksum is not the recorded one")
+        raise _refusal(storage, wanted, "its checksum differs from the recorded checksum")
     found = "" if digest is None else digest.hexdigest()
     if wanted.sha256 not in ("", found):
-        raise _refusal(storage, wanted, "its digest is not the recorded one: it was changed")
+        raise _refusal(
+            storage, wanted, "its digest differs from the recorded digest: the file was changed"
+        )
     return CopiedFile(wanted.path, byte_count, checksum, found)
 
 

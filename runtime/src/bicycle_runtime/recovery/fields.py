@@ -97,7 +97,7 @@ class FieldReader:
         if text in known:
             raise CheckpointFormatError(
                 problem="name_twice",
-                detail=f"name {text!r} stands twice",
+                detail=f"duplicate name {text!r}",
                 offset=start,
                 missing_count=0,
             )
@@ -184,7 +184,7 @@ def utf8(text: str, *, field: str) -> bytes:
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise CHECKPOINT_VALUE_UNFIT(
-            field=field, found=ascii(text), expected="text that UTF-8 can hold"
+            field=field, found=ascii(text), expected="text that can be encoded as UTF-8"
         ) from error
 
 
@@ -222,12 +222,12 @@ class FileForm:
         version, reserved, checksum, magic = _TRAILER.unpack_from(data, size)
         if magic != self.magic or reserved or checksum != crc32(memoryview(data)[:size]):
             raise _refusal(
-                "checksum", "it is cut or changed (the checksum does not match)", offset=size
+                "checksum", "it is truncated or changed (the checksum does not match)", offset=size
             )
         if version != self.version:
             raise _refusal(
                 "version",
-                f"format version {version}, this runtime reads {self.version}",
+                f"format version {version}, but this runtime supports {self.version}",
                 offset=size,
             )
         return size

@@ -26,7 +26,7 @@ from bicycle_runtime.state.errors import StateFileError
 
 __all__ = ["EpochHistory", "RetainedEpoch"]
 
-_FOUND_BROKEN = "a restart found a state file of it missing or damaged"
+_FOUND_BROKEN = "a restart found a missing or damaged state file of it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,7 @@ class EpochHistory:
         """
         epochs = self.epochs()
         if not epochs:
-            hint = "let the job seal an epoch first, or name another place"
+            hint = "wait until the job seals an epoch, or choose another location"
             raise CHECKPOINT_MISSING(url=self._storage.url, found="", hint=hint)
         wanted = epochs[-1] if epoch is None else epoch
         if wanted not in epochs:

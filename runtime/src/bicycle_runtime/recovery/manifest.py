@@ -178,7 +178,7 @@ def decode_manifest(data: bytes, *, path: str) -> Manifest:
         raise ManifestError(path=path, reason=str(error)) from error
     number = path.rpartition("/")[2].partition(".")[0]
     if number.isdigit() and int(number) != manifest.epoch:
-        reason = f"it is the manifest of epoch {manifest.epoch}, under another's name"
+        reason = f"it is the manifest of epoch {manifest.epoch}, with the wrong name"
         raise ManifestError(path=path, reason=reason)
     return manifest
 
@@ -251,6 +251,6 @@ def _by_prefix(states: Mapping[str, bytes]) -> dict[str, dict[str, bytes]]:
     for name, data in states.items():
         prefix, _, rest = name.partition(":")
         if prefix not in entries:
-            raise _UnknownFormat(f"it has an entry {prefix!r}, which this runtime does not know")
+            raise _UnknownFormat(f"it has an unknown entry {prefix!r}")
         entries[prefix][rest] = data
     return entries

@@ -249,7 +249,7 @@ def read_savepoint(storage: Storage) -> Savepoint:
         raise SavepointFormatError(url=storage.url, problem=error.summary) from error
     except msgspec.MsgspecError as error:
         raise SavepointFormatError(url=storage.url, problem=str(error)) from error
-    problem = f"it has format version {version}, this runtime reads {SAVEPOINT_VERSION}"
+    problem = f"it has format version {version}, but this runtime supports {SAVEPOINT_VERSION}"
     raise SavepointFormatError(url=storage.url, problem=problem)
 
 
@@ -285,13 +285,13 @@ def _claim(target: Storage) -> None:
     if found := target.list(""):
         what = "a savepoint" if SAVEPOINT_FILE in found else "something"
         what = (
-            "an unfinished savepoint" if what == "something" and SAVEPOINT_CLAIM in found else what
+            "an incomplete savepoint" if what == "something" and SAVEPOINT_CLAIM in found else what
         )
         raise SAVEPOINT_TAKEN(url=target.url, found=what)
     try:
         target.create(SAVEPOINT_CLAIM, b"")
     except ObjectExistsError:
-        raise SAVEPOINT_TAKEN(url=target.url, found="an unfinished savepoint") from None
+        raise SAVEPOINT_TAKEN(url=target.url, found="an incomplete savepoint") from None
 
 
 def _remove(storage: Storage) -> None:

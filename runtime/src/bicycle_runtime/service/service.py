@@ -237,7 +237,7 @@ class Service:
         raise READING_TIMED_OUT(
             what=f"job {job}",
             waited_ms=_READ_TIMEOUT_MS,
-            busy="the watcher has not seen it",
+            busy="the watcher has not scanned it",
         )
 
     async def state(self, job: str, about: str, **words: Any) -> dict[str, Any]:
@@ -259,7 +259,7 @@ class Service:
         known = await self.known(job)
         url = known.status.checkpoint
         if not url:
-            hint = "ask again once it has sealed an epoch"
+            hint = "repeat the request after it has sealed an epoch"
             raise CHECKPOINT_MISSING(url=job, found="", hint=hint)
         answer = await self.lookups.ask(url, {"about": about, **words})
         return {**answer, **redacted({"url": answer["url"]})}

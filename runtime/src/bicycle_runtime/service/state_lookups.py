@@ -81,7 +81,7 @@ class StateLookups:
                 raise READING_TIMED_OUT(
                     what="the state",
                     waited_ms=waited_ms,
-                    busy="the checkpoint storage does not answer",
+                    busy="the checkpoint storage does not respond",
                 ) from None
             except (EOFError, OSError) as error:
                 how = self._forget(url, child, within_s=_LAST_WORDS_S)

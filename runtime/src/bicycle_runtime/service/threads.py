@@ -81,7 +81,7 @@ class Threads:
     def _busy_with(self, number: int) -> str:
         """Return why a call has no answer: it waits for its storage, or for a thread."""
         if number in self._running:
-            return "its file or storage does not answer"
+            return "its file or storage does not respond"
         counts = Counter(self._running.copy().values())
         named = ", ".join(
             f"{count} x {name}" if count > 1 else name

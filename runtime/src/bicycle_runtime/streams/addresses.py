@@ -126,7 +126,7 @@ class StreamerUri:
             ('::1', 7000)
         """
         if len(self.nodes) != 1:
-            problem = f"it names {len(self.nodes)} nodes, and {self.protocol}:// takes one"
+            problem = f"it has {len(self.nodes)} nodes, but {self.protocol}:// supports one"
             raise StreamUrlError(address=str(self), problem=problem)
         return self.places(default_port)[0]
 
@@ -142,7 +142,7 @@ class StreamerUri:
             raise StreamUrlError(address=str(self), problem=str(error)) from None
         port = default_port if port is None else port
         if not host or "@" in parts.netloc:
-            problem = f"{node!r} is no host, or host:port"
+            problem = f"{node!r} is not a host, or host:port"
             raise StreamUrlError(address=str(self), problem=problem)
         if port is None:
             raise StreamUrlError(address=str(self), problem=f"{node!r} has no port")
@@ -213,7 +213,7 @@ def _split_protocol(item: str, text: str) -> tuple[str | None, str]:
     if not head:
         raise PROTOCOL_REQUIRED(address=text)
     if _PROTOCOL.fullmatch(head) is None:
-        raise StreamUrlError(address=text, problem=f"{head!r} is no protocol")
+        raise StreamUrlError(address=text, problem=f"{head!r} is not a protocol")
     return head.lower(), node
 
 

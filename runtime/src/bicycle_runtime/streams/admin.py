@@ -169,6 +169,6 @@ class StreamAdmin(ABC):
         return StreamUnsupportedError(
             backend=self.address,
             action=action,
-            reason="a stream there is no more than its messages",
-            hint="send to it: the first message makes it",
+            reason="a stream exists there only while it has messages",
+            hint="send a message: the first message creates the stream",
         )

@@ -59,7 +59,7 @@ def connect(
     if not isinstance(options, StreamerOptions):
         options = from_mapping(backend.options_type, options or {})
     elif not isinstance(options, backend.options_type):
-        raise TypeError(f"{uri} takes {backend.options_type.__name__}")
+        raise TypeError(f"{uri} requires options of the class {backend.options_type.__name__}")
     return backend(uri, options)
 
 

@@ -42,9 +42,14 @@ class Subscription:
     """The parameters of one consumer."""
 
     keys: tuple[StreamKey, ...]
-    mode: Mode = option("real-time", doc="What the consumer keeps, and whether it shares.")
-    group: str | None = option(None, doc="Who shares messages, or whose position is kept.")
-    start: Start = option("latest", doc="Where to begin where no position is kept.")
+    mode: Mode = option(
+        "real-time",
+        doc="Mode of the consumer: which position it stores, and whether consumers share messages.",
+    )
+    group: str | None = option(
+        None, doc="Consumer group that shares messages or stores the position."
+    )
+    start: Start = option("latest", doc="Start position if no position is stored.")
     is_live: bool = option(True, doc="Whether to wait for further messages at the end.")
 
     def __post_init__(self) -> None:
@@ -155,7 +160,7 @@ class Consumer(AsyncMessages):
         return StreamUnsupportedError(
             backend=self.address,
             action=action,
-            reason="its messages are gone once they are read",
+            reason="its messages are deleted once they are read",
             hint="use a backend that keeps messages: file, kafka, pulsar, redis",
         )
 
@@ -245,7 +250,9 @@ class Consumer(AsyncMessages):
         if place not in self._assigned:
             raise self._not_found(f"{key}/{shard_id}")
         if len(self._assigned) == 1:
-            raise StreamKeyEmptyError(address=self.address, problem="the last one was unassigned")
+            raise StreamKeyEmptyError(
+                address=self.address, problem="the last stream was unassigned"
+            )
         self._assigned.remove(place)
 
     def ack(self, message: Message) -> None:

@@ -119,7 +119,7 @@ class Streamer(ABC):
         Raises:
             StreamUnsupportedError: the backend keeps nothing that could be listed.
         """
-        raise self._cannot("list streams", "it keeps none")
+        raise self._cannot("list streams", "it keeps no messages")
 
     async def create_producer(
         self, key: str, *, durability: Durability | None = None, shard_count: int = 1
@@ -168,7 +168,7 @@ class Streamer(ABC):
         self._require_open()
         wanted = [keys] if isinstance(keys, str) else list(keys)
         if not wanted:
-            raise StreamKeyEmptyError(address=str(self.uri), problem="none was named")
+            raise StreamKeyEmptyError(address=str(self.uri), problem="no stream was named")
         subscription = Subscription(
             keys=tuple(dict.fromkeys(StreamKey(key) for key in wanted)),
             mode=mode,
@@ -177,7 +177,7 @@ class Streamer(ABC):
             is_live=is_live,
         )
         if mode not in self.capabilities.modes:
-            raise self._cannot(f"consume in mode {mode!r}", "it keeps no positions")
+            raise self._cannot(f"consume in mode {mode!r}", "it stores no positions")
         consumer = await self._make_consumer(subscription)
         # One that has ended needs nothing more: a server makes thousands of them.
         self._consumers = [each for each in self._consumers if not each.has_ended]
@@ -216,14 +216,14 @@ class Streamer(ABC):
             has_more = "at-least-once" in self.capabilities.durabilities
             durability = "at-least-once" if has_more else "at-most-once"
         if durability not in self.capabilities.durabilities:
-            reason = "it tells neither duplicates apart nor has transactions"
+            reason = "it neither detects duplicates nor supports transactions"
             if durability == "at-least-once":
-                reason = "nobody tells what has arrived"
+                reason = "receipts are not supported"
             elif durability == "at-most-once":
-                reason = "its client sends again what has no receipt"
+                reason = "its client repeats messages without a receipt"
             raise self._cannot(f"send {durability}", reason)
         if shard_count < 1 or (shard_count > 1 and not self.capabilities.has_shards):
-            raise self._cannot(f"send to {shard_count} shards", "its streams have one")
+            raise self._cannot(f"send to {shard_count} shards", "its streams have one shard")
         sender = await self._make_sender(durability=durability, shard_count=shard_count)
         self._senders.append(sender)
         return sender
@@ -237,5 +237,5 @@ class Streamer(ABC):
             backend=str(self.uri),
             action=action,
             reason=reason,
-            hint="see docs/how-to/streams.md for what each backend can do",
+            hint="see docs/how-to/streams.md for the features of each backend",
         )

@@ -83,7 +83,7 @@ def line_payload(payload: bytes, backend: str) -> str:
     except UnicodeDecodeError as error:
         raise PAYLOAD_NOT_A_LINE(backend=backend, reason=str(error)) from None
     if "\n" in text or "\r" in text:
-        raise PAYLOAD_NOT_A_LINE(backend=backend, reason="it has an end of line in it")
+        raise PAYLOAD_NOT_A_LINE(backend=backend, reason="it contains a line break")
     return text
 
 

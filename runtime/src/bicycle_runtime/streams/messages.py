@@ -227,7 +227,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
         try:
             return codec.decode(self.payload)
         except Exception as error:
-            raise self._refusal("what its format asks for", error) from error
+            raise self._refusal("valid for its format", error) from error
 
     def _refusal(self, expected: str, error: Exception) -> PayloadEncodingError:
         return PayloadEncodingError(

@@ -27,25 +27,25 @@ class StreamerOptions:
     """The options of a streamer of any backend."""
 
     connect_timeout_ms: int = option(
-        10_000, low=1, high=600_000, doc="How long a connection may take to come about."
+        10_000, low=1, high=600_000, doc="Time limit for a connection."
     )
     prefetch_messages: int = option(
         1_000,
         low=1,
         high=1_000_000,
-        doc="How many messages a consumer may hold that nobody has asked for yet.",
+        doc="Maximum number of unread messages in a consumer.",
     )
     send_queue_messages: int = option(
         100_000,
         low=1,
         high=10_000_000,
-        doc="How many messages may wait until the other side takes them.",
+        doc="Maximum number of messages in the send queue.",
     )
     unacknowledged_max: int = option(
         100_000,
         low=1,
         high=10_000_000,
-        doc="How many delivered messages of a group may wait for ack(message).",
+        doc="Maximum number of delivered messages of a group that wait for ack(message).",
     )
 
     def __post_init__(self) -> None:
@@ -60,12 +60,12 @@ class TlsOptions:
 
     ca_file: str | None = option(
         None,
-        doc="The file with the certificates that we trust, PEM; those of the system if unset.",
+        doc="PEM file with trusted CA certificates; default: the certificates of the system.",
     )
     cert_file: str | None = option(
-        None, doc="The file with our own certificate and those behind it, PEM."
+        None, doc="PEM file with the certificate of this side and its chain."
     )
-    key_file: str | None = option(None, doc="The file with its private key, PEM.")
+    key_file: str | None = option(None, doc="PEM file with the private key of the certificate.")
 
     def tls_context(
         self, address: str, protocol: str, *, is_server: bool = False
@@ -84,7 +84,9 @@ class TlsOptions:
         try:
             if not address.startswith(f"{protocol}://"):
                 if files:
-                    raise ValueError(f"files are given, and only {protocol}:// speaks it")
+                    raise ValueError(
+                        f"certificate files are set, but only {protocol}:// supports TLS"
+                    )
                 return None
             for path in files:
                 Path(path).open("rb").close()  # Its error names the file, unlike those of TLS.

@@ -33,14 +33,16 @@ class PeerOptions:
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
-    listen: bool = option(False, doc="Whether to be the server that others connect to.")
+    listen: bool = option(False, doc="Whether to be the server to which others connect.")
     broadcast: bool = option(
-        False, doc="Whether a server gives what one client sends to all of them."
+        False, doc="Whether a server forwards messages of a client to all other clients."
     )
-    pause_ms: int = option(100, low=1, high=60_000, doc="The first pause before it connects again.")
-    pause_max_ms: int = option(30_000, low=1, high=3_600_000, doc="The longest of these pauses.")
+    pause_ms: int = option(100, low=1, high=60_000, doc="First delay before a reconnect.")
+    pause_max_ms: int = option(
+        30_000, low=1, high=3_600_000, doc="Maximum delay before a reconnect."
+    )
     retry_timeout_ms: int = option(
-        600_000, low=0, high=86_400_000, doc="After how long of them to give up."
+        600_000, low=0, high=86_400_000, doc="Time after which reconnecting fails."
     )
 
 
@@ -145,7 +147,7 @@ class PeerStreamer(Streamer, Generic[Peer]):
                 pause_s = pauses.next_s()
                 if loop.time() + pause_s > deadline:
                     self._hub.end(
-                        ConnectionLostError(address=self.address, reason="it did not come back")
+                        ConnectionLostError(address=self.address, reason="it did not reconnect")
                     )
                     self._changed.set()
                     return

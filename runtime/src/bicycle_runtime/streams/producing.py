@@ -109,7 +109,7 @@ class Sender(ABC):
         raise StreamUnsupportedError(
             backend=self.address,
             action="send in a transaction",
-            reason="this producer has none",
+            reason="this producer has no transactions",
             hint="use kafka:// with the option transactional_id",
         )
 
@@ -230,8 +230,8 @@ class Producer:
             raise StreamUnsupportedError(
                 backend=self._sender.address,
                 action="send a message with a key or headers",
-                reason="its messages have neither",
-                hint="put both into the payload, or use a backend that has them: kafka, pulsar",
+                reason="its messages have no key and no headers",
+                hint="put both into the payload, or use kafka or pulsar, which support them",
             )
         message_key = key.encode() if isinstance(key, str) else key
         return self._sender.send(
@@ -342,5 +342,5 @@ def _bytes_of(payload: Payload) -> bytes:
     if isinstance(payload, str):
         return payload.encode()
     if not isinstance(payload, bytes | bytearray | memoryview):
-        raise TypeError(f"a payload is bytes or a text, and no {type(payload).__name__}")
+        raise TypeError(f"a payload must be bytes or a text, got {type(payload).__name__}")
     return bytes(payload)

@@ -37,14 +37,22 @@ class SocketOptions(StreamerOptions, PeerOptions):
 
     heads: bool = option(
         False,
-        doc="Whether lines have heads as on pipes, which tell stream, shard, sequence and time; a "
-        "line is its payload otherwise.",
+        doc=(
+            "Whether lines have heads as on pipes, with stream, shard, sequence and time; "
+            "otherwise a line is its payload."
+        ),
     )
     line_bytes_max: int = option(
-        16 << 20, low=1, high=1 << 30, doc="Who sends a longer line is disconnected."
+        16 << 20,
+        low=1,
+        high=1 << 30,
+        doc="Maximum length of a line; a sender with a longer line is disconnected.",
     )
     send_timeout_ms: int = option(
-        30_000, low=10, high=3_600_000, doc="Who takes nothing for so long is disconnected."
+        30_000,
+        low=10,
+        high=3_600_000,
+        doc="Time without a read by the client after which it is disconnected.",
     )
 
 
@@ -219,5 +227,5 @@ class _SocketSender(LineSender):
         if await self._streamer.send_lines(lines) or options.listen:
             return
         for pending in batch:
-            reason = "it broke while this was sent"
+            reason = "the connection was lost while this message was sent"
             self.refuse(pending, ConnectionLostError(address=self.address, reason=reason))

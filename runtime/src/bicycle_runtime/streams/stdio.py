@@ -39,7 +39,7 @@ class StdioOptions(StreamerOptions):
     """The options of the streamer of standard input and output."""
 
     loopback: bool = option(
-        False, doc="Whether what is sent also comes back to consumers of this streamer."
+        False, doc="Whether sent messages are also delivered to consumers of this streamer."
     )
 
 

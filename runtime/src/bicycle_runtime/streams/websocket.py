@@ -47,22 +47,28 @@ class WebSocketOptions(StreamerOptions, TlsOptions, PeerOptions):
 
     subscribe: str | None = option(
         None,
-        doc="A text that is sent after each connection; {sequence} in it stands for the last "
-        "sequence that was received, -1 at first.",
+        doc=(
+            "Text sent after each connection; {sequence} is replaced by the last received "
+            "sequence, -1 at first."
+        ),
     )
     sequence_field: str | None = option(
-        None, doc="The field of JSON frames with their sequence, for {sequence} and gaps."
+        None,
+        doc="Field of JSON frames with their sequence, for {sequence} and the detection of gaps.",
     )
     last_sequence: int = option(
-        -1, low=-1, doc="The last sequence that was received before, for the first {sequence}."
+        -1, low=-1, doc="Last received sequence of an earlier run, for the first {sequence}."
     )
     ping_interval_ms: int = option(
-        20_000, low=10, high=3_600_000, doc="How often the other side is asked whether it lives."
+        20_000, low=10, high=3_600_000, doc="Interval of pings to the other side."
     )
     ping_timeout_ms: int = option(
-        20_000, low=10, high=3_600_000, doc="After how long without an answer it is dead."
+        20_000,
+        low=10,
+        high=3_600_000,
+        doc="Time without an answer after which the connection is closed.",
     )
-    frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="The largest frame.")
+    frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="Maximum size of a frame.")
 
 
 class WebSocketStreamer(PeerStreamer[Connection]):

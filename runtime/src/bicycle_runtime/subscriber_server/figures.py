@@ -26,20 +26,22 @@ class SubscriberFigures:
         def gauge(name: str, help_text: str) -> Gauge:
             return Gauge(f"bicycle_subscriber_{name}", help_text, registry=registry)
 
-        self.clients = gauge("clients", "Clients that are connected.")
-        self.subscriptions = gauge("subscriptions", "Subscriptions that clients have.")
-        self.catching_up = gauge("catching_up", "Subscriptions that read what is past.")
-        self.read = counter("messages_read", "Messages that came from backends.", "stream")
-        self.sent = counter("messages_sent", "Messages that went to clients.", "stream")
-        self.skipped = counter("messages_skipped", "Messages that slow clients missed.", "stream")
-        self.lagged = counter("lags", "How often a subscription fell behind.", "stream")
-        self.dropped = counter("clients_dropped", "Clients that were cut off.", "reason")
-        self.refused = counter("requests_refused", "Requests that were refused.", "code")
-        self.broken = counter("reads_failed", "Failures to read a stream.", "address")
+        self.clients = gauge("clients", "Connected clients.")
+        self.subscriptions = gauge("subscriptions", "Subscriptions of clients.")
+        self.catching_up = gauge("catching_up", "Subscriptions that read past messages.")
+        self.read = counter("messages_read", "Messages received from backends.", "stream")
+        self.sent = counter("messages_sent", "Messages sent to clients.", "stream")
+        self.skipped = counter("messages_skipped", "Messages skipped for slow clients.", "stream")
+        self.lagged = counter("lags", "Number of times that a subscription fell behind.", "stream")
+        self.dropped = counter("clients_dropped", "Clients that were disconnected.", "reason")
+        self.refused = counter("requests_refused", "Requests that were rejected.", "code")
+        self.broken = counter("reads_failed", "Failed reads of a stream.", "address")
         self.webhooks = counter(
             "webhook_requests", "Requests to webhooks, by outcome.", "webhook", "outcome"
         )
-        self.dead_letters = counter("webhook_dead_letters", "Messages given up.", "webhook")
+        self.dead_letters = counter(
+            "webhook_dead_letters", "Messages that were given up.", "webhook"
+        )
 
     def text(self) -> bytes:
         """Return the exposition."""

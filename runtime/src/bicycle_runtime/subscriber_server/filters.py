@@ -69,16 +69,16 @@ _Fields: TypeAlias = "dict[str, list[Condition] | _Fields]"
 
 def _fields(pattern: Any, count: list[int], depth: int) -> _Fields:
     if not isinstance(pattern, Mapping) or not pattern:
-        raise _refusal(f"{_short(pattern)} is no object with fields")
+        raise _refusal(f"{_short(pattern)} is not an object with fields")
     if depth > DEPTH_MAX:
-        raise _refusal(f"its objects are more than {DEPTH_MAX} deep")
+        raise _refusal(f"its objects are nested more than {DEPTH_MAX} levels deep")
     fields: _Fields = {}
     for name, wanted in pattern.items():
         if isinstance(wanted, Mapping):
             fields[name] = _fields(wanted, count, depth + 1)
             continue
         if not isinstance(wanted, list) or not wanted:
-            raise _refusal(f"the conditions of {name!r} are no list with something in it")
+            raise _refusal(f"the conditions of {name!r} must be a non-empty list")
         fields[name] = [_condition(each) for each in wanted]
         count[0] += len(wanted)
         if count[0] > CONDITIONS_MAX:
@@ -101,7 +101,7 @@ def _condition(wanted: Any) -> Condition:
     if not isinstance(wanted, Mapping):
         return _equals(wanted)
     if len(wanted) != 1:
-        raise _refusal(f"{_short(wanted)} is no condition: it needs one word")
+        raise _refusal(f"{_short(wanted)} is not a condition: it must have one key")
     [(word, value)] = wanted.items()
     match word:
         case "prefix" | "suffix" if isinstance(value, str):
@@ -116,12 +116,12 @@ def _condition(wanted: Any) -> Condition:
             )
         case "numeric" if isinstance(value, list) and value and len(value) % 2 == 0:
             return _numeric(value)
-    raise _refusal(f"{_short(wanted)} is no condition")
+    raise _refusal(f"{_short(wanted)} is not a condition")
 
 
 def _equals(wanted: Any) -> Condition:
     if isinstance(wanted, list | Mapping):
-        raise _refusal(f"{_short(wanted)} is no text, number, true, false or null")
+        raise _refusal(f"{_short(wanted)} is not a text, number, true, false or null")
     # True is 1 in Python, and is not in JSON.
     is_bool = isinstance(wanted, bool)
     return _any_of(lambda found: found == wanted and isinstance(found, bool) is is_bool)
@@ -131,7 +131,7 @@ def _numeric(words: Sequence[Any]) -> Condition:
     bounds: list[tuple[Callable[[Any, Any], bool], float]] = []
     for word, number in zip(words[::2], words[1::2], strict=True):
         if word not in _COMPARISONS or not _is_number(number):
-            raise _refusal(f"{_short([word, number])} is no comparison with a number")
+            raise _refusal(f"{_short([word, number])} is not a comparison with a number")
         bounds.append((_COMPARISONS[word], number))
     return _any_of(
         lambda found: _is_number(found) and all(compare(found, bound) for compare, bound in bounds)

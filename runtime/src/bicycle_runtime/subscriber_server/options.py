@@ -16,51 +16,59 @@ class SubscriberOptions:
 
     slow: Literal["lag", "skip", "disconnect"] = option(
         "lag",
-        doc="What becomes of a client whose queue is full. lag: it gets all messages, at its own "
-        "pace, as far as the backend keeps them; skip: it misses some, and is told how many; "
-        "disconnect: it is cut off.",
+        doc=(
+            "Behavior for a client whose queue is full. lag: it receives all messages later, as "
+            "far as the backend retains them; skip: messages are skipped, and their number is "
+            "reported; disconnect: it is disconnected."
+        ),
     )
     clients_max: int = option(
-        2_000, low=1, high=100_000, doc="How many clients may be connected at once."
+        2_000, low=1, high=100_000, doc="Maximum number of connected clients."
     )
     clients_per_token_max: int = option(
-        500, low=1, high=100_000, doc="How many clients of one token may be connected at once."
+        500, low=1, high=100_000, doc="Maximum number of connected clients per token."
     )
     subscriptions_max: int = option(
-        100, low=1, high=100_000, doc="How many subscriptions a client may have at once."
+        100, low=1, high=100_000, doc="Maximum number of subscriptions per client."
     )
     queue_messages: int = option(
-        1_000, low=1, high=1_000_000, doc="How many messages may wait for one client."
+        1_000, low=1, high=1_000_000, doc="Maximum number of waiting messages per client."
     )
     queue_bytes: int = option(
-        8 << 20, low=1_024, high=1 << 30, doc="How many bytes of messages may wait for one client."
+        8 << 20, low=1_024, high=1 << 30, doc="Maximum size of waiting messages per client."
     )
     catching_up_max: int = option(
         16,
         low=1,
         high=10_000,
-        doc="How many clients may read what is past at once; others wait for their turn.",
+        doc="Maximum number of clients that read past messages concurrently; other clients wait.",
     )
     frame_bytes_max: int = option(
-        64 << 10, low=128, high=16 << 20, doc="The largest frame that a client may send."
+        64 << 10, low=128, high=16 << 20, doc="Maximum size of a frame from a client."
     )
     bad_frames_max: int = option(
-        10, low=0, high=1_000_000, doc="After how many refused frames a client is cut off."
+        10,
+        low=0,
+        high=1_000_000,
+        doc="Number of rejected frames after which a client is disconnected.",
     )
     login_timeout_ms: int = option(
-        10_000, low=10, high=600_000, doc="How long a client may take to say who it is."
+        10_000, low=10, high=600_000, doc="Time limit for the authentication of a client."
     )
     send_timeout_ms: int = option(
         60_000,
         low=10,
         high=3_600_000,
-        doc="How long a client may take nothing before it is cut off.",
+        doc="Time without a read by the client after which it is disconnected.",
     )
     ping_interval_ms: int = option(
-        20_000, low=10, high=3_600_000, doc="How often a client is asked whether it lives."
+        20_000, low=10, high=3_600_000, doc="Interval of pings to a client."
     )
     ping_timeout_ms: int = option(
-        20_000, low=10, high=3_600_000, doc="After how long without an answer it is dead."
+        20_000,
+        low=10,
+        high=3_600_000,
+        doc="Time without an answer after which a client is disconnected.",
     )
 
     def __post_init__(self) -> None:

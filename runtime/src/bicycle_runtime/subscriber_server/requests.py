@@ -96,7 +96,7 @@ def begin_of(value: Any) -> Begin:
                 return Timestamp.parse(text)
             case {"after": {**shards}} if len(value) == 1 and shards:
                 return After({_number(shard): _number(number) for shard, number in shards.items()})
-    raise FRAME_UNREADABLE(reason=f'"from" is no position: {str(value)[:80]!r}')
+    raise FRAME_UNREADABLE(reason=f'"from" is not a position: {str(value)[:80]!r}')
 
 
 def _number(value: Any) -> int:

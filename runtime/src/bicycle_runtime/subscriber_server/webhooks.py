@@ -61,27 +61,27 @@ _ANSWER_BYTES_MAX = 500
 class WebhookOptions:
     """One table ``[[webhook]]`` of the file of webhooks."""
 
-    name: str = option(doc="The name of the webhook; its position in the stream is kept by it.")
-    stream: str = option(doc="The address of the stream, such as redis://127.0.0.1:6379/refunds.")
+    name: str = option(doc="Name of the webhook, under which its position in the stream is stored.")
+    stream: str = option(doc="Address of the stream, such as redis://127.0.0.1:6379/refunds.")
     options: object = option(None, doc="{name: value} of the backend of the stream.")
-    url: str = option(doc="Where messages are posted: https://…, or http://….")
+    url: str = option(doc="URL to which messages are posted: https://…, or http://….")
     secret: str = option(
-        doc="Where the secret for signatures is found: env:NAME or file:PATH. It is whsec_ and at "
-        "least 16 bytes in base64."
+        doc=(
+            "Location of the secret for signatures: env:NAME or file:PATH. The secret is whsec_ "
+            "and at least 16 bytes in base64."
+        )
     )
-    filter: object = option(None, doc="Which messages are posted, as for subscriptions.")
-    dead_letters: str = option(
-        doc="The address of the stream that gets messages which are given up."
-    )
-    start: Start = option("latest", doc="Where to begin for the first time.")
+    filter: object = option(None, doc="Filter of the posted messages, as for subscriptions.")
+    dead_letters: str = option(doc="Address of the stream for messages that are given up.")
+    start: Start = option("latest", doc="Start position of the first run.")
     request_timeout_ms: int = option(
-        10_000, low=100, high=600_000, doc="How long an answer may take."
+        10_000, low=100, high=600_000, doc="Time limit for a response."
     )
     retry_timeout_ms: int = option(
-        3_600_000, low=0, high=604_800_000, doc="How long a message is tried again."
+        3_600_000, low=0, high=604_800_000, doc="Time for which a message is retried."
     )
-    pause_ms: int = option(500, low=1, high=600_000, doc="The first pause before it is.")
-    pause_max_ms: int = option(300_000, low=1, high=3_600_000, doc="The longest of these pauses.")
+    pause_ms: int = option(500, low=1, high=600_000, doc="First delay before a retry.")
+    pause_max_ms: int = option(300_000, low=1, high=3_600_000, doc="Maximum delay before a retry.")
 
     def __post_init__(self) -> None:
         check(self)
@@ -105,7 +105,7 @@ def read_webhooks(path: Path) -> list[WebhookOptions]:
     webhooks = [from_mapping(WebhookOptions, table) for table in tables]
     names = [webhook.name for webhook in webhooks]
     if len(set(names)) < len(names):
-        raise WEBHOOKS_UNREADABLE(path=str(path), problem="two have the same name")
+        raise WEBHOOKS_UNREADABLE(path=str(path), problem="two webhooks have the same name")
     for webhook in webhooks:
         if problem := _problem(webhook):
             raise WEBHOOKS_UNREADABLE(path=str(path), problem=f"{webhook.name}: {problem}")
@@ -117,13 +117,13 @@ def _problem(webhook: WebhookOptions) -> str:
     """Return the problem of a webhook, or an empty text."""
     place = urlsplit(webhook.url)
     if place.scheme not in ("http", "https") or not place.hostname:
-        return "url is no address of http or https"
+        return "url is not an http or https URL"
     if place.username is not None or place.password is not None:
-        return "url has a password; let the receiver check signatures"
+        return "url contains a password; verify signatures in the receiver instead"
     if not isinstance(webhook.options, dict | None):
-        return "options is no table"
+        return "options must be a table"
     if not isinstance(webhook.filter, dict | None):
-        return "filter is no table"
+        return "filter must be a table"
     try:
         key_of(Secret.parse(webhook.secret).reveal())
     except ValueError as error:
@@ -151,7 +151,7 @@ def key_of(secret: str) -> bytes:
     except (binascii.Error, ValueError):
         key = b""
     if not secret.startswith(_SECRET) or len(key) < _SECRET_BYTES_MIN:
-        raise ValueError(f"it is not {_SECRET} and {_SECRET_BYTES_MIN} bytes or more in base64")
+        raise ValueError(f"it must be {_SECRET} and at least {_SECRET_BYTES_MIN} bytes in base64")
     return key
 
 

@@ -235,14 +235,14 @@ class Harness:
         """The records of the only sink, in the order of publication."""
         names = sink_names(self._job.graph)
         if len(names) != 1:
-            raise self._job.error(f"it has the sinks {names}", "name one: results(name)")
+            raise self._job.error(f"it has the sinks {names}", "pass a name: results(name)")
         return self.results(names[0])
 
     def results(self, name: str) -> list[Any]:
         """Return the records of a collect sink, a captured sink or a tap, by name."""
         if name not in self._job.collected:
             raise self._job.error(
-                f"nothing collects as {name!r}", f"use one of {self.sink_names()}"
+                f"no sink collects as {name!r}", f"use one of {self.sink_names()}"
             )
         return list(self._job.collected[name])
 
@@ -348,7 +348,7 @@ class Harness:
         if source not in self._job.scripts:
             known = list(self._job.scripts)
             problem = f"there is no scripted source {source!r}"
-            raise self._job.error(problem, f"name one of {known} (or name it in scripted=…)")
+            raise self._job.error(problem, f"use one of {known} (or list it in scripted=…)")
         return self._job.scripts[source]
 
     def _remove_folder(self) -> None:

@@ -120,7 +120,7 @@ class LocalJob:
             except BaseException:
                 self._close_lost()
                 raise
-        raise self.error("it dies at every start", "disarm the fault")
+        raise self.error("it fails at every start", "disarm the fault")
 
     def _follow_clock(self, program: Program) -> None:
         """Advance the manual clock instead of waiting in rate limits."""

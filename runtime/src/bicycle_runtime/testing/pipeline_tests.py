@@ -86,11 +86,13 @@ def _by_id(
     if isinstance(given, list):
         if len(ends) != 1:
             names = ", ".join(ends)
-            raise _unusable(pipeline, f"{name!r} must say which of {names} its records belong to")
+            raise _unusable(pipeline, f"{name!r} must map its records to one of {names}")
         return {next(iter(ends)): given}
     for uid in given:
         if uid not in ends:
-            raise _unusable(pipeline, f"{name!r} names {uid!r}, and there are {', '.join(ends)}")
+            raise _unusable(
+                pipeline, f"{name!r} lists {uid!r}, but the names are {', '.join(ends)}"
+            )
     return dict(given)
 
 

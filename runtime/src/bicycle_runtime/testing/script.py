@@ -87,7 +87,7 @@ class ScriptOptions:
     """The options of a scripted source: the batch size."""
 
     batch_records: int = option(
-        1_024, low=1, high=1_000_000, doc="Records that a task gets at one time."
+        1_024, low=1, high=1_000_000, doc="Maximum number of records per task."
     )
 
 

@@ -64,5 +64,5 @@ def test_a_late_task_of_a_job_that_failed_is_not_heard(results):
 
 
 def test_results_that_are_lost_are_an_error(results):
-    with pytest.raises(OSError, match="1 of 2 tasks ended without their results"):
+    with pytest.raises(OSError, match="1 of 2 tasks ended without results"):
         results.of(Tasks(leaving(results.box(), b"1")), 2)

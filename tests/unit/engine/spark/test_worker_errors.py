@@ -81,7 +81,7 @@ def ended(plan, code, reason="", **more):
     [
         (-signal.SIGKILL, "signal 9 (SIGKILL)", "possibly out of memory"),
         (-signal.SIGSEGV, "signal 11 (SIGSEGV)", "native code"),
-        (-signal.SIGTERM, "signal 15 (SIGTERM)", "who sends this signal"),
+        (-signal.SIGTERM, "signal 15 (SIGTERM)", "the sender of this signal"),
         (3, "exit code 3", "raise an exception"),
         (None, "no word", "logs of the workers"),
     ],

@@ -53,7 +53,7 @@ def test_commands_replay_letters_once(strict, monkeypatch):
     assert "1 dead letter replayed in epoch" in one.stdout
     assert rest["letters"] == [each.id for each in strict.letters()[:0:-1]]
     assert DEAD_LETTER_REPLAYED.code in again.stderr
-    assert "no dead letter is left" in none.stdout
+    assert "all dead letters are already replayed" in none.stdout
     assert all(each["replayed_epoch"] for each in listed)
     assert vague.exit_code == 2
     until(lambda: strict.results() == ALL, "the results")

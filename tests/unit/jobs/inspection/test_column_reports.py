@@ -133,7 +133,7 @@ def test_what_computes_filters_and_maps_works_on_columns_too(aggregate, settings
         ("overlap", {"size": 20}),
         ("overlap", {"size": 25}),
         ("overlap", {"slide": 30}),
-        ("joined key by key", {"cut": lambda keyed: keyed.session_window(5)}),
+        ("merged per key", {"cut": lambda keyed: keyed.session_window(5)}),
     ],
 )
 def test_other_windows_are_folded_in_columns_and_kept_key_by_key(reason, settings):
@@ -150,25 +150,25 @@ def test_windows_that_wait_for_late_records_are_kept_key_by_key():
 @pytest.mark.parametrize(
     ("blocker", "reason", "settings"),
     [
-        ("by", "does more than pick", {"key": lambda reading: reading.sensor.split()}),
-        ("by", "what its records do not have", {"key": lambda reading: reading["sensor"]}),
+        ("by", "does more than select", {"key": lambda reading: reading.sensor.split()}),
+        ("by", "fields that its records do not have", {"key": lambda reading: reading["sensor"]}),
         ("by", "'share' is not declared as int or str", {"key": attrgetter("share")}),
-        ("times", "does more than pick", {"time": lambda reading: reading.at ** 2}),
+        ("times", "does more than select", {"time": lambda reading: reading.at ** 2}),
         ("times", "'sensor' is not declared as int", {"time": attrgetter("sensor")}),
-        ("w-combine", "gap of its sessions", {
+        ("w-combine", "its session gap", {
             "cut": lambda keyed: keyed.session_window(lambda reading: reading.code),
         }),
         ("readings", "no type with plain fields", {"record_type": Computed}),
         ("w-combine", "through an exchange", {
             "between": lambda readings: readings.rebalance(),
         }),
-        ("m", "flatmap works record by record", {
+        ("m", "flatmap processes single records", {
             "between": lambda readings: readings.flat_map(lambda reading: [reading]).uid("m"),
         }),
-        ("m", "does more than pick", {
+        ("m", "does more than select", {
             "between": lambda readings: readings.filter(bool).uid("m"),
         }),
-        ("times", "told from each record", {
+        ("times", "depend on each record", {
             "time": WatermarkStrategy.punctuated(lambda reading, at: reading.code == at)
             .with_timestamps(attrgetter("at")),
         }),
@@ -189,8 +189,8 @@ def test_what_needs_records_says_why_and_the_others_name_it(blocker, reason, set
     [
         (Sum(attrgetter("sensor")), "'sensor' is not declared as int or float"),
         (Distinct(share_of), "'share' is not declared as int or str"),
-        (ApproximateDistinct(value_of, precision=10), "more than count"),
-        (Own(value_of), "more than count"),
+        (ApproximateDistinct(value_of, precision=10), "other than count"),
+        (Own(value_of), "other than count"),
     ],
 )
 def test_an_aggregate_that_is_no_sum_or_extreme_of_a_number_needs_records(aggregate, reason):
@@ -231,8 +231,8 @@ def test_what_stands_behind_a_window_works_on_columns_as_far_as_it_can():
 
     assert (whole["f"], whole["m"], whole["out"]) == (None, None, None)
     assert (part["f"], part["length"]) == (None, "'text' works on records")
-    assert "more than pick" in part["text"]
-    assert (keyed["f"], keyed["k"]) == (None, "records go from here to the subtasks of their keys")
+    assert "more than select" in part["text"]
+    assert (keyed["f"], keyed["k"]) == (None, "records are shuffled by key after it")
 
 
 @pytest.mark.parametrize("word", ["jsonl", "csv", "objects"])
@@ -247,7 +247,7 @@ def test_maps_between_a_source_and_a_sink_work_on_columns(word):
 
     because = {one.operator: one.because for one in report(build).columns}
 
-    written = "its writer takes records" if word == "objects" else None
+    written = "its writer reads records" if word == "objects" else None
     assert because == {"readings": None, "f": None, "m": None, "out": written}
 
 
@@ -290,7 +290,7 @@ def test_branches_take_the_columns_of_what_stands_before_a_fork():
 
     whole = ["readings", "times", "by-code", "w-code-combine", "w-code", "m", "out"]
     assert {uid: because[uid] for uid in whole} == dict.fromkeys(whole)
-    assert "more than pick" in because["shown"]
+    assert "more than select" in because["shown"]
 
 
 def test_a_union_takes_columns_where_all_that_comes_has_the_same_fields():
@@ -321,7 +321,7 @@ def test_what_stands_behind_a_branch_on_records_works_on_records():
 def test_windows_that_are_not_folded_before_the_shuffle_say_so():
     because = found(cut=lambda keyed: keyed.tumbling_window(10).pre_combine(False))
 
-    assert because["w"] == "nothing is folded before the shuffle"
+    assert because["w"] == "records are not pre-aggregated before the shuffle"
     assert because["by"] == NO_COLUMNS
 
 
@@ -343,7 +343,10 @@ def test_people_are_told_of_windows_and_what_they_fold_and_programs_of_all():
 
     assert not any("works on" in line or NO_COLUMNS in line for line in report_lines(made))
     assert {each["because"] for each in made.to_json()["columns"]} == {NO_COLUMNS}
-    assert "  w: records, because nothing is folded before the shuffle" in report_lines(mixed)
+    assert (
+        "  w: records, because records are not pre-aggregated before the shuffle"
+        in report_lines(mixed)
+    )
     assert "  out: columns" in report_lines(mixed)
     assert f"  by: records, because {NO_COLUMNS}" in report_lines(mixed)
 

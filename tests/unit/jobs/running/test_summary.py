@@ -65,7 +65,7 @@ def test_a_job_whose_every_record_fails_says_so(tmp_path):
     operators = {"parse": OperatorStatus(records_in=3, failed=3)}
     (warning,) = summary_of(tmp_path, operators=operators).warnings
 
-    assert warning.startswith("EVERY RECORD FAILED: nothing came out of 'parse'")
+    assert warning.startswith("EVERY RECORD FAILED: 'parse' emitted no records")
 
 
 def test_late_records_that_nobody_takes_are_a_warning(tmp_path):
@@ -110,7 +110,7 @@ def test_records_that_timed_out_without_a_fallback_are_a_warning(tmp_path):
     found = OperatorStatus(timed_out=3)
     (warning,) = summary_of(tmp_path, operators={"halve": found}).warnings
 
-    assert "'halve' left out 3 records" in warning
+    assert "'halve' omitted 3 records" in warning
 
 
 def test_what_is_sealed_and_not_visible_is_told(tmp_path):

@@ -113,4 +113,4 @@ def test_a_class_that_restores_itself_fits_whatever_it_was():
     old = {"type": "object", "name": "Restoring", "fields": [{"name": "gone", "type": "int"}]}
 
     assert compare(old, shape_of(Restoring)).problems == ()
-    assert compare(old, shape_of(Plain)).problems == ("field 'gone' is gone from the class",)
+    assert compare(old, shape_of(Plain)).problems == ("field 'gone' was removed from the class",)

@@ -262,9 +262,9 @@ class Strict(TypedDict):
         (tuple[int, int], tuple[int], "it was tuple[int, int] and is tuple[int]"),
         (MoreColors, Color, "it was MoreColors('b', 'g', 'r') and is Color('r', 'b')"),
         (Point, Required, "field 'z' was added without a default"),
-        (Told, Strict, "field 'note' could be absent and must be there"),
+        (Told, Strict, "field 'note' was optional and is now required"),
         (Point, dict[str, int], "it was Point(x: int, y: float = 0.5) and is dict[str, int]"),
-        (Point, None, "it was Point(x: int, y: float = 0.5) and has no declared type any more"),
+        (Point, None, "it was Point(x: int, y: float = 0.5) and no longer has a declared type"),
     ],
 )
 def test_a_change_that_could_mean_anything_is_a_problem(old, new, problem):

@@ -163,7 +163,7 @@ async def operator_samples(call: Call) -> Response:
     operator = str(call.request.path_params["operator"])
     if operator not in known.status.operators:
         names = ", ".join(known.status.operators) or "none yet"
-        problem, hint = "there is no such operator", f"the job has {names}"
+        problem, hint = "unknown operator", f"operators of the job: {names}"
         raise ListQueryError(name="operator", found=operator, problem=problem, hint=hint)
     read, tier = call.service.history.operator_samples, _tier(call)
     return answer_json(await call.service.slow(read, call.job, operator, tier=tier))
@@ -172,7 +172,7 @@ async def operator_samples(call: Call) -> Response:
 def _tier(call: Call) -> str:
     tier: str = call.query.tier
     if tier not in TIERS:
-        problem, hint = "there is no such tier", f"use one of {', '.join(TIERS)}"
+        problem, hint = "unknown tier", f"use one of {', '.join(TIERS)}"
         raise ListQueryError(name="tier", found=tier, problem=problem, hint=hint)
     return tier
 

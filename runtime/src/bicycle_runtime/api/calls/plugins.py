@@ -61,7 +61,9 @@ async def _receive(call: Call, form: FormData) -> InstallFacts:
     wheel, lock = form.get("wheel"), form.get("lock")
     unknown = sorted(set(form) - set(UPLOAD_FILES))
     if unknown or not isinstance(wheel, UploadFile) or not wheel.filename:
-        raise BODY_UNREADABLE(problem="the form has not one file `wheel`, and perhaps one `lock`")
+        raise BODY_UNREADABLE(
+            problem="the form must have one file `wheel` and at most one file `lock`"
+        )
     data = await lock.read() if isinstance(lock, UploadFile) else lock
     locked = data.encode() if isinstance(data, str) else data
     return await asyncio.to_thread(

@@ -258,8 +258,8 @@ class _NoHeaderError(Exception):
 
     def __init__(self, problem: str, raw: bytes) -> None:
         if b"\r" in raw:
-            problem = "it has a carriage return within the line; end lines by \\n or \\r\\n"
-        super().__init__(f"the header of the file cannot be read, and so no row of it: {problem}")
+            problem = "it has a carriage return within the line; end lines with \\n or \\r\\n"
+        super().__init__(f"the header of the file is invalid, so no row can be read: {problem}")
         self.raw = raw
 
 
@@ -301,7 +301,7 @@ class _LineFeed:
         self.position += len(line)
         if self.position - self.record_start > self._range.line_bytes_max:
             raise _RecordTooLongError(
-                "the record is longer than line_bytes_max; is a quote not closed?"
+                "the record is longer than line_bytes_max; check for an unclosed quote"
             )
         try:
             return line.decode()

@@ -178,7 +178,7 @@ def _cells_of(
         columns = dict(zip(names, columns.values(), strict=True))
     unknown = columns.keys() - set(names)
     if unknown or (by_place and len(columns) != len(names)):
-        raise CellError(columns, f"they have fields that the header lacks: {sorted(unknown)}")
+        raise CellError(columns, f"they have fields that are not in the header: {sorted(unknown)}")
     lists = (columns.get(name) or Vector.constant(None, count) for name in names)
     plain = (v.each() if v.kinds <= _PLAIN else map(cell_text, v.each()) for v in lists)
     return zip(*plain, strict=True)
@@ -213,4 +213,4 @@ def _require_time(time_ms: int | None, field: str) -> int:
 
 def _no_fields(value: Any, field: str) -> str:
     kind = type(value).__qualname__
-    return f"a record of type {kind} is no JSON object, and cannot have the field {field!r}"
+    return f"a record of type {kind} is not a JSON object, so it cannot have the field {field!r}"

@@ -16,20 +16,27 @@ class FileSourceOptions:
 
     path: str = option(doc="A file, a directory, or a glob (``*``, ``?``, ``**``).")
     follow: bool = option(
-        default=False, doc="Wait for appended lines and new files; the input then never ends."
+        default=False, doc="Wait for appended lines and new files; the input is then unbounded."
     )
-    recursive: bool = option(default=False, doc="Read the directories below a directory, too.")
-    encoding: Literal["utf-8"] = option("utf-8", doc="The encoding; other bytes are bad records.")
+    recursive: bool = option(default=False, doc="Also read the subdirectories of a directory.")
+    encoding: Literal["utf-8"] = option(
+        "utf-8", doc="Character encoding; records with other bytes are bad records."
+    )
     line_bytes_max: int = option(
-        64 << 20, low=1 << 20, high=1 << 30, doc="Longer lines (or CSV records) are bad records."
+        64 << 20,
+        low=1 << 20,
+        high=1 << 30,
+        doc="Maximum length of a line or CSV record; longer ones are bad records.",
     )
     timestamp_field: str = option(
         "",
-        doc="Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``, "
-        "``parquet``); a record without one is a bad record.",
+        doc=(
+            "Field with the event time, RFC 3339 or ms since 1970 (``jsonl``, ``csv``, "
+            "``parquet``); a record without it is a bad record."
+        ),
     )
     epoch_files_max: int = option(
-        1_000, low=1, high=100_000, doc="Files from which one epoch may read."
+        1_000, low=1, high=100_000, doc="Maximum number of files per epoch."
     )
 
 
@@ -37,17 +44,22 @@ class FileSourceOptions:
 class FileSinkOptions:
     """The options for writing files: path, and bounds of parts."""
 
-    path: str = option(doc="Output directory; it is made when it is missing.")
+    path: str = option(doc="Output directory; it is created if it is missing.")
     roll_bytes: int = option(
-        128 << 20, low=1, high=1 << 40, doc="A part is complete when it has this many bytes."
+        128 << 20, low=1, high=1 << 40, doc="Size at which a part is complete."
     )
     roll_ms: int = option(
-        8_000, low=0, high=86_400_000, doc="A part is complete this long after its first record."
+        8_000,
+        low=0,
+        high=86_400_000,
+        doc="Time after its first record at which a part is complete.",
     )
     timestamp_field: str = option(
         "",
-        doc="Field in which the event time of each record is written, in ms since 1970 "
-        "(``jsonl_file``, ``csv_file``); a record without one fails.",
+        doc=(
+            "Field for the event time of each record, in ms since 1970 (``jsonl_file``, "
+            "``csv_file``); a record without event time fails."
+        ),
     )
 
 

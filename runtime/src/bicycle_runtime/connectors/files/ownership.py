@@ -184,7 +184,7 @@ def run_of(state: Mapping[str, Any]) -> str:
     """Return the token that is in names of files; empty before the first start."""
     run = str(state.get("run", ""))
     if run and not run.isalnum():
-        raise UnsafePathError(path=run, problem="it is no token of a run of a file sink")
+        raise UnsafePathError(path=run, problem="it is not a token of a file sink run")
     return run
 
 

@@ -62,13 +62,13 @@ class ParquetSinkOptions(TableOptions):
 
     path: str = option(doc="Output directory, or a URL such as s3://bucket/folder.")
     partition_by: Literal["none", "field", "date"] = option(
-        "none", doc="Folders: none, field=value for each value of a field, or dt=date."
+        "none", doc="Subfolders: none, field=value for each value of a field, or dt=date."
     )
     partition_field: str = option(
-        "", doc="The field; for dates it may be empty: then the event time of the record counts."
+        "", doc="Partition field; for dates it may be empty to use the event time of the record."
     )
     partition_format: str = option(
-        "%Y-%m-%d", doc="Format of dates, in UTC, as of strftime: %Y-%m, say, or %Y-%m-%dT%H."
+        "%Y-%m-%d", doc="Date format in UTC, as in strftime: e.g. %Y-%m or %Y-%m-%dT%H."
     )
 
 
@@ -267,7 +267,7 @@ class ParquetSink(ChecksBeforeStart, MakesTargets, HeldTableSink):
             place = found.get_field_index(column.name)
             if place >= 0 and found.field(place).type != column.type:
                 there = found.field(place).type
-                raise self._differs(f"{column.name!r} is {there} in {last}, here {column.type}")
+                raise self._differs(f"{column.name!r} is {there} in {last}, but {column.type} here")
 
     def _differs(self, problem: str) -> BicycleError:
         return TABLE_DIFFERS(vertex=self.spec.vertex_id, table=self._output.url, problem=problem)
@@ -324,8 +324,8 @@ def _partitioning(options: ParquetSinkOptions, spec: ConnectorSpec) -> Partition
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             name="partition_field",
-            problem="it is required where partition_by is field",
-            hint="give the name of a column",
+            problem="it is required if partition_by is field",
+            hint="set the name of a column",
         )
     return Partitioning(
         field=options.partition_field, date_format=options.partition_format if is_date else ""

@@ -200,7 +200,7 @@ def locate_file(part: Slice) -> str:
     planned: str = part.details["path"]
     found = find_file(planned, FileIdentity.from_json(part.details["identity"]))
     if found is None:
-        problem = "it is gone, or has other bytes where it was read"
+        problem = "it was removed, or its bytes have changed"
         raise INPUT_CHANGED(path=planned, offset=part.start, problem=problem)
     return found[0]
 

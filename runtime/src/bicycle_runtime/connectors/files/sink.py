@@ -204,7 +204,7 @@ class FileSink(StagedPublication, HoldsBackOutput, ChecksBeforeStart, MakesTarge
                 connector=spec.connector_type,
                 name="timestamp_field",
                 problem="lines of text have no fields",
-                hint="write jsonl_file or csv_file, or leave it out",
+                hint="use jsonl_file or csv_file, or remove it",
             )
         self._after = SinkState()
         self._age = OpenAge(self._options.roll_ms)

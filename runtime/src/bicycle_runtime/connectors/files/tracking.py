@@ -244,7 +244,7 @@ class FileTable:
         was_unread = not file.is_done if file.is_compressed else file.offset < file.size
         is_there = Path(file.path).exists()
         if not self.is_followed and (was_unread or is_there):
-            problem = "it begins with other bytes or is shorter" if is_there else "it is gone"
+            problem = "it was replaced or truncated" if is_there else "it was removed"
             raise INPUT_CHANGED(path=file.path, offset=file.offset, problem=problem)
         log_event(
             _logger,

@@ -65,7 +65,7 @@ class ZstdStream:
             self._skip(int.from_bytes(self._exactly(4), "little"))
             return True
         if magic != _MAGIC:
-            raise ZstdDamage("what follows is no zstd frame")
+            raise ZstdDamage("the next bytes are not a zstd frame")
         descriptor = self._exactly(1)
         flags = descriptor[0]
         is_single, size_flag = bool(flags & 0x20), flags >> 6
@@ -86,7 +86,7 @@ class ZstdStream:
         fields = int.from_bytes(head, "little")
         is_last, kind, size = fields & 1, fields >> 1 & 3, fields >> 3
         if kind == _RESERVED:
-            raise ZstdDamage("a block is of no known kind")
+            raise ZstdDamage("a block has an unknown type")
         data = head + self._exactly(1 if kind == _RLE else size)
         if is_last and self._has_checksum:
             data += self._exactly(_CHECKSUM_BYTES)

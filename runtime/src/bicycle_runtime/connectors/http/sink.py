@@ -64,36 +64,42 @@ class HttpSinkOptions(TlsOptions):
     """The options of the HTTP sink: target, form, and handling of refused records."""
 
     url: str = option(doc="http://… or https://…, without a password.")
-    method: Literal["POST", "PUT"] = option("POST", doc="Method of the requests.")
+    method: Literal["POST", "PUT"] = option("POST", doc="HTTP method of the requests.")
     headers: object = option(
         None, doc="{name: value} of headers; a value may be a reference to a secret."
     )
     body: Literal["array", "object", "keyed"] = option(
         "array",
-        doc="array: a JSON array of records; object: one record by itself, with batch_records=1; "
-        "keyed: an array of {key, record}, with a key for each record.",
+        doc=(
+            "array: a JSON array of records; object: a single record, with batch_records=1; "
+            "keyed: an array of {key, record}, with a key for each record."
+        ),
     )
     batch_records: int = option(
-        100, low=1, high=100_000, doc="So many records are in a request, at most."
+        100, low=1, high=100_000, doc="Maximum number of records per request."
     )
     idempotent: bool = option(
         default=False,
-        doc="The server drops a request whose Idempotency-Key it has seen: then each record "
-        "arrives exactly once.",
+        doc=(
+            "The server ignores a repeated Idempotency-Key, so that each record arrives exactly "
+            "once."
+        ),
     )
     on_refused: Literal["keep", "fail"] = option(
         "keep",
-        doc="A record that the server refuses (400, 413, 422): keep it as a dead letter, or end "
-        "the job.",
+        doc=(
+            "Reaction to a record that the server rejects (400, 413, 422): write it to the dead "
+            "letters, or end the job."
+        ),
     )
     request_timeout_ms: int = option(
-        10_000, low=100, high=3_600_000, doc="How long an answer may take."
+        10_000, low=100, high=3_600_000, doc="Time limit for a response."
     )
     publish_timeout_ms: int = option(
         900_000,
         low=1_000,
         high=86_400_000,
-        doc="A server that takes no requests for longer ends the job; its output is kept.",
+        doc="Time without accepted requests after which the job ends; its output is kept.",
     )
 
 
@@ -264,7 +270,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
             Refusal(
                 key=sending.key(first),
                 exception="RefusedByServer",
-                message=f"{options.url} answered {answer.status_code}: {text}",
+                message=f"{options.url} responded with {answer.status_code}: {text}",
                 record=json.loads(lines[0]),
             )
         )
@@ -289,7 +295,7 @@ class HttpSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sink):
         )
         if answer.status_code >= 500 or answer.status_code in _LATER:
             self._patience.is_stopping.wait(_asked_pause_s(answer))
-            raise _LaterError(f"it answered {answer.status_code} {answer.reason_phrase}")
+            raise _LaterError(f"it responded with {answer.status_code} {answer.reason_phrase}")
         answers.append(answer)
 
     def _keep(self, sending: _Sending) -> None:
@@ -346,7 +352,7 @@ def _headers(spec: ConnectorSpec, headers: object) -> dict[str, str | Secret]:
     if headers is None:
         return {}
     if not isinstance(headers, Mapping):
-        raise _wrong(spec, "headers", "it is no mapping")
+        raise _wrong(spec, "headers", "it is not a mapping")
     found: dict[str, str | Secret] = {}
     for name, value in headers.items():
         secret = None if isinstance(value, str) else secret_option(spec, "headers", value)
@@ -358,13 +364,15 @@ def _check_options(options: HttpSinkOptions, spec: ConnectorSpec) -> None:
     try:
         url = httpx.URL(options.url)
     except httpx.InvalidURL as error:
-        raise _wrong(spec, "url", f"it is no URL: {error}") from error
+        raise _wrong(spec, "url", f"it is not a URL: {error}") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise _wrong(spec, "url", "it is no address of an HTTP server")
+        raise _wrong(spec, "url", "it is not the URL of an HTTP server")
     if url.userinfo:
-        raise _wrong(spec, "url", "it has a user or password in it, which stands in the graph")
+        raise _wrong(
+            spec, "url", "it contains a user or password, which would be stored in the graph"
+        )
     if options.body == "object" and options.batch_records != 1:
-        problem = f"it is {options.batch_records}, and a body of one record has just one"
+        problem = f"a body of one record requires batch_records=1, got {options.batch_records}"
         raise _wrong(spec, "batch_records", problem)
 
 
@@ -401,6 +409,8 @@ def _wrong(spec: ConnectorSpec, name: str, problem: str) -> BicycleError:
         connector=spec.connector_type,
         name=name,
         problem=problem,
-        hint="give url='https://host/path', headers={'Authorization': Secret.env('TOKEN')}, say, "
-        "and batch_records=1 with body=object",
+        hint=(
+            "use e.g. url='https://host/path', headers={'Authorization': Secret.env('TOKEN')}, "
+            "and batch_records=1 with body=object"
+        ),
     )

@@ -103,7 +103,7 @@ class OffsetQuery:
             ClusterSilentError: no broker answered.
             KafkaAccessError: a broker refused to tell.
         """
-        action = "asking for offsets"
+        action = "the request for offsets"
         try:
             places = self._future.result()
         except KafkaException as error:
@@ -239,7 +239,7 @@ class Cluster:
         """
         counts: dict[str, int] = {}
         for name in names:
-            action = f"describing topic {name!r}"
+            action = f"the description of topic {name!r}"
             try:
                 topic = self._client.list_topics(name, timeout=timeout_s).topics[name]
             except KafkaException as error:

@@ -268,7 +268,7 @@ class RangeConsumer:
                     if not self._is_known(place):
                         return None
                 elif not is_outage(reason):
-                    action = f"asking for the offsets of {topic}/{partition}"
+                    action = f"the request for offsets of {topic}/{partition}"
                     raise self._error(reason, action, Rights(topic=topic)) from None
                 elif self._clock.monotonic() - asked > _SILENCE_S:
                     self.close()  # See ``Cluster``: some clients hear nothing any more.
@@ -377,7 +377,7 @@ class RangeConsumer:
             self.forget(*place)
             raise PartitionGoneError(error.str())
         else:
-            action = f"reading partition {place[0]}/{place[1]}"
+            action = f"the read of partition {place[0]}/{place[1]}"
             raise self._error(error, action, Rights(operation="Read", topic=place[0]))
 
     def _error(self, error: KafkaError, action: str, rights: Rights) -> BicycleError:

@@ -43,7 +43,7 @@ _AGAIN_S = 2.0
 _IDENTITY_INTERVAL_S = 1.0
 _IDENTITY_WAIT_S = 0.05
 DOUBT_S = 10.0
-_CREATED_AGAIN = "the topic was deleted and created again"
+_CREATED_AGAIN = "the topic was deleted and recreated"
 
 
 class Discovery:
@@ -153,7 +153,7 @@ class Discovery:
         new = [shard for shard in shards if shard not in self._progress.positions]
         silent = [shard for shard in new if shard not in lows or shard not in ends]
         if silent and self._was_blank and self._is_first:
-            raise ClusterSilentError(f"no leader for partition {silent[0]}")
+            raise ClusterSilentError(f"partition {silent[0]} has no leader")
         self._begin([shard for shard in new if shard not in silent], lows, ends)
         # 3. Positions: each must lie between the first offset that is left and the end.
         self._check_positions(shards, lows, ends, renewed=self._renew(counts))
@@ -209,7 +209,7 @@ class Discovery:
                 continue
             if shard not in existing:
                 if self._is_certain(shard, is_doubtful=True):
-                    self._lose(shard, -1, -1, "the partition does not exist any more")
+                    self._lose(shard, -1, -1, "the partition no longer exists")
                 continue
             low, end = lows.get(shard), ends.get(shard)
             if low is None or end is None:
@@ -217,9 +217,9 @@ class Discovery:
             if place_of(shard)[0] in renewed:
                 self._lose(shard, low, end, _CREATED_AGAIN)
             elif position < low:
-                self._lose(shard, low, end, "retention removed it")
+                self._lose(shard, low, end, "it was removed by retention")
             elif self._is_certain(shard, is_doubtful=position > end):
-                self._lose(shard, low, end, "the partition ends before it")
+                self._lose(shard, low, end, "the partition ends before this offset")
 
     def _is_certain(self, shard: str, *, is_doubtful: bool) -> bool:
         """Return whether a doubt lasts long enough to be a loss."""

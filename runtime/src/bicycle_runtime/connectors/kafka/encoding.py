@@ -223,15 +223,17 @@ class MessageEncoder:
         size = _message_bytes(message)
         if size > limits.message_bytes_max:
             raise UnencodableError(
-                f"the message has about {size:,} bytes, the topic and the producer take "
+                f"the message has about {size:,} bytes, but topic and producer accept at most "
                 f"{limits.message_bytes_max:,} (max.message.bytes, message.max.bytes)"
             )
         if limits.is_compacted and message.get("key") is None:
-            raise UnencodableError("the topic is compacted, and a message without key is refused")
+            raise UnencodableError("the topic is compacted, so messages without a key are rejected")
         partition = message.get("partition")
         count = limits.partition_count
         if partition is not None and count is not None and partition >= count:
-            raise UnencodableError(f"the partition is {partition}, the topic has {count}")
+            raise UnencodableError(
+                f"the partition is {partition}, but the topic has {count} partitions"
+            )
         if message.get("timestamp") is not None:
             self._check_time(message["timestamp"])
 
@@ -245,7 +247,7 @@ class MessageEncoder:
         problem = self._time_problem(timestamp_ms)
         if problem is not None:
             is_own = self._plan.has_event_times
-            hint = "; with message_time('written') messages have the time of writing"
+            hint = "; with message_time('written'), messages have the time of writing"
             raise UnencodableError(
                 f"the timestamp {timestamp_ms} {problem}{hint if is_own else ''}"
             )
@@ -254,20 +256,24 @@ class MessageEncoder:
         limits, now_ms = self._limits, self._clock.now_ms()
         after, before = limits.timestamp_after_ms_max, limits.timestamp_before_ms_max
         if timestamp_ms < _TIME_MS_MIN:
-            return f"is none of a message: they begin with {_TIME_MS_MIN} (ms since 1970)"
+            return (
+                f"is not a valid message time: it must be at least {_TIME_MS_MIN} (ms since 1970)"
+            )
         if after is not None and timestamp_ms > now_ms + after:
             ahead = timestamp_ms - now_ms
             return (
-                f"is {ahead:,} ms ahead, the topic takes {after:,} (message.timestamp.after.max.ms)"
+                f"is {ahead:,} ms in the future, but the topic accepts at most {after:,} "
+                "(message.timestamp.after.max.ms)"
             )
         age = now_ms - timestamp_ms
         if before is not None and age > before:
             return (
-                f"is {age:,} ms old, the topic takes {before:,} (message.timestamp.before.max.ms)"
+                f"is {age:,} ms old, but the topic accepts at most {before:,} "
+                "(message.timestamp.before.max.ms)"
             )
         kept = limits.retention_ms if self._plan.has_event_times else None
         if kept is not None and age > kept:
-            return f"is {age:,} ms old, the topic would not keep it: {kept:,} ms (retention.ms)"
+            return f"is {age:,} ms old, but the topic retains only {kept:,} ms (retention.ms)"
         return None
 
 
@@ -320,7 +326,7 @@ def _by_function(encode: Callable[[Any], Any]) -> Callable[[Sequence[Any]], _Col
         else:
             encoded = list(map(encode, values))
         if not set(map(type, encoded)) <= _BYTES_OR_NONE:
-            raise TypeError("it gives something else than bytes")
+            raise TypeError("it did not return bytes")
         return encoded
 
     return column
@@ -375,14 +381,14 @@ def _headers(found: Any) -> list[tuple[str, bytes | None]]:
     checked = []
     for pair in pairs:
         if isinstance(pair, str | bytes) or len(pair) != 2 or not isinstance(pair[0], str):
-            raise UnencodableError(f"headers are pairs of text and bytes, found {pair!r}")
+            raise UnencodableError(f"headers must be pairs of text and bytes, got {pair!r}")
         name, value = pair
         if not name.isascii() and _HALF_LETTERS.search(name):  # The client would end the process.
-            raise UnencodableError(f"the name of a header has half of a letter: {name!r}")
+            raise UnencodableError(f"the name of a header is not valid Unicode: {name!r}")
         data = value.encode() if isinstance(value, str) else value
         if data is not None and not isinstance(data, bytes):
             kind = type(value).__qualname__
-            raise UnencodableError(f"header {name!r} is of type {kind}, bytes are expected")
+            raise UnencodableError(f"header {name!r} must be bytes, got {kind}")
         checked.append((name, data))
     return checked
 
@@ -392,7 +398,9 @@ def _whole_number(what: str) -> Callable[[Any], int | None]:
         if found is None:
             return None
         if isinstance(found, bool) or not isinstance(found, int) or found < 0:
-            raise UnencodableError(f"the {what} is {found!r}; a whole number from 0 is expected")
+            raise UnencodableError(
+                f"the {what} must be a whole number of at least 0, got {found!r}"
+            )
         return found
 
     return check

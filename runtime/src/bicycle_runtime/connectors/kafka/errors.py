@@ -45,7 +45,7 @@ class KafkaAccessError(BicycleError):
 
     def keeping(self, epoch: int) -> KafkaAccessError:
         """Return the error of a publication: the epoch is sealed, and is published later."""
-        then = "then start the job again: it publishes this epoch first"
+        then = "then start the job again, which publishes this epoch first"
         facts = {
             **self.facts,
             "kept_epoch": epoch,
@@ -84,7 +84,7 @@ class KafkaOffsetsLostError(BicycleError):
         cls, partition: str, *, vertex: str, next: int, low: int, high: int, problem: str
     ) -> KafkaOffsetsLostError:
         """Return the error of a partition; -1 for offsets that it does not have any more."""
-        found = f"has offsets {low} to {high}" if high >= 0 else "is not there"
+        found = f"has offsets {low} to {high}" if high >= 0 else "does not exist"
         return cls(
             vertex=vertex, partition=partition, found=found,
             next=next, low=low, high=high, problem=problem,

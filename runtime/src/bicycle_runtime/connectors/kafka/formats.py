@@ -371,7 +371,7 @@ def _check_pair(spec: ConnectorSpec, name: str, record_type: Any) -> None:
             vertex=spec.vertex_id,
             connector=spec.connector_type,
             name="value_format",
-            problem=f"{name!r} gives {type_name(wanted)}, the record type is {record_type}",
+            problem=f"{name!r} returns {type_name(wanted)}, but the record type is {record_type}",
             hint=f"declare {type_name(wanted)}, or choose another format",
         )
     if name in ("json", "msgpack"):

@@ -58,7 +58,7 @@ class Marker:
         """
         found = json.loads(data)
         if not isinstance(found, dict) or found.get("version") != 1:
-            raise ValueError(f"{data[:100]!r} is no marker of an epoch")
+            raise ValueError(f"{data[:100]!r} is not an epoch marker")
         return cls(identity=str(found["identity"]), epoch=int(found["epoch"]))
 
 
@@ -178,7 +178,7 @@ class MarkerReader:
                 return error
         except KafkaException as silence:
             return silence
-        reason = f"nobody leads {self._topic}/{place.partition}"
+        reason = f"{self._topic}/{place.partition} has no leader"
         return KafkaException(KafkaError(KafkaError.LEADER_NOT_AVAILABLE, reason))
 
     def _last_record(self, consumer: Consumer, start: TopicPartition) -> bytes | None:
@@ -197,4 +197,4 @@ class MarkerReader:
                 return last
             elif not is_outage(error) and not is_of_group(error):
                 raise KafkaException(error)
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"reading markers of {start}"))
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"the read of markers of {start}"))

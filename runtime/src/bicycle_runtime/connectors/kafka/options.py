@@ -57,7 +57,7 @@ def starting_offsets(
             for topic in detail:
                 if not is_read(options, pattern, topic):
                     raise unknown_start(
-                        f"topic {topic!r}, which the source does not read", spec.vertex_id
+                        f"topic {topic!r}, which is not a topic of the source", spec.vertex_id
                     )
             found = {
                 f"{topic}/{int(number)}": offset
@@ -69,9 +69,11 @@ def starting_offsets(
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name="starting_offsets",
-        problem=f"{value!r} is not accepted",
-        hint="give 'earliest', 'latest', {'timestamp_ms': number} or "
-        "{'offsets': {topic: {partition: offset}}}",
+        problem=f"{value!r} is not valid",
+        hint=(
+            "use 'earliest', 'latest', {'timestamp_ms': number} or {'offsets': {topic: "
+            "{partition: offset}}}"
+        ),
     )
 
 
@@ -82,7 +84,7 @@ def unknown_start(place: str, vertex: str) -> BicycleError:
         connector="kafka",
         name="starting_offsets",
         problem=f"it names {place}",
-        hint="correct the name or the number, or leave it out; nothing was read",
+        hint="correct or remove the name or the number; nothing was read",
     )
 
 
@@ -94,16 +96,18 @@ def check_topics(options: KafkaSourceOptions, spec: ConnectorSpec) -> re.Pattern
     """
     problem = None
     if bool(options.topics) == (options.topic_pattern is not None):
-        problem = "both are given" if options.topics else "neither it nor topic_pattern is given"
-        hint = "give topics, or topic_pattern"
+        problem = "both are set" if options.topics else "neither it nor topic_pattern is set"
+        hint = "set either topics or topic_pattern"
     elif options.topic_pattern is None:
         return None
     else:
         try:
             return re.compile(options.topic_pattern)
         except re.error as error:
-            problem = f"topic_pattern {options.topic_pattern!r} is no regular expression: {error}"
-            hint = "correct the expression; it must match a topic's whole name"
+            problem = (
+                f"topic_pattern {options.topic_pattern!r} is not a regular expression: {error}"
+            )
+            hint = "correct the expression; it must match the whole name of a topic"
     raise CONNECTOR_OPTION_WRONG(
         vertex=spec.vertex_id,
         connector=spec.connector_type,

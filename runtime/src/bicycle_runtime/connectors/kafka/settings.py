@@ -202,7 +202,7 @@ class ClientProperties:
                 vertex=self.vertex,
                 name=name,
                 problem=f"{kind} {place!r} {problem}",
-                hint="set the variable, or make the file readable, where the job is started",
+                hint="set the variable, or make the file readable, on the host that starts the job",
             ) from None
 
 
@@ -226,13 +226,13 @@ def checked_properties(
     if properties is None:
         properties = {}
     if not isinstance(properties, Mapping):
-        problem = f"properties are of type {type(properties).__name__}"
-        raise _refusal(vertex, "(all)", problem, "give an object of names and values")
+        problem = f"properties must be an object, got {type(properties).__name__}"
+        raise _refusal(vertex, "(all)", problem, "use an object of names and values")
     for name, value in properties.items():
         reference = secret_of(value)
         if name in all_reserved:
             raise _refusal(
-                vertex, name, "an option of the connector decides it", all_reserved[name]
+                vertex, name, "it is set by an option of the connector", all_reserved[name]
             )
         if reference is not None:
             references[name] = reference
@@ -240,8 +240,9 @@ def checked_properties(
             raise _refusal(
                 vertex,
                 name,
-                "it holds a secret, and is given as plain text",
-                'give Secret.env("NAME") or Secret.file(path): a graph is stored and shown',
+                "it contains a secret as plain text",
+                'use Secret.env("NAME") or Secret.file(path), because the graph is stored and '
+                "displayed",
             )
         else:
             plain[name] = _text(vertex, name, value)
@@ -275,8 +276,8 @@ def open_client(
         raise _refusal(
             properties.vertex,
             named,
-            f"the client says: {text}",
-            "look the property up in the configuration reference of librdkafka",
+            f"the client reports: {text}",
+            "see the configuration reference of librdkafka for the property",
         ) from None
 
 
@@ -321,12 +322,14 @@ def _refuse_contradictions(plain: Mapping[str, str], names: set[str], vertex: st
     """Refuse properties of which the client would leave one out without a word."""
     for name, other in _SAME:
         if {name, other} <= names:
-            raise _refusal(vertex, name, f"it is the same as {other}, given as well", "give one")
+            raise _refusal(
+                vertex, name, f"it is an alias of {other}, which is also set", "give one"
+            )
     protocol = plain.get(_PROTOCOL, "PLAINTEXT").upper()
     for part, protocols in _PROTOCOLS.items():
         idle = sorted(name for name in names if name.startswith(f"{part.lower()}."))
         if idle and part not in protocol.split("_"):
-            hint = f"set {_PROTOCOL} to {protocols}, or leave {idle[0]} out"
+            hint = f"set {_PROTOCOL} to {protocols}, or remove {idle[0]}"
             problem = f"it has no effect while {_PROTOCOL} is {protocol}"
             raise _refusal(vertex, idle[0], problem, hint)
 
@@ -347,8 +350,8 @@ def _text(vertex: str, name: str, value: Any) -> str:
     raise _refusal(
         vertex,
         name,
-        f"its value is of type {found}",
-        'give a text, a number, true or false, or {"secret": {"env": NAME}}',
+        f"its value has the type {found}",
+        'use a text, a number, true or false, or {"secret": {"env": NAME}}',
     )
 
 

@@ -78,10 +78,10 @@ _RESERVED = {
     "transaction.timeout.ms": "use the option transaction_timeout_ms",
     "message.timeout.ms": "use the option publish_timeout_ms",
     "delivery.timeout.ms": "use the option publish_timeout_ms",
-    "enable.idempotence": "leave it out: producers are always idempotent",
-    "acks": "leave it out: every copy is always waited for",
-    "request.required.acks": "leave it out: every copy is always waited for",
-    "delivery.report.only.error": "leave it out",
+    "enable.idempotence": "remove it: producers are always idempotent",
+    "acks": "remove it: acks=all is always used",
+    "request.required.acks": "remove it: acks=all is always used",
+    "delivery.report.only.error": "remove it",
 }
 _DEFAULTS = {
     "partitioner": "murmur2_random",  # As Java's clients do: the same key, the same partition.
@@ -318,7 +318,7 @@ class KafkaSink(StagedPublication, InterruptiblePublication, ChecksBeforeStart, 
             try:
                 return reader.last(list(range(count)))
             except KafkaException as error:
-                action = f"reading markers of {topic}"
+                action = f"the read of markers of {topic}"
                 if not is_outage(error.args[0]):
                     rights = Rights(operation="Read", topic=topic)
                     raise client_error(

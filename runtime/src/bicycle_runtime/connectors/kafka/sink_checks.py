@@ -54,9 +54,9 @@ def check_transaction_timeout(
     timeout_ms = options.transaction_timeout_ms
     needed_ms = epoch_interval_ms + options.recovery_budget_ms
     if timeout_ms < needed_ms:
-        problem = "at least as long as both together"
+        problem = "at least the sum of both"
     elif broker_ms_max is not None and timeout_ms > broker_ms_max:
-        problem = "no longer than the brokers allow"
+        problem = "at most the limit of the brokers"
     else:
         return
     if broker_ms_max is not None and needed_ms > broker_ms_max:
@@ -92,15 +92,17 @@ def check_replicas(facts: TopicFacts, topic: str, vertex: str, broker_count: int
         raise KAFKA_TOPIC_UNSUITABLE(
             vertex=vertex,
             topic=topic,
-            problem=f"has {facts.replica_count} copies and min.insync.replicas {needed}, so that "
-            "it takes no message",
-            hint=f"give it {needed} copies, or lower its min.insync.replicas",
+            problem=(
+                f"has {facts.replica_count} replicas, but min.insync.replicas is {needed}, so it "
+                "accepts no messages"
+            ),
+            hint=f"increase its replicas to {needed}, or lower its min.insync.replicas",
         )
     if broker_count > 1 and min(needed, facts.replica_count) == 1:
         log_event(
             _LOG, "kafka_topic_not_safe", level=logging.WARNING, operator=vertex, topic=topic,
             replication_factor=facts.replica_count, min_insync_replicas=needed,
-            meaning="the loss of one broker can lose acknowledged messages",
+            meaning="acknowledged messages can be lost if one broker fails",
         )  # fmt: skip
 
 
@@ -114,8 +116,8 @@ def refuse_missing_keys(facts: TopicFacts, topic: str, spec: ConnectorSpec) -> N
         raise KAFKA_TOPIC_UNSUITABLE(
             vertex=spec.vertex_id,
             topic=topic,
-            problem="is compacted (cleanup.policy), but the sink gives its messages no key",
-            hint="give the sink a key function, or use a topic with cleanup.policy=delete",
+            problem="is compacted (cleanup.policy), but the messages of the sink have no key",
+            hint="set a key function for the sink, or use a topic with cleanup.policy=delete",
         )
 
 
@@ -132,7 +134,7 @@ def check_marker_topic(admin: TopicAdmin, topic: str, vertex: str) -> TopicFacts
         raise KAFKA_TOPIC_UNSUITABLE(
             vertex=vertex,
             topic=topic,
-            problem=f"has cleanup.policy {policy!r} and would forget which epochs are published",
+            problem=f"has cleanup.policy {policy!r}, which would remove epoch markers",
             hint="set its cleanup.policy to compact",
         )
     return facts

@@ -42,8 +42,8 @@ def topic_plan(value: object, spec: ConnectorSpec) -> TopicPlan | None:
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name="create_topic",
-        problem=f"{value!r} is not accepted",
-        hint="give {'partitions': number, 'replication_factor': number, 'config': {name: text}}",
+        problem=f"{value!r} is not valid",
+        hint="use {'partitions': number, 'replication_factor': number, 'config': {name: text}}",
     )
 
 

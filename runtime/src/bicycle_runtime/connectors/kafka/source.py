@@ -80,11 +80,11 @@ _SILENCE_S = 2.0
 _ANY_BYTES = 1 << 62
 _RESERVED: Final = {
     "group.id": "use the option group_id",
-    "enable.auto.commit": "leave it out: published offsets are reported to the group in any case",
-    "enable.auto.offset.store": "leave it out: progress is in the job's checkpoints",
+    "enable.auto.commit": "remove it: published offsets are always reported to the group",
+    "enable.auto.offset.store": "remove it: the position is in the checkpoints of the job",
     "auto.offset.reset": "use the options starting_offsets and on_data_loss",
-    "enable.partition.eof": "leave it out: the source needs it to be true",
-    "group.instance.id": "leave it out: the source joins no group",
+    "enable.partition.eof": "remove it: the source requires the value true",
+    "group.instance.id": "remove it: the source does not join the group",
 }
 
 _NO_LAG = Lag(record_count=0, age_ms=0)
@@ -288,7 +288,7 @@ class KafkaSource(
 
     def poll(self) -> SourceStatus:
         """Request the ends of all partitions, and now and then for new ones."""
-        assert self._cluster is not None, "start comes first"
+        assert self._cluster is not None, "start must be called first"
         self._reporter.send_due(self._cluster)
         if not self._is_resting():
             try:
@@ -425,7 +425,7 @@ class KafkaSource(
                 self._is_query_fresh = True
             if not self._query.is_done(max(deadline_s - cluster.now_s(), 0)):
                 if self._clock.monotonic() - self._asked_s > _SILENCE_S:
-                    raise ClusterSilentError("no answer for two seconds")
+                    raise ClusterSilentError("no response for two seconds")
                 break
             query, self._query = self._query, None
             self._note_ends(query.result(), is_fresh=self._is_query_fresh)
@@ -462,7 +462,7 @@ class KafkaSource(
                 self._answered.add(shard)
         self._discovery.doubt(ends)
         if positions and not ends:
-            self._note_silence("no partition has a leader, or all are gone")
+            self._note_silence("no partition has a leader, or all partitions were removed")
         else:
             self._note_answer()
 

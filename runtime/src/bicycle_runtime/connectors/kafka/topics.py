@@ -153,7 +153,7 @@ class TopicAdmin:
         """
         self._create(topic, plan)
         while (found := self._partitions(topic)) is None:
-            self._wait(f"topic {topic} was made and is not visible yet")
+            self._wait(f"topic {topic} was created but is not visible yet")
         return self._facts(topic, found)
 
     def partition_count(self, topic: str) -> int:
@@ -199,7 +199,7 @@ class TopicAdmin:
             raise client_error(
                 error,
                 properties=self._client,
-                action=f"looking at topic {topic}",
+                action=f"the request for topic {topic}",
                 rights=Rights(topic=topic),
             )
         return None
@@ -216,7 +216,7 @@ class TopicAdmin:
         allowed = self._find_allowed(topic)
         missing = [name for name in operations if allowed and name not in allowed]
         if missing:
-            known = f"its user may {', '.join(sorted(allowed))} only"
+            known = f"its user has only the permissions {', '.join(sorted(allowed))}"
             raise client_error(
                 KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, known),
                 properties=self._client,
@@ -317,8 +317,8 @@ class TopicAdmin:
                 raise KAFKA_TOPIC_UNSUITABLE(
                     vertex=self._client.vertex,
                     topic=rights.topic,
-                    problem=f"cannot be made or changed: {cause.str()}",
-                    hint="correct create_topic, or make the topic yourself",
+                    problem=f"cannot be created or changed: {cause.str()}",
+                    hint="correct create_topic, or create the topic yourself",
                 ) from error
             self._wait(self._client.redacted(cause.str()))
             return False

@@ -56,7 +56,7 @@ _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.1, 5.0
 _TOPIC_PATIENCE_S = 10.0
 _TAKEOVERS_MAX = 3
 _PROBE_KEY = b"probe"
-_MARKERS_HINT = "leave out the topic of the markers, which a start makes again"
+_MARKERS_HINT = "delete the topic of the markers, which the next start creates again"
 _FENCES = frozenset(
     {
         KafkaError._FENCED,
@@ -169,7 +169,7 @@ class TransactionalWriter:
         self._marker: Marker | None = None
         self._was_opened = False
         self._is_in_transaction = False
-        self._outage = "the brokers do not answer"
+        self._outage = "the brokers do not respond"
         self._publication: Publication | None = None
         self._started = 0.0
         self._doubt = TopicDoubt(settings.clock)
@@ -377,7 +377,7 @@ class TransactionalWriter:
             raise client_error(
                 cause,
                 properties=self._settings.client,
-                action=f"publishing to {publication.topic} as {self._needed.transactional_id}",
+                action=f"the publication to {publication.topic} as {self._needed.transactional_id}",
                 rights=replace(self._needed, topic=topic),
             )
         if cause.code() in _REFUSED or self._doubt.is_gone(cause.code()):

@@ -209,7 +209,7 @@ class DirectWriter:
         if is_refusal(error):
             topic = self._plan.topic
             rights = Rights(operation="Write", topic=topic)
-            action = f"writing to {topic}"
+            action = f"the write to {topic}"
             return client_error(error, properties=self._plan.client, action=action, rights=rights)
         return KAFKA_DELIVERY_FAILED(
             vertex=self._plan.vertex,
@@ -229,11 +229,11 @@ def delivery_hint(error: KafkaError) -> str:
     if code in (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE):
         return "raise max.message.bytes of the topic"
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-        return "create the topic again"
+        return "recreate the topic"
     if code == KafkaError._UNKNOWN_PARTITION:
-        return "give the topic as many partitions as it had when the job started"
+        return "give the topic as many partitions as it had at the start of the job"
     if code == KafkaError._MSG_TIMED_OUT:
-        return "see that the brokers answer, or raise publish_timeout_ms"
+        return "check that the brokers respond, or raise publish_timeout_ms"
     if code in (KafkaError.NOT_ENOUGH_REPLICAS, KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND):
         return "start the missing brokers, or lower min.insync.replicas of the topic"
-    return "correct what the brokers complain about"
+    return "correct the cause that the brokers report"

@@ -94,11 +94,11 @@ class _DeltaTable(LakeTable):
     def folder_problem(self, schema: pyarrow.Schema) -> str:
         names = self._options.partition_by
         if names and {*names} >= {*schema.names}:
-            return "all of them are in partition_by, and a file of Delta needs one more"
+            return "all columns are in partition_by, but a file of Delta needs at least one more"
         for name in names:
             # The library reads other bytes from the name of a folder than it wrote there.
             if pyarrow.types.is_binary(schema.field(name).type):
-                return f"{name!r} is of the type binary, whose values name no folder of Delta"
+                return f"{name!r} has the type binary, which cannot be a Delta partition"
         return ""
 
     def is_away(self, error: Exception) -> bool:

@@ -73,12 +73,14 @@ class IcebergSinkOptions(LakeOptions):
     """The options of the Iceberg sink: the catalog and the table."""
 
     catalog: str = option(
-        doc="Address of an SQL catalogue, without a password: sqlite:////data/lake.db, or "
-        "postgresql://user@host/database."
+        doc=(
+            "Address of an SQL catalog, without a password: sqlite:////data/lake.db, or "
+            "postgresql://user@host/database."
+        )
     )
-    catalog_password: object = option(None, doc="A reference to the password of the catalogue.")
-    catalog_name: str = option("bicycle", doc="Name of the catalogue within its database.")
-    warehouse: str = option(doc="Directory or URL below which a table that is made lies.")
+    catalog_password: object = option(None, doc="A reference to the password of the catalog.")
+    catalog_name: str = option("bicycle", doc="Name of the catalog within its database.")
+    warehouse: str = option(doc="Directory or URL below which new tables are created.")
     table: str = option(doc="Name of the table: namespace.table.")
 
 
@@ -261,12 +263,12 @@ def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
     try:
         found = make_url(options.catalog)
     except ArgumentError:
-        problem = "it is no address of a database"
+        problem = "it is not the address of a database"
     else:
         if found.get_backend_name() not in ("sqlite", "postgresql"):
-            problem = f"{found.get_backend_name()!r} is no kind of catalogue that is known"
+            problem = f"{found.get_backend_name()!r} is not a supported catalog"
         elif found.password is not None:
-            problem = "it has a password in it, which would stand in the graph"
+            problem = "it contains a password, which would be stored in the graph"
     if not problem and not all(options.table.partition(".")):
         problem, name = f"{options.table!r} has no namespace", "table"
     if problem:
@@ -275,7 +277,7 @@ def _address(options: IcebergSinkOptions, spec: ConnectorSpec) -> URL:
             connector=spec.connector_type,
             name=name,
             problem=problem,
-            hint="give catalog='sqlite:////data/lake.db' and table='shop.payments', say",
+            hint="use e.g. catalog='sqlite:////data/lake.db' and table='shop.payments'",
         )
     if found.get_backend_name() != "postgresql":
         return found

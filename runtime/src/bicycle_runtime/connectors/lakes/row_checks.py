@@ -76,8 +76,8 @@ class RowChecks:
             text = text_of(value)
             if len(quote(text, safe="")) > rest:
                 raise ValueError(
-                    f"the value {text[:40]!r}… of {name!r} is too long to name a folder: "
-                    f"{len(quote(text, safe=''))} bytes, at most {rest}"
+                    f"the value {text[:40]!r}… of {name!r} must have at most {rest} bytes as a "
+                    f"folder name, got {len(quote(text, safe=''))}"
                 )
 
 
@@ -85,7 +85,9 @@ def delta_text(value: Any) -> str:
     """Return a value in the name of a folder of Delta."""
     if isinstance(value, Decimal) and value < 0 and value != int(value):
         # The library writes -1.5 as "-1.-5", which it cannot read then.
-        raise ValueError(f"{value} cannot name a folder: Delta takes no negative fractions there")
+        raise ValueError(
+            f"{value} cannot be a folder name: Delta does not support negative fractions there"
+        )
     if isinstance(value, float) and math.isfinite(value):
         return format(Decimal(repr(value)), "f")
     return str(value)
@@ -94,5 +96,5 @@ def delta_text(value: Any) -> str:
 def iceberg_text(value: Any) -> str:
     """Return a value in the name of a folder of Iceberg."""
     if isinstance(value, float) and math.isnan(value):
-        raise ValueError("NaN cannot name a folder: Iceberg takes none there")
+        raise ValueError("NaN cannot be a folder name: Iceberg does not support it")
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

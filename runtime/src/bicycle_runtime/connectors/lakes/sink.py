@@ -60,21 +60,27 @@ class LakeOptions(TableOptions):
 
     mode: Literal["append", "upsert"] = option(
         "append",
-        doc="append adds rows; upsert replaces the row with the same keys, the last record wins.",
+        doc=(
+            "append adds rows; upsert replaces the row with the same keys, and the last record "
+            "wins."
+        ),
     )
-    keys: tuple[str, ...] = option((), doc="Columns that identify a row (upsert); never null.")
-    partition_by: tuple[str, ...] = option(
-        (), doc="Columns by which a table that is made is put into folders."
+    keys: tuple[str, ...] = option(
+        (), doc="Columns that identify a row (upsert); they must not be null."
     )
+    partition_by: tuple[str, ...] = option((), doc="Partition columns of a new table.")
     publish_timeout_ms: int = option(
         900_000,
         low=1_000,
         high=86_400_000,
-        doc="A storage or catalogue that is away for longer ends the job; its output is kept.",
+        doc="Time without the storage or catalog after which the job ends; its output is kept.",
     )
     on_rewind: Literal["fail", "publish_again"] = option(
         "fail",
-        doc="What to do when an older epoch was restored than was written: fail, or write again.",
+        doc=(
+            "Reaction when an older epoch than the published output is restored: fail, or write "
+            "again."
+        ),
     )
 
 
@@ -288,18 +294,20 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         unsupported = self._table.unsupported(schema)
         problem = ""
         if unknown:
-            problem = f"{unknown[0]!r} is none of them"
+            problem = f"{unknown[0]!r} is not a column"
         elif (options.mode == "upsert") != bool(options.keys):
-            problem = "an upsert has keys, and nothing else has"
+            problem = "keys must be set for an upsert, and only for an upsert"
         elif unnatural := next((key for key in options.keys if not _may_be_key(schema, key)), ""):
-            problem = f"the key {unnatural!r} is of the type {schema.field(unnatural).type}"
+            problem = f"the key {unnatural!r} has the type {schema.field(unnatural).type}"
         elif unsupported:
             kind = schema.field(unsupported).type
-            problem = f"{unsupported!r} is of the type {kind}, which tables of this kind lack"
+            problem = (
+                f"{unsupported!r} has the type {kind}, which this kind of table does not support"
+            )
         else:
             problem = self._table.folder_problem(schema)
         if problem:
-            hint = f"columns are {', '.join(names)}; give keys=('id',) with mode=upsert"
+            hint = f"columns are {', '.join(names)}; set e.g. keys=('id',) with mode=upsert"
             raise COLUMNS_WRONG(vertex=self.spec.vertex_id, problem=problem, hint=hint)
 
     def _refuse_other_columns(self, found: pyarrow.Schema) -> None:
@@ -308,9 +316,12 @@ class LakeSink(PatientPublication, ChecksBeforeStart, HeldTableSink):
         for field in found:
             place = here.get_field_index(field.name)
             if place < 0 and not field.nullable:
-                problems.append(f"{field.name!r} is never null there, and records do not give it")
+                problems.append(f"{field.name!r} must not be null, but is missing in the records")
             elif place >= 0 and plain_type(field.type) != plain_type(here.field(place).type):
-                problems.append(f"{field.name!r} is {field.type}, here {here.field(place).type}")
+                problems.append(
+                    f"{field.name!r} is {field.type} in the table, but {here.field(place).type} "
+                    "in the records"
+                )
         if problems:
             raise TABLE_DIFFERS(
                 vertex=self.spec.vertex_id, table=self._table.name, problem="; ".join(problems)
@@ -375,7 +386,7 @@ def _may_be_key(schema: pyarrow.Schema, name: str) -> bool:
 def _version_of(table: LakeTable) -> LakeVersion:
     found = table.look()
     if found is None:
-        raise MissingTableError("it is not there any more")
+        raise MissingTableError("it no longer exists")
     return found
 
 

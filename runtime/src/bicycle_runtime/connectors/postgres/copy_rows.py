@@ -87,7 +87,7 @@ class CopyWriter(StagedWriter):
 def _texts(name: str, column: pyarrow.Array, limits: ColumnLimits) -> list[str]:
     """Return the text of each value."""
     if limits.is_required and column.null_count:
-        raise ValueError(f"field {name!r} is None, and its column is NOT NULL")
+        raise ValueError(f"field {name!r} is None, but its column is NOT NULL")
     values = column.to_pylist()
     if limits.number_max is not None:
         _check_numbers(name, values, limits.number_max)
@@ -111,22 +111,26 @@ def _texts(name: str, column: pyarrow.Array, limits: ColumnLimits) -> list[str]:
 def _check_numbers(name: str, values: Sequence[Any], most: int) -> None:
     for value in values:
         if value is not None and not -most - 1 <= value <= most:
-            raise ValueError(f"field {name!r} is {value}, and its column takes up to {most}")
+            raise ValueError(f"field {name!r} is {value}, but its column allows at most {most}")
 
 
 def _plain_texts(name: str, values: Sequence[Any], limits: ColumnLimits) -> list[str]:
     most, words = limits.length_max, limits.words
     for value in values if most is not None or words else ():
         if value is not None and most is not None and len(value) > most:
-            raise ValueError(f"field {name!r} has {len(value)} letters, its column takes {most}")
+            raise ValueError(
+                f"field {name!r} has {len(value)} characters, but its column allows at most {most}"
+            )
         if value is not None and words and value not in words:
-            raise ValueError(f"field {name!r} is {value!r}, its column takes {', '.join(words)}")
+            raise ValueError(f"field {name!r} must be one of {', '.join(words)}, got {value!r}")
     texts = [_NULL if value is None else value for value in values]
     joined = "".join(value for value in values if value is not None)
     if not any(letter in joined for letter in _SPECIAL):
         return texts
     if "\0" in joined:
-        raise ValueError(f"field {name!r} has a zero byte, which no text of PostgreSQL has")
+        raise ValueError(
+            f"field {name!r} contains a zero byte, which PostgreSQL does not support in text"
+        )
     return [_NULL if value is None else value.translate(_ESCAPES) for value in values]
 
 
@@ -145,7 +149,7 @@ def _interval_text(value: timedelta) -> str:
 def _json_text(name: str, limits: ColumnLimits, value: Any) -> str:
     text = _encode(value).decode()
     if limits.is_jsonb and _ZERO.search(text):
-        raise ValueError(f"field {name!r} has a zero character, which no jsonb has")
+        raise ValueError(f"field {name!r} contains a zero character, which jsonb does not support")
     return text.translate(_ESCAPES)
 
 

@@ -46,7 +46,7 @@ class PostgresServer:
         except psycopg.Error as error:
             raise self._wrong("url", f"it cannot be read: {error}") from error
         if "password" in self._facts:
-            raise self._wrong("url", "it has a password in it, which would stand in the graph")
+            raise self._wrong("url", "it contains a password, which would be stored in the graph")
         self.name = ""
         self.revealed: str | None = None
         self._connection: psycopg.Connection[Any] | None = None
@@ -140,7 +140,7 @@ class PostgresServer:
             connector=self._spec.connector_type,
             name=name,
             problem=problem,
-            hint="give url='postgresql://user@host/database' and password=Secret.env('NAME')",
+            hint="use url='postgresql://user@host/database' and password=Secret.env('NAME')",
         )
 
 

@@ -293,7 +293,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
                     Refusal(
                         key=f"{run}-{epoch}-{number}",
                         exception=type(error).__name__,
-                        message=f"table {state['table']!r} refused the row: {str(error).strip()}",
+                        message=f"table {state['table']!r} rejected the row: {str(error).strip()}",
                         record=self._columns.record_of(values_of_row(row, schema)),
                     )
                     for number, (row, error) in enumerate(refused)
@@ -385,7 +385,7 @@ class PostgresSink(StagedPublication, PatientPublication, ChecksBeforeStart, Sin
         except psycopg.OperationalError as error:
             raise self._server.unreachable(0, error) from error
         except psycopg.Error as error:
-            hint = "make it by hand, or give the user the right to"
+            hint = "create it manually, or grant the user the permission to create it"
             raise self._unsuitable(str(error).strip(), hint) from error
 
     def _make_marker(self, connection: psycopg.Connection[Any]) -> None:
@@ -451,13 +451,13 @@ def _check_keys(options: PostgresSinkOptions, spec: ConnectorSpec, names: Sequen
     problem = ""
     unknown = [name for name in (*options.keys, options.delete_field) if name and name not in names]
     if unknown:
-        problem = f"{unknown[0]!r} is none of them"
+        problem = f"{unknown[0]!r} is not a column"
     elif options.mode == "upsert" and not options.keys:
-        problem = "an upsert has no keys"
+        problem = "an upsert needs keys"
     elif options.mode == "insert" and options.delete_field:
-        problem = "delete_field is given, and only an upsert deletes"
+        problem = "delete_field requires an upsert"
     elif options.delete_field in options.keys and options.delete_field:
-        problem = "delete_field is a key"
+        problem = "delete_field must not be a key"
     if problem:
-        hint = f"columns are {', '.join(names)}; give keys=('id',) with mode=upsert"
+        hint = f"columns are {', '.join(names)}; set e.g. keys=('id',) with mode=upsert"
         raise COLUMNS_WRONG(vertex=spec.vertex_id, problem=problem, hint=hint)

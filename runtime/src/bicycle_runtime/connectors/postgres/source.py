@@ -262,18 +262,18 @@ class PostgresSource(Source):
         ).fetchall()
         if row[1]:
             raise self._unsuitable(
-                "the server is a copy, which does not show who still writes", "name the primary"
+                "the server is a replica, which does not show open transactions", "use the primary"
             )
         if row[0] is None:
             raise self._unsuitable("it is missing, or not visible to the user", "create it")
         found = connection.execute(_COLUMN, [row[0], column]).fetchall()
         if not found:
-            raise self._unsuitable(f"it has no column {column!r}", "name one that it has")
+            raise self._unsuitable(f"it has no column {column!r}", "choose an existing column")
         [(kind, is_required, is_unique)] = found
         if kind not in _WHOLE_NUMBERS or not is_required or not is_unique:
             raise self._unsuitable(
-                f"column {column!r} is {kind}, and must be a whole number, NOT NULL and unique",
-                "name the primary key, or add an identity column",
+                f"column {column!r} must be a whole number, NOT NULL and unique, got {kind}",
+                "choose the primary key, or add an identity column",
             )
         try:
             statement = sql.SQL("select {found} from {table} limit 0")
@@ -283,7 +283,7 @@ class PostgresSource(Source):
                 found_names = sql.SQL(", ").join(map(sql.Identifier, names))
             connection.execute(statement.format(found=found_names, table=self._names()["table"]))
         except psycopg.errors.Error as error:
-            hint = "map the record type to columns that are there, and grant select on it"
+            hint = "map the record type to existing columns, and grant select on the table"
             raise self._unsuitable(str(error).strip().splitlines()[0], hint) from error
 
     def _unsuitable(self, problem: str, hint: str) -> BicycleError:

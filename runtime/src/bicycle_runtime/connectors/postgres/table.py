@@ -133,13 +133,14 @@ def limits_of(
             "select has_table_privilege(%s::oid, %s)", [row[0], right]
         ).fetchall()
         if not is_given:
-            raise UnsuitableError(f"the user has no right to {right}", f"grant {right} on it")
+            raise UnsuitableError(f"the user lacks the permission {right}", f"grant {right} on it")
     if keys and sorted(keys) not in [
         sorted(each[0]) for each in connection.execute(_UNIQUE, row).fetchall()
     ]:
         names = ", ".join(keys)
         raise UnsuitableError(
-            f"it has no unique index of just {names}", f"create unique index on {text} ({names})"
+            f"it has no unique index with exactly the columns {names}",
+            f"create unique index on {text} ({names})",
         )
     return {field.name: _limits(found[field.name], field.type) for field in schema}
 
@@ -148,21 +149,21 @@ def _check_columns(found: Mapping[str, _Found], schema: pyarrow.Schema) -> None:
     for field in schema:
         column = found.get(field.name)
         if column is None:
-            raise UnsuitableError(f"it has no column {field.name!r}", "add it, or leave it out")
+            raise UnsuitableError(f"it has no column {field.name!r}", "add it, or remove the field")
         if column.is_generated:
-            raise UnsuitableError(f"column {field.name!r} is generated", "leave it out")
+            raise UnsuitableError(f"column {field.name!r} is generated", "remove the field")
         made = _made_type(field.type)
         is_enum = made == "text" and bool(column.words)
         if column.kind not in _TAKEN[made] and not is_enum:
             raise UnsuitableError(
-                f"column {field.name!r} is {column.kind}, the records give {made}",
-                f"map the field, or let the column be of {made}",
+                f"column {field.name!r} is {column.kind}, but the records have {made}",
+                f"map the field, or change the type of the column to {made}",
             )
     for column in found.values():
         if column.is_required and not column.has_default and column.name not in schema.names:
             raise UnsuitableError(
-                f"column {column.name!r} is NOT NULL, and the records do not give it",
-                "give it a default, or a field to the records",
+                f"column {column.name!r} is NOT NULL, but missing in the records",
+                "set a default for the column, or add a field to the records",
             )
 
 

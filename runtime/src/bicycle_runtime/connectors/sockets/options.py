@@ -15,18 +15,23 @@ class SocketSourceOptions:
 
     host: str = option(
         "127.0.0.1",
-        doc="Address to listen on; `0.0.0.0` lets other machines connect, and nobody is asked who "
-        "they are.",
+        doc=(
+            "Address to listen on; with `0.0.0.0`, other machines can connect without "
+            "authentication."
+        ),
     )
-    port: int = option(9999, low=0, high=65_535, doc="Port to listen on; 0 takes any free one.")
+    port: int = option(9999, low=0, high=65_535, doc="Port to listen on; 0 selects a free port.")
     clients_max: int = option(
-        256, low=1, high=65_536, doc="Clients that may be connected; more are refused and counted."
+        256,
+        low=1,
+        high=65_536,
+        doc="Maximum number of connected clients; further clients are rejected and counted.",
     )
     journal_bytes_max: int = option(
         1 << 30,
         low=1 << 16,
         high=1 << 40,
-        doc="Received bytes that may wait unread; clients are not read from while there are more.",
+        doc="Received bytes that may wait unread; above this limit, no client is read.",
     )
     segment_bytes: int = option(
         8 << 20, low=1 << 10, high=1 << 30, doc="Size at which a new journal file begins."
@@ -35,13 +40,13 @@ class SocketSourceOptions:
         10,
         low=1,
         high=1_000,
-        doc="Journal of so many published epochs is kept, for a fall back to an older one.",
+        doc="Number of published epochs whose journal is kept, to fall back to an older epoch.",
     )
     line_bytes_max: int = option(
         16 << 20,
         low=1 << 10,
         high=1 << 30,
-        doc="A client that sends a longer line is disconnected.",
+        doc="Maximum length of a line; a client with a longer line is disconnected.",
     )
 
 
@@ -51,22 +56,30 @@ class SocketSinkOptions:
 
     host: str = option(
         "127.0.0.1",
-        doc="Address to listen on; `0.0.0.0` lets other machines connect, and nobody is asked who "
-        "they are.",
+        doc=(
+            "Address to listen on; with `0.0.0.0`, other machines can connect without "
+            "authentication."
+        ),
     )
-    port: int = option(9998, low=0, high=65_535, doc="Port to listen on; 0 takes any free one.")
+    port: int = option(9998, low=0, high=65_535, doc="Port to listen on; 0 selects a free port.")
     clients_max: int = option(
-        256, low=1, high=65_536, doc="Clients that may be connected; more are refused and counted."
+        256,
+        low=1,
+        high=65_536,
+        doc="Maximum number of connected clients; further clients are rejected and counted.",
     )
     client_timeout_ms: int = option(
         30_000,
         low=100,
         high=3_600_000,
-        doc="A client that takes no byte for this long is disconnected, and its loss counted.",
+        doc=(
+            "Time without a read by the client after which it is disconnected, and its loss is "
+            "counted."
+        ),
     )
     client_buffer_bytes: int = option(
         1 << 20,
         low=1 << 12,
         high=1 << 30,
-        doc="Bytes that may wait for one client; publishing waits while there are more.",
+        doc="Bytes that may wait for one client; above this limit, publication waits.",
     )

@@ -26,13 +26,13 @@ def url_of(
     except StreamError as error:
         raise address_error(spec, address, error.summary) from None
     if not url.stream_keys:
-        raise address_error(spec, address, "it names no stream")
+        raise address_error(spec, address, "it has no stream")
     if WILDCARD in url.stream_keys:
-        raise address_error(spec, address, "a job names its streams, one by one")
+        raise address_error(spec, address, "a job must name each of its streams")
     if is_one and len(url.stream_keys) != 1:
         raise address_error(spec, address, "a sink writes one stream")
     if url.streamer.protocol not in protocols:
-        raise address_error(spec, address, f"its protocol is none of {', '.join(protocols)}")
+        raise address_error(spec, address, f"its protocol must be one of {', '.join(protocols)}")
     return url
 
 

@@ -88,7 +88,7 @@ class LossWatch:
         if extent.last_end is not None and extent.last_end < position:
             self._known.pop(shard, None)
             unread = None if known is None else known.added_count - known.read_count
-            problem = f"was made again: its last message is {extent.last_end - 1}"
+            problem = f"was recreated: its last message is {extent.last_end - 1}"
             return Loss(problem=problem, count=unread or None, next=0)
         if extent.added_count is None:
             return None
@@ -98,7 +98,7 @@ class LossWatch:
         if known is not None and extent.added_count < known.added_count:
             unread = known.added_count - known.read_count
             if unread > 0:
-                loss = Loss(problem="was made again", count=unread, next=position)
+                loss = Loss(problem="was recreated", count=unread, next=position)
             known = None
         is_behind = not extent.count or extent.first >= position
         if position >= (extent.last_end or 0) or (extent.count and position >= extent.end):
@@ -112,7 +112,7 @@ class LossWatch:
         elif is_behind:
             trimmed = removed_count - known.read_count
             if trimmed > 0 and extent.deletion == known.deletion:
-                problem = f"was trimmed, and lost {amount(trimmed, 'message')}"
+                problem = f"was trimmed and lost {amount(trimmed, 'message')}"
                 loss = Loss(problem=problem, count=trimmed, next=position, is_replaced=False)
             known = _Known(removed_count, extent.added_count, extent.deletion)
         self._known[shard] = msgspec.structs.replace(known, added_count=extent.added_count)

@@ -33,8 +33,8 @@ __all__ = [
     "codec_of",
 ]
 
-_LISTEN = "Whether to be the server that others connect to."
-_HEADS = "Whether lines have heads as on pipes; a line is its payload otherwise."
+_LISTEN = "Whether to be the server to which others connect."
+_HEADS = "Whether lines have heads as on pipes; otherwise a line is its payload."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,18 +42,21 @@ class StreamSourceOptions:
     """The options of stream sources: streams, start and format."""
 
     address: str = option(doc="redis://host:port/KEY,KEY or file://PATH.ss/KEY,KEY.")
-    value_format: str = option("string", doc="The format of payloads.")
+    value_format: str = option("string", doc="Format of payloads.")
     value_format_options: object = option(None, doc="Options of the format.")
     start: Literal["earliest", "latest"] = option(
-        "earliest", doc="Where the first run begins; later ones go on where the last one sealed."
+        "earliest",
+        doc="Start position of the first run; later runs continue after the last sealed epoch.",
     )
     bounded: bool = option(
-        default=False, doc="End with the messages that are there when the job first starts."
+        default=False, doc="End with the messages that exist at the first start of the job."
     )
     on_data_loss: Literal["fail", "continue"] = option(
         "fail",
-        doc="What to do when messages are gone before they were read: fail, or go on with what is "
-        "there.",
+        doc=(
+            "Reaction when unread messages were removed: fail, or continue with the existing "
+            "messages."
+        ),
     )
 
 
@@ -61,12 +64,12 @@ class StreamSourceOptions:
 class PublishedOptions:
     """The options of publication: the stream, the format, and the time limit."""
 
-    address: str = option(doc="The stream: PROTOCOL://PLACE/KEY.")
-    value_format: str = option("string", doc="The format of payloads.")
+    address: str = option(doc="Address of the stream: PROTOCOL://NODE/KEY.")
+    value_format: str = option("string", doc="Format of payloads.")
     value_format_options: object = option(None, doc="Options of the format.")
     publish_timeout_ms: int = option(
         900_000, low=1_000, high=86_400_000,
-        doc="A server that is away for longer ends the job; its output is kept.",
+        doc="Time without the server after which the job ends; its output is kept.",
     )  # fmt: skip
 
 
@@ -76,7 +79,10 @@ class StreamSinkOptions(PublishedOptions):
 
     on_rewind: Literal["fail", "publish_again"] = option(
         "fail",
-        doc="What to do when an older epoch was restored than was written: fail, or write again.",
+        doc=(
+            "Reaction when an older epoch than the published output is restored: fail, or write "
+            "again."
+        ),
     )
 
 
@@ -95,16 +101,21 @@ class PulsarPlaceOptions(PulsarClusterOptions):
 
     __slots__ = ()  # Those of source and sink have room for these, too.
 
-    token: object = option(None, doc="A reference to the token with which we log in.")
+    token: object = option(None, doc="A reference to the token for the login.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisSourceOptions(StreamSourceOptions, RedisPlaceOptions):
     """The options of the Redis source: streams and server."""
 
-    group: str = option("", doc="A group of Redis whose position tells others what was read.")
+    group: str = option(
+        "", doc="Consumer group in Redis whose position shows the progress of the job."
+    )
     retry_timeout_ms: int = option(
-        60_000, low=1_000, high=3_600_000, doc="How long a task waits for a server that is away."
+        60_000,
+        low=1_000,
+        high=3_600_000,
+        doc="Time limit of a task for the first response of the server.",
     )
 
 
@@ -113,7 +124,9 @@ class RedisSinkOptions(StreamSinkOptions, RedisPlaceOptions):
     """The options of the Redis sink: stream and server."""
 
     max_length: int | None = option(
-        None, low=1, doc="About how many messages a stream of Redis keeps; all of them if unset."
+        None,
+        low=1,
+        doc="Approximate number of messages that a stream of Redis keeps; all of them if unset.",
     )
 
 
@@ -122,7 +135,10 @@ class PulsarSourceOptions(StreamSourceOptions, PulsarPlaceOptions):
     """The options of the Pulsar source: streams and cluster."""
 
     group: str = option(
-        doc="The subscription that holds what is not read yet: without one, Pulsar deletes it.",
+        doc=(
+            "Subscription that retains unread messages: without a subscription, Pulsar deletes "
+            "them."
+        ),
     )
 
 
@@ -133,22 +149,25 @@ class ReceivedOptions:
     address: str = option(
         doc="ws://host:port/PATH/KEY,KEY, socket://host:port/KEY or stdio:///KEY,KEY."
     )
-    value_format: str = option("string", doc="The format of payloads.")
+    value_format: str = option("string", doc="Format of payloads.")
     value_format_options: object = option(None, doc="Options of the format.")
     journal: bool = option(
         default=False,
-        doc="Whether a message is on the disk before it is read, so that it counts exactly once.",
+        doc=(
+            "Whether messages are written to disk before they are read, so that they count "
+            "exactly once."
+        ),
     )
     journal_bytes_max: int = option(
         1 << 30, low=1 << 10, high=1 << 40,
-        doc="Received bytes that may wait unread; nothing is taken while there are more.",
+        doc="Received bytes that may wait unread; above this limit, no more are received.",
     )  # fmt: skip
     segment_bytes: int = option(
         8 << 20, low=1 << 10, high=1 << 30, doc="Size at which a new journal file begins."
     )
     journal_epochs_min: int = option(
         10, low=1, high=1_000,
-        doc="Journal of so many published epochs is kept, for a fall back to an older one.",
+        doc="Number of published epochs whose journal is kept, to fall back to an older epoch.",
     )  # fmt: skip
 
 
@@ -159,19 +178,25 @@ class WebSocketSourceOptions(ReceivedOptions, TlsOptions):
     listen: bool = option(default=False, doc=_LISTEN)
     subscribe: str | None = option(
         None,
-        doc="A text that is sent after each connection; {sequence} in it stands for the last "
-        "sequence that was received, also before a restart; -1 at first.",
+        doc=(
+            "Text sent after each connection; {sequence} is replaced by the last received "
+            "sequence, also from before a restart; -1 at first."
+        ),
     )
     sequence_field: str | None = option(
-        None, doc="The field of JSON frames with their sequence, for {sequence} and gaps."
+        None,
+        doc="Field of JSON frames with their sequence, for {sequence} and the detection of gaps.",
     )
     ping_interval_ms: int = option(
-        20_000, low=10, high=3_600_000, doc="How often the other side is asked whether it lives."
+        20_000, low=10, high=3_600_000, doc="Interval of pings to the other side."
     )
     ping_timeout_ms: int = option(
-        20_000, low=10, high=3_600_000, doc="After how long without an answer it is dead."
+        20_000,
+        low=10,
+        high=3_600_000,
+        doc="Time without an answer after which the connection is closed.",
     )
-    frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="The largest frame.")
+    frame_bytes_max: int = option(16 << 20, low=1, high=1 << 30, doc="Maximum size of a frame.")
 
 
 def codec_of(
@@ -195,7 +220,10 @@ class SocketStreamOptions(ReceivedOptions):
     listen: bool = option(default=False, doc=_LISTEN)
     heads: bool = option(default=False, doc=_HEADS)
     line_bytes_max: int = option(
-        16 << 20, low=1, high=1 << 30, doc="Who sends a longer line is disconnected."
+        16 << 20,
+        low=1,
+        high=1 << 30,
+        doc="Maximum length of a line; a sender with a longer line is disconnected.",
     )
 
 

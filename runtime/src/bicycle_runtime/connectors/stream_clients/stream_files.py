@@ -187,7 +187,7 @@ class FileOutput:
             if self._path.exists():
                 FileView.open(self._path).close()
             elif not self._path.parent.is_dir():
-                raise RefusedError(f"there is no folder {self._path.parent}")
+                raise RefusedError(f"folder {self._path.parent} does not exist")
         except StreamError as error:
             raise RefusedError(error.summary) from None
 

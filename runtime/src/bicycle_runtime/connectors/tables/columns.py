@@ -175,7 +175,7 @@ class TableColumns:
         for column in self._columns:
             if column.name not in found:
                 if self._shape == "keys" and not column.is_optional:
-                    raise ValueError(f"a record lacks the field {column.name!r}")
+                    raise ValueError(f"a record has no field {column.name!r}")
                 found[column.name] = Vector.constant(None, len(records))
         return [found[column.name].as_they_lie for column in self._columns]
 
@@ -196,7 +196,7 @@ class TableColumns:
         try:
             return [value[column.name] for value in values]
         except KeyError:
-            raise ValueError(f"a record lacks the field {column.name!r}") from None
+            raise ValueError(f"a record has no field {column.name!r}") from None
 
 
 def columns_of(
@@ -245,8 +245,8 @@ def declared_columns(spec: ConnectorSpec, columns: object) -> Mapping[str, str] 
         vertex=spec.vertex_id,
         connector=spec.connector_type,
         name="columns",
-        problem=f"{columns!r} is not accepted",
-        hint="give {'name': 'str', 'count': 'int'}",
+        problem=f"{columns!r} is not valid",
+        hint="use e.g. {'name': 'str', 'count': 'int'}",
     )
 
 
@@ -257,7 +257,9 @@ def _is_pair(value: object) -> bool:
 def _check(spec: ConnectorSpec, found: TableColumns) -> TableColumns:
     if not found.schema.names:
         raise COLUMNS_WRONG(
-            vertex=spec.vertex_id, problem="there is none", hint="give records at least one field"
+            vertex=spec.vertex_id,
+            problem="the records have no fields",
+            hint="add at least one field to the records",
         )
     return found
 
@@ -392,7 +394,7 @@ def _array(column: _Column, items: Any) -> pyarrow.Array:
         try:
             items = [_convert(column.convert, item) for item in items]
         except ValueError as error:
-            raise ValueError(f"field {column.name!r} does not fit its column: {error}") from error
+            raise ValueError(f"field {column.name!r} does not match its column: {error}") from error
     return _check_nulls(column, _make_array(column, items))
 
 
@@ -411,12 +413,12 @@ def _make_array(column: _Column, items: Any) -> pyarrow.Array:
             return _cast_whole(pyarrow.array(items))
         return pyarrow.array(items, column.data_type)
     except (pyarrow.ArrowException, OverflowError) as error:
-        raise ValueError(f"field {column.name!r} does not fit its column: {error}") from error
+        raise ValueError(f"field {column.name!r} does not match its column: {error}") from error
 
 
 def _check_nulls(column: _Column, found: pyarrow.Array) -> pyarrow.Array:
     if found.null_count and not column.is_optional:
-        raise ValueError(f"field {column.name!r} is None, and its column takes no null")
+        raise ValueError(f"field {column.name!r} is None, but its column does not allow null")
     return found
 
 

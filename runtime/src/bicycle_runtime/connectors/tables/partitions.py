@@ -52,17 +52,22 @@ class Partitioning:
         names = columns.schema.names
         problem = ""
         if self.field and self.field not in names:
-            problem = f"the partition field {self.field!r} is none of its columns"
+            problem = f"the partition field {self.field!r} is not a column"
         elif self.field and self.date_format and not _is_time(columns.schema, self.field):
-            problem = f"the partition field {self.field!r} is no time or date, nor ms since 1970"
+            problem = (
+                f"the partition field {self.field!r} is neither a time or date, nor ms since 1970"
+            )
         elif self.field and not self.date_format and _is_nested(columns.schema, self.field):
-            problem = f"the partition field {self.field!r} has values that name no folder"
+            problem = f"the partition field {self.field!r} has values that cannot be folder names"
         elif not self.is_kept and len(names) == 1:
-            problem = "the partition field is its only column, and it goes into the folder's name"
+            problem = (
+                "the partition field is the only column, but its values are stored in folder "
+                "names only"
+            )
         elif self.date_format and "%" not in self.date_format:
-            problem = f"the format {self.date_format!r} of dates gives the same folder to all"
+            problem = f"the date format {self.date_format!r} is the same for all dates"
         if problem:
-            hint = f"columns are {', '.join(names)}; a format is '%Y-%m-%d' or '%Y-%m'"
+            hint = f"columns are {', '.join(names)}; a date format is e.g. '%Y-%m-%d' or '%Y-%m'"
             raise COLUMNS_WRONG(vertex=spec.vertex_id, problem=problem, hint=hint)
 
     def folders(self, batch: pyarrow.RecordBatch, times: EventTimes) -> pyarrow.Array:
@@ -114,7 +119,7 @@ def _name_folders(
 def _folder(field: str, value: str) -> str:
     name = f"{quote(field, safe='')}={quote(value, safe=':+, ') if value else _NO_VALUE}"
     if len(name) > _NAME_BYTES_MAX:
-        raise ValueError(f"the value {value[:40]!r}… of {field!r} is too long to name a folder")
+        raise ValueError(f"the value {value[:40]!r}… of {field!r} is too long for a folder name")
     return name
 
 
@@ -122,8 +127,8 @@ def _times(times: EventTimes, count: int) -> pyarrow.Array:
     found = pyarrow.array(times if times is not None else [None] * count, TIMES)
     if found.null_count:
         raise ValueError(
-            "the record has no event time, by which it is put into a folder; call "
-            "assign_timestamps(…) on the stream, or name a field"
+            "the record has no event time to choose its folder; call assign_timestamps(…) on the "
+            "stream, or set a partition field"
         )
     return found
 

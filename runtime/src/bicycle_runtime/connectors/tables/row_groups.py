@@ -97,7 +97,7 @@ def append_row_groups(
         out.write(memoryview(block)[max(len(_MAGIC) - at, 0) : max(footer.data_bytes - at, 0)])
         at += len(block)
     if at < footer.data_bytes:
-        raise OSError("a Parquet file is shorter than it was")
+        raise OSError("a Parquet file is shorter than before")
     for group in footer.groups:
         _move(group, (_GROUP_PLACE,), by)
         for chunk in group[_CHUNKS][1][1]:

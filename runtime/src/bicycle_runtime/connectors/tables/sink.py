@@ -47,28 +47,33 @@ class TableOptions:
 
     columns: object = option(
         None,
-        doc="{column: type}, of int, float, bool, str, bytes, datetime, date, time, decimal, "
-        "decimal(12,2), json. Default: the fields of the record type, or event_time and "
-        "payload where the records have none.",
+        doc=(
+            "{column: type}, with int, float, bool, str, bytes, datetime, date, time, decimal, "
+            "decimal(12,2), json. Default: the fields of the record type; event_time and payload "
+            "for records without fields."
+        ),
     )
     timestamp_field: str = option(
-        "", doc="Column that gets the event time of each record; a record without one fails."
+        "", doc="Column for the event time of each record; a record without event time fails."
     )
-    compression: Compression = option("snappy", doc="How files are compressed.")
+    compression: Compression = option("snappy", doc="Compression of the files.")
     roll_rows: int = option(
-        1_000_000, low=1, high=1 << 31, doc="A part is complete when it has this many rows."
+        1_000_000, low=1, high=1 << 31, doc="Number of rows at which a part is complete."
     )
     roll_bytes: int = option(
-        128 << 20, low=1, high=1 << 40, doc="A part is complete when it has about this many bytes."
+        128 << 20, low=1, high=1 << 40, doc="Approximate size at which a part is complete."
     )
     roll_ms: int = option(
-        60_000, low=0, high=86_400_000, doc="All is completed this long after its first record."
+        60_000,
+        low=0,
+        high=86_400_000,
+        doc="Time after the first record at which all open parts are complete.",
     )
     open_bytes_max: int = option(
         1 << 30,
         low=1,
         high=1 << 40,
-        doc="All is completed when open parts have this many bytes together.",
+        doc="Total size of open parts at which all of them are complete.",
     )
 
 

@@ -192,7 +192,7 @@ def require_match(
     header = ["", *(title for title, _ in columns)]
     raise HANDSHAKE_FAILED(
         differing=differing,
-        differing_text=", ".join(differing) or "the plugin on its hosts",
+        differing_text=", ".join(differing) or "the plugin on the cluster hosts",
         problems=problems,
         hosts=[host.host for host in hosts],
         table=[header, *rows],

@@ -88,11 +88,16 @@ def letter_order(
     is_keyed = operator.scope is StateScope.KEY_GROUPS
     reason = _NOT_A_RECORD.get(plain["encoding"])
     if reason is None and ordinal is None:
-        reason = "no record came in: a timer fired, or a window (or its input was not noted)"
+        reason = (
+            "the operator failed without an input record: in a timer or a window, or its input "
+            "was not recorded"
+        )
     elif reason is None and ordinal >= len(selectors):
-        reason = f"it came in on input {ordinal}, and the operator has only {len(selectors)} now"
+        reason = (
+            f"its record arrived at input {ordinal}, but the operator now has only {len(selectors)}"
+        )
     elif reason is None and is_keyed and selectors[ordinal] is None:
-        reason = "it came in on a broadcast input, of which every subtask has a copy"
+        reason = "its record arrived at a broadcast input, of which every subtask has a copy"
     if reason is not None:
         raise DEAD_LETTER_NOT_REPLAYABLE(letter=letter, operator=operator.uid, reason=reason)
     return LetterOrder(
@@ -104,8 +109,8 @@ def letter_order(
 
 
 _NOT_A_RECORD = {
-    "raw": "it holds bytes that the source could not decode, which no function has seen",
-    "repr": "its record could not be pickled, so only how it looked is known",
+    "raw": "it contains bytes that the source could not decode, so no function has processed them",
+    "repr": "its record could not be pickled, so only its text form is known",
 }
 
 
@@ -123,6 +128,6 @@ def _operator(plan: StagePlan, letter: str, plain: Mapping[str, Any]) -> Operato
     found = by_uid.get(uid) or by_uid.get(uid.removesuffix(_COMBINE))
     if found is None:
         raise DEAD_LETTER_NOT_REPLAYABLE(
-            letter=letter, operator=uid, reason="the job of now has no such operator"
+            letter=letter, operator=uid, reason="the current job has no such operator"
         )
     return found

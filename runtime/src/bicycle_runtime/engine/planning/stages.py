@@ -298,9 +298,12 @@ class _Planner:
         counts = sorted({self._vertices[edge.target_id].parallelism for edge in edges})
         problem = ""
         if len(counts) > 1:
-            problem = f"the operators behind it have {counts} subtasks"
+            problem = f"the consumers have {counts} subtasks"
         if any(edge.feedback for edge in edges):
-            problem = "records fed back come in an epoch later, which may have other subtasks"
+            problem = (
+                "fed-back records arrive in the next epoch, which may have another number of "
+                "subtasks"
+            )
         if problem:
             raise PARTITION_CONFLICT(operator=vertex.id, made=vertex.made, problem=problem)
         return counts[0] if counts else vertex.parallelism

@@ -108,7 +108,7 @@ class ShadowLoop:
         if before is None:
             raise SHADOW_OUTRUN(job=job, epoch=epoch)
         if not is_same_work(before, self._last):
-            raise SHADOW_ASTRAY(job=job, epoch=epoch, reason="the job has run that epoch again")
+            raise SHADOW_ASTRAY(job=job, epoch=epoch, reason="the job has repeated that epoch")
         if followed is None:
             return False
         manifest = self._follow(followed)
@@ -211,7 +211,7 @@ class ShadowLoop:
         for uid in slices:
             for shard, end in merge_ends(reports, uid).items():
                 if ends.get(uid, {}).get(shard) != end:
-                    reason = f"{uid!r} came to {end} of {shard!r}, the job to {ends[uid][shard]}"
+                    reason = f"{uid!r} read {shard!r} up to {end}, the job up to {ends[uid][shard]}"
                     raise SHADOW_ASTRAY(job=setup.job_id, epoch=followed.epoch, reason=reason)
         return reports
 

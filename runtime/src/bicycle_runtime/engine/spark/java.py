@@ -100,7 +100,7 @@ class StartingJava:
                 raise self._end_error(self.process.returncode)
             if waited > _START_SECONDS_MAX:
                 self.process.kill()
-                reason = f"no answer within {_START_SECONDS_MAX} s; {self._last_lines()}"
+                reason = f"no response within {_START_SECONDS_MAX} s; {self._last_lines()}"
                 raise SparkStartKilledError(master=self._master, reason=reason)
             pause.wait(_POLL_SECONDS)
             waited += _POLL_SECONDS
@@ -150,7 +150,7 @@ def start_java(
     """
     java = find_java()
     if java is None:
-        raise SparkStartError(master=master, reason="no Java was found on PATH or in JAVA_HOME")
+        raise SparkStartError(master=master, reason="no Java found on PATH or in JAVA_HOME")
     log_path, info_path = folder.path / "spark.log", folder.path / "gateway"
     log4j = folder.path / "log4j2.properties"
     log4j.write_text(log4j_settings(log_path, level="warn"), encoding="utf-8")

@@ -90,7 +90,7 @@ class TaskResults:
         left, self._accumulator.value = self._accumulator.value, []
         found = [results for job, results in left if job == self._job]
         if len(found) != count:
-            raise OSError(f"{count - len(found)} of {count} tasks ended without their results")
+            raise OSError(f"{count - len(found)} of {count} tasks ended without results")
         return [each for results in found for each in results]
 
 

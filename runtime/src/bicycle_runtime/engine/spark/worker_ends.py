@@ -30,9 +30,9 @@ _CRASHES = {
     -number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL)
 } | {-signal.SIGFPE}
 _NO_MEMORY = (
-    "possibly out of memory: look at `dmesg` and at the memory limit of the machine or container. "
+    "possibly out of memory: check `dmesg` and the memory limit of the machine or container. "
     "Smaller epochs (--max-records-per-epoch), state on disk (--state-backend rocksdb) and fewer "
-    "tasks at a time (--parallelism) need less"
+    "concurrent tasks (--parallelism) need less memory"
 )
 
 
@@ -106,7 +106,7 @@ def worker_ended(
 def _position(position: LastPosition) -> str:
     """Return a position as text, without the source's description."""
     if position.source is None:
-        return "no batch of input: it loaded or wrote state, or timers and windows fired"
+        return "no batch of input: it loaded or wrote state, or fired timers or windows"
     offsets = f"{position.offset} to {position.end_offset}"
     return f"source {position.source!r}, {position.shard}, offsets {offsets}"
 
@@ -115,11 +115,16 @@ def _hint(code: int | None) -> str:
     if code == -signal.SIGKILL:
         return _NO_MEMORY
     if code in _CRASHES:
-        return "a library crashed in native code: see which one the function calls, and update it"
+        return (
+            "a library crashed in native code: identify it in the calls of the function, and "
+            "update it"
+        )
     if code is not None and code < 0:
-        return "look for who sends this signal to the workers"
+        return "find the sender of this signal to the workers"
     if code is not None:
-        return "let the function raise an exception where it, or what it calls, ends the process"
+        return (
+            "raise an exception instead of ending the process, in the function or the code it calls"
+        )
     return "check the logs of the workers"
 
 

@@ -40,8 +40,8 @@ def find_checkpoint(home: Home, *, job: str | None, checkpoint_dir: str | None) 
     known = _jobs_below(root)
     if job is None and len(known) == 1:
         return _folder(root, known[0])
-    found = f"; below it are the jobs {', '.join(known)}" if known else ""
-    hint = "name one of them, too" if known else "name another place with --checkpoint-dir"
+    found = f"; jobs below it: {', '.join(known)}" if known else ""
+    hint = "also pass the name of a job" if known else "choose another --checkpoint-dir"
     raise CHECKPOINT_MISSING(url=_folder(root, below).url, found=found, hint=hint)
 
 
@@ -49,10 +49,10 @@ def _unnamed_error(home: Home, job: str | None) -> BicycleError:
     """Return the error for a home without a named job, or a job without a checkpoint."""
     jobs = ", ".join(folder.id for folder in home.folders()) or "none"
     found = f"; its jobs are {jobs}"
-    hint = "name one of its jobs, or a directory with --checkpoint-dir"
+    hint = "pass the name of a job, or a directory with --checkpoint-dir"
     if job is not None:
         found = f"; job {job} has no checkpoint directory yet"
-        hint = "wait until the job has sealed an epoch, or name a directory with --checkpoint-dir"
+        hint = "wait until the job has sealed an epoch, or choose a directory with --checkpoint-dir"
     return CHECKPOINT_MISSING(url=str(home.path), found=found, hint=hint)
 
 

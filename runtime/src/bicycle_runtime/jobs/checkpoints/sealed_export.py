@@ -36,15 +36,17 @@ def require_target(path: Path, storage: Storage) -> None:
             checkpoint directory.
     """
     if path.suffix not in (".parquet", ".jsonl"):
-        hint = "name a file that ends in .parquet or .jsonl"
-        raise EXPORT_REFUSED(path=str(path), problem="its ending names no format", hint=hint)
+        hint = "use a file name that ends in .parquet or .jsonl"
+        raise EXPORT_REFUSED(
+            path=str(path), problem="its ending is not a supported format", hint=hint
+        )
     if not path.parent.is_dir():
-        hint = "make the folder first"
+        hint = "create the folder first"
         raise EXPORT_REFUSED(path=str(path), problem="its folder does not exist", hint=hint)
     root = Path(storage.root) if isinstance(storage, LocalStorage) else None
     if root is not None and path.resolve().is_relative_to(root.resolve()):
-        problem = "it lies in the checkpoint directory"
-        raise EXPORT_REFUSED(path=str(path), problem=problem, hint="name a file elsewhere")
+        problem = "it is in the checkpoint directory"
+        raise EXPORT_REFUSED(path=str(path), problem=problem, hint="choose a file outside of it")
 
 
 def export_entries(path: Path, entries: Iterable[LocatedEntry], reader: ValueReader) -> int:

@@ -59,7 +59,7 @@ class LetterReplayOptions:
 
     timeout_ms: int = option(
         120_000, low=1_000, high=3_600_000,
-        doc="How long is waited for the answer. A job replays letters between two epochs.",
+        doc="Time limit for the response. A job replays letters between two epochs.",
     )  # fmt: skip
 
     def __post_init__(self) -> None:

@@ -69,12 +69,12 @@ def _prune(
     size = sum(map(_size_of, places))
     kept = ""
     if any(_files(folder.path / "dead_letters")):
-        kept = f"its dead letters lie in {folder.path / 'dead_letters'}"
+        kept = f"its dead letters are in {folder.path / 'dead_letters'}"
     else:
         try:
             _remove(status.id, places, is_trial=is_trial)
         except JobRunningError:
-            kept = "it is being started"
+            kept = "it is starting"
         except OSError as error:
             kept = f"{error.filename}: {error.strerror}"
     return PrunedJob(

@@ -38,14 +38,16 @@ class RescaleOptions:
         None,
         low=1,
         high=32_768,
-        doc="Parallelism of every operator; sources that cannot be divided keep theirs. Default: "
-        "operators that are not named keep what they have.",
+        doc=(
+            "Parallelism of every operator; sources that cannot be split keep theirs. Default: "
+            "other operators keep their parallelism."
+        ),
     )
     timeout_ms: int = option(
         120_000,
         low=1_000,
         high=3_600_000,
-        doc="How long is waited for the answer. A job rescales between two epochs.",
+        doc="Time limit for the response. A job rescales between two epochs.",
     )
 
     def __post_init__(self) -> None:

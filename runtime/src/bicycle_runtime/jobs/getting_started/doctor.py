@@ -111,15 +111,15 @@ def _python() -> Check:
         "Python",
         is_ok=sys.version_info >= _PYTHON_MIN,
         found=f"{version} ({sys.executable})",
-        fix="install Python 3.11 or newer and make the environment again with it",
+        fix="install Python 3.11 or newer and create the environment again with it",
     )
 
 
 def _java() -> Check:
-    fix = f"install Java {JAVA_MAJOR_MIN} or newer and let JAVA_HOME or PATH lead to it"
+    fix = f"install Java {JAVA_MAJOR_MIN} or newer and set JAVA_HOME or PATH to it"
     java = find_java()
     if java is None:
-        return _check("Java", is_ok=False, found="none on PATH or in JAVA_HOME", fix=fix)
+        return _check("Java", is_ok=False, found="no Java on PATH or in JAVA_HOME", fix=fix)
     version = java_version(java)
     if version is None:
         return _check("Java", is_ok=False, found=f"{java.path} does not run", fix=fix)
@@ -175,7 +175,7 @@ def _folder(name: str, path: Path) -> Check:
         name,
         is_ok=is_usable and free >= _DISK_BYTES_MIN,
         found=f"{path}: {words}",
-        fix=f"make at least 1 GiB free, or set {variable} to a directory that can be written",
+        fix=f"free at least 1 GiB, or set {variable} to a writable directory",
     )
 
 
@@ -188,14 +188,14 @@ def _spark(home: Home, master: str) -> Check:
         records = _run_sample(home, master)
     except (BicycleError, OSError) as error:
         words = error.summary if isinstance(error, BicycleError) else str(error)
-        fix = error.remedy if isinstance(error, BicycleError) else "see the other checks"
+        fix = error.remedy if isinstance(error, BicycleError) else "check the other results"
         return Check(name="Spark job", is_ok=False, found=words, fix=fix)
     seconds = clock.monotonic() - started
     return _check(
         "Spark job",
         is_ok=sorted(records) == [("a", 2), ("b", 1)],
         found=f"{master}, {seconds:.1f} s",
-        fix=f"the result was {records}; report this",
+        fix=f"the result was {records}; report this error",
     )
 
 

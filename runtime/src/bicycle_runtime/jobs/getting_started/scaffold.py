@@ -163,7 +163,7 @@ def write_project(name: str, parent: Path) -> Path:
     folder = parent / name
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise SCAFFOLD_REFUSED(
-            name=name, problem=f"{folder} exists already", hint="choose another name or --dir"
+            name=name, problem=f"{folder} already exists", hint="choose another name or --dir"
         )
     try:
         for path, text in files.items():
@@ -179,9 +179,12 @@ def write_project(name: str, parent: Path) -> Path:
 def _check_name(name: str, module: str) -> None:
     problem = None
     if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
-        problem = "a name is lower-case words with dashes between them, a letter first, 40 at most"
+        problem = (
+            "a name must be lower-case words joined by dashes, starting with a letter, at most 40 "
+            "characters"
+        )
     elif keyword.iskeyword(module) or module in sys.stdlib_module_names | _RESERVED:
-        problem = f"{module!r} is taken by Python or Bicycle"
+        problem = f"{module!r} is used by Python or Bicycle"
     if problem is not None:
         hint = "choose a name such as clicks-per-user"
         raise SCAFFOLD_REFUSED(name=name, problem=problem, hint=hint)

@@ -46,14 +46,14 @@ _WINDOW_WARNINGS: dict[str, list[tuple[str, str]]] = {
     "records": [
         (
             "unbounded-state",
-            "the global window keeps all records: no trigger purges them; put its trigger into a "
-            "PurgingTrigger, or give it an evictor",
+            "the global window keeps all records, because no trigger purges them; wrap its "
+            "trigger in PurgingTrigger, or set an evictor",
         )
     ],
     "silent": [
         (
             "unbounded-state",
-            "the global window never fires and is never purged: give it a trigger",
+            "the global window never fires and is never purged: set a trigger",
         )
     ],
 }
@@ -286,7 +286,7 @@ def _connector_warnings(connectors: tuple[ConnectorReport, ...]) -> list[Warned]
         Warned(
             kind="no-uid",
             operator=item.operator,
-            text=f"{item.role} has no uid: later code finds its progress by kind and name only",
+            text=f"{item.role} has no uid: changed code finds its position only by kind and name",
         )
         for item in connectors
         if not item.has_uid
@@ -298,16 +298,19 @@ def _state_warnings(state: StateReport) -> list[Warned]:
     found: list[tuple[str, str]] = []
     is_kept = changing or state.keyed or state.has_undeclared or state.has_named
     if not state.has_uid and (is_kept or not state.attributes):
-        found.append(("no-uid", "has state but no uid: later code finds it by kind and name only"))
+        found.append(
+            ("no-uid", "has state but no uid: changed code finds it only by kind and name")
+        )
     if names_classes(state.declared.get("keys", UNTYPED)):
-        text = "has keys of a class: it must keep its name and module, or no key is found again"
+        text = "has keys of a class: renaming or moving the class makes stored keys inaccessible"
         found.append(("class-keys", text))
     if not state.is_of_sdk:  # How the SDK keeps what a join waits for is no choice of the job's.
         found += _attribute_warnings(state, changing) + _keyed_warnings(state)
     if state.mixes is not None:
         text = (
-            f"sees {state.mixes} in an order that depends on the length of epochs, all records of "
-            "one before its timers: call in_event_time_order() behind it if its results must not"
+            f"processes {state.mixes} in an order that depends on epoch lengths, with all records "
+            "of an epoch before its timers: call in_event_time_order() after it if its results "
+            "depend on the order"
         )
         found.append(("epoch-order", text))
     return [Warned(kind=kind, operator=state.operator, text=text) for kind, text in found]
@@ -317,15 +320,18 @@ def _attribute_warnings(
     state: StateReport, changing: list[AttributeReport]
 ) -> list[tuple[str, str]]:
     found = [
-        ("untyped-state", f"state {part.name!r} has no declared type and is stored untyped, slowly")
+        (
+            "untyped-state",
+            f"state {part.name!r} has no declared type and is stored untyped, which is slower",
+        )
         for part in changing
         if part.codec != "typed"
     ]
     if state.copied:
         names = ", ".join(map(repr, state.copied))
         text = (
-            f"{names}: copied for each record, so that failed attempts can be undone as on_error "
-            "asks; keep what grows in a dict attribute or in a list or map state"
+            f"{names}: copied for each record to undo failed attempts for on_error; keep growing "
+            "data in a dict attribute, or in a list or map state"
         )
         found.append(("copied-state", text))
     if state.window_growth is not None:
@@ -333,13 +339,16 @@ def _attribute_warnings(
     elif state.scope == "key_groups" and any(part.is_per_entry for part in changing):
         found.append(("unbounded-state", "state grows with the number of different keys"))
     if state.scope == "subtask" and changing and not state.has_merge_hook:
-        found.append(("no-merge", "has no merge_state(): its parallelism cannot be changed"))
+        found.append(("no-merge", "has no merge_state(): its parallelism cannot change"))
     return found
 
 
 def _keyed_warnings(state: StateReport) -> list[tuple[str, str]]:
     found = [
-        ("untyped-state", f"state {item.name!r} has no declared type and is pickled, slowly")
+        (
+            "untyped-state",
+            f"state {item.name!r} has no declared type and is pickled, which is slower",
+        )
         for item in state.keyed
         if item.codec != "typed"
     ]
@@ -349,12 +358,12 @@ def _keyed_warnings(state: StateReport) -> list[tuple[str, str]]:
         if item.ttl_ms is None and state.scope == "key_groups"
     ]
     if state.has_named and state.scope == "key_groups":
-        text = "what save_state() keeps has no TTL: it grows with the number of keys"
+        text = "the value of save_state() has no TTL: it grows with the number of keys"
         found.append(("unbounded-state", text))
     if state.has_undeclared:
         text = (
-            "asks for states that are not known before it runs: make their descriptors fields of "
-            "the class, so that type and TTL can be checked here"
+            "creates states that are unknown before the job runs: make their descriptors fields "
+            "of the class, so that type and TTL can be checked here"
         )
         found.append(("undeclared-state", text))
     return found
@@ -365,8 +374,10 @@ def _exchange_warnings(exchanges: tuple[ExchangeReport, ...]) -> list[Warned]:
         Warned(
             kind="pickle-exchange",
             operator=item.source,
-            text=f"records to {item.target!r} have the type {item.type} and travel as pickle, "
-            f"slowly; {_way_out(item)}",
+            text=(
+                f"records to {item.target!r} have the type {item.type} and are sent as pickles, "
+                f"which is slower; {_way_out(item)}"
+            ),
         )
         for item in exchanges
         if item.codec == "pickle"
@@ -375,8 +386,8 @@ def _exchange_warnings(exchanges: tuple[ExchangeReport, ...]) -> list[Warned]:
 
 def _way_out(item: ExchangeReport) -> str:
     if item.type == "unknown":
-        return "annotate what the function returns"
-    return "only scalars, containers and records without __post_init__ travel by their type"
+        return "annotate the return type of the function"
+    return "only scalars, containers and records without __post_init__ are encoded by their type"
 
 
 def _late_warnings(graph: JobGraph) -> list[Warned]:
@@ -385,7 +396,7 @@ def _late_warnings(graph: JobGraph) -> list[Warned]:
         Warned(
             kind="unread-late",
             operator=vertex.id,
-            text=f"sends late records to the side output {tag!r}, which nobody reads",
+            text=f"sends late records to the side output {tag!r}, which has no consumer",
         )
         for vertex in graph.vertices
         if (tag := vertex.details.get("late_tag")) is not None and (vertex.id, tag) not in read
@@ -397,8 +408,10 @@ def _buffer_warnings(graph: JobGraph) -> list[Warned]:
         Warned(
             kind="evicting-join",
             operator=vertex.id,
-            text=f"keeps at most {settings['max_buffered']:,} rows of a key on each side: beyond "
-            "it the oldest go without a match, counted as evicted_rows",
+            text=(
+                f"keeps at most {settings['max_buffered']:,} rows per key and side: the oldest "
+                "rows beyond it are emitted without a match, counted as evicted_rows"
+            ),
         )
         for vertex in graph.vertices
         if "max_buffered" in (settings := vertex.details.get("settings", {}))

@@ -94,7 +94,7 @@ def state_changes(origin: Origin, bundle: JobBundle, report: JobReport) -> State
         OperatorChange(
             operator=uid,
             verdict="kept",
-            details=(f"goes on at {_offset_words(manifest.offsets[uid])}",),
+            details=(f"continues at {_offset_words(manifest.offsets[uid])}",),
         )
         for uid in _sources(manifest, bundle)
         if uid not in refused
@@ -187,8 +187,8 @@ def _newer_connectors(manifest: Manifest, report: JobReport) -> list[OperatorCha
             operator=each.operator,
             verdict="refused",
             details=(
-                f"its sealed state has format version {found}; this {each.role} reads versions up "
-                f"to {each.state_version}",
+                f"its sealed state has format version {found}, but this {each.role} supports "
+                f"versions up to {each.state_version}",
             ),
         )
         for each in report.connectors
@@ -210,8 +210,8 @@ def _offset_words(shards: Mapping[str, int]) -> str:
 
 def _lost_words(manifest: Manifest, uid: str) -> str:
     if uid in manifest.states and _has_files(manifest.states[uid]):
-        return "it has state, and the graph does not have it"
-    return "it has read input, and the graph does not have it"
+        return "it has state, but is not in the graph"
+    return "it has read input, but is not in the graph"
 
 
 def _has_files(state: OperatorState) -> bool:

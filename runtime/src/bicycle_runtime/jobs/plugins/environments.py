@@ -175,8 +175,8 @@ def _script(
     if plugin_env is not None:
         raise SCRIPT_UNUSABLE(
             file=text,
-            problem="a file runs with the libraries of this command's environment",
-            hint="leave --plugin-env out, or make the job a wheel: `bicycle new NAME`",
+            problem="a file runs with the libraries of the environment of this command",
+            hint="remove --plugin-env, or package the job as a wheel: `bicycle new NAME`",
         )
     ref, packed = pack_script(text, cache_dir=home.cache_dir, of_plugins=of_plugins)
     folder = unpack(packed.path, packed.digest)

@@ -44,8 +44,8 @@ def check_in_child(text: str, *, file: str, notation: Notation) -> None:
         found = ask_child(_MODULE, given=given, timeout_s=_WALL_S)
     except NoAnswerError as error:
         reason = (
-            f"it took more than {_PROCESSOR_S} s of a processor, "
-            f"or {_MEMORY_BYTES >> 30} GiB of memory ({error})"
+            f"it used more than {_PROCESSOR_S} s of CPU time or {_MEMORY_BYTES >> 30} GiB of "
+            f"memory ({error})"
         )
         raise PIPELINE_TOO_COSTLY(file=file, reason=reason) from error
     if found is not None:

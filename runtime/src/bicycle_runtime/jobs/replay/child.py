@@ -144,7 +144,7 @@ def _find(history: EpochHistory, begun: BegunEpoch, words: dict[str, Any]) -> _E
     if record is None:
         raise _refusal(number, history, _why_not(number, last, is_sealed=sealed is not None))
     if number > 1 and number - 1 not in known:
-        problem = f"it begins with the state of epoch {number - 1}, which is gone"
+        problem = f"its state is that of epoch {number - 1}, which was removed"
         raise _refusal(number, history, problem)
     before = history.manifest(number - 1) if number > 1 else _nothing(record)
     return _Epoch(record=record, before=before, sealed=sealed)
@@ -156,9 +156,9 @@ def _read_record(sealed: Manifest) -> ReplayRecord | None:
 
 def _why_not(epoch: int, last: int, *, is_sealed: bool) -> str:
     if is_sealed:
-        return "no task ran in it, or it was sealed before replays were possible"
+        return "no task ran in it, or a version without replay sealed it"
     if epoch == last + 1:
-        return "no epoch was begun behind the last sealed one"
+        return "no epoch was started after the last sealed epoch"
     return "it is not retained"
 
 
@@ -216,7 +216,7 @@ def _report(
         if epoch.sealed is not None and key is None:
             found.differences += _other_differences(epoch.sealed, record, done)
     elif epoch.sealed is not None:
-        found.differences.append("the epoch fails now; it was sealed")
+        found.differences.append("the epoch fails now, although it was sealed")
     wanted = words["operator"]
     return {
         "epoch": record.epoch,
@@ -280,9 +280,9 @@ def _state_differences(diff: OperatorDiff, reader: ValueReader) -> Iterator[str]
         row = _rows(diff, reader)[0]
         example = f"state {row['state']!r} of key {row['key']!r}"
         yield (
-            f"operator {diff.operator!r}: the state differs from the sealed one ({count}), "
-            f"such as {example}: {_clip(row['before'])} was sealed, {_clip(row['after'])} came "
-            "out now"
+            f"operator {diff.operator!r}: the state differs from the sealed state ({count}), such "
+            f"as {example}: {_clip(row['before'])} was sealed, {_clip(row['after'])} was computed "
+            "now"
         )
 
 
@@ -299,7 +299,7 @@ def _other_differences(sealed: Manifest, record: ReplayRecord, done: Replayed) -
     if {u: dict(s) for u, s in sealed.offsets.items()} != done.manifest.offsets:
         yield "sources were read to other offsets"
     if sealed.time != done.manifest.time:
-        yield "watermarks or timers are not those that were sealed"
+        yield "watermarks or timers differ from the sealed ones"
 
 
 def _rows(diff: OperatorDiff, reader: ValueReader) -> list[dict[str, Any]]:

@@ -161,7 +161,7 @@ def _failure_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         found = status.operators.get(vertex.id, _NOTHING)
         if found.is_all_failed:
             yield (
-                f"EVERY RECORD FAILED: nothing came out of {vertex.id!r}, which got "
+                f"EVERY RECORD FAILED: {vertex.id!r} emitted no records, but received "
                 f"{_plural(found.records_in, 'record')}; on_error with max_error_rate ends such a "
                 "job"
             )
@@ -172,8 +172,8 @@ def _late_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         late = status.operators.get(vertex.id, _NOTHING).late
         if late and "late_tag" not in vertex.details:
             yield (
-                f"{vertex.id!r} dropped {_plural(late, 'late record')}: take them with "
-                "late_to(...), or allow for more disorder"
+                f"{vertex.id!r} dropped {_plural(late, 'late record')}: collect them with "
+                "late_to(...), or allow more out-of-orderness"
             )
 
 
@@ -183,8 +183,8 @@ def _eviction_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
             counters = status.operators.get(vertex.id, _NOTHING).metrics.get("counters", {})
             if evicted := counters.get(EVICTED_ROWS, 0):
                 yield (
-                    f"{vertex.id!r} evicted {_plural(evicted, 'row')} before a match could come: "
-                    "raise max_buffered if that is too many"
+                    f"{vertex.id!r} evicted {_plural(evicted, 'row')} before a match: raise "
+                    "max_buffered if that is too many"
                 )
 
 
@@ -192,9 +192,9 @@ def _unread_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
     for vertex in setup.graph.vertices:
         for tag, count in status.operators.get(vertex.id, _NOTHING).unread.items():
             yield (
-                f"{vertex.id!r} sent {_plural(count, 'record')} to the side output {tag!r}, "
-                "which nobody reads: "
-                f"take them with side_output({tag!r}), behind split with select({tag!r})"
+                f"{vertex.id!r} sent {_plural(count, 'record')} to the side output {tag!r}, which "
+                f"has no consumer: read it with side_output({tag!r}), or after split with "
+                f"select({tag!r})"
             )
 
 
@@ -203,15 +203,15 @@ def _call_warnings(setup: JobSetup, status: JobStatus) -> Iterator[str]:
         found = status.operators.get(vertex.id, _NOTHING)
         if found.timed_out:
             yield (
-                f"{vertex.id!r} left out {_plural(found.timed_out, 'record')} whose call took too "
-                "long: define timeout(value) in the function, or give the calls more time"
+                f"{vertex.id!r} omitted {_plural(found.timed_out, 'record')} because their calls "
+                "timed out: define timeout(value) in the function, or increase the timeout"
             )
         if found.blocked:
             calls = "a call" if found.blocked == 1 else f"{found.blocked:,} calls"
             yield (
-                f"{vertex.id!r} kept the event loop in {calls}, for at most "
-                f"{duration_text(found.blocked_ms)}, at {found.blocked_at}: await there, or make "
-                "the function a plain def"
+                f"{vertex.id!r} blocked the event loop in {calls}, for at most "
+                f"{duration_text(found.blocked_ms)}, at {found.blocked_at}: use await there, or "
+                "make the function a plain def"
             )
 
 

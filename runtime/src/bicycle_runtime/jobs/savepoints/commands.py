@@ -394,7 +394,7 @@ def _last_epoch(storage: Storage, *, job: str) -> int:
     """Return the last epoch of a job that has ended, which must be published."""
     found = EpochHistory(storage).retained()
     if not found:
-        hint = "let the job seal an epoch first"
+        hint = "wait until the job seals an epoch"
         raise CHECKPOINT_MISSING(url=storage.url, found="", hint=hint)
     last = found[-1]
     if not last.is_published:

@@ -54,7 +54,9 @@ def require_savepoint_name(name: str) -> None:
         OptionError: it cannot.
     """
     if not _NAME.fullmatch(name):
-        expected = "1 to 63 letters, digits, dots, dashes or underscores, a letter or digit first"
+        expected = (
+            "1 to 63 letters, digits, dots, dashes or underscores, starting with a letter or digit"
+        )
         raise OptionError(group="savepoint", name="name", found=name, expected=expected)
 
 

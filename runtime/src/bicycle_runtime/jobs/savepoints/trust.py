@@ -86,7 +86,7 @@ def _key(home: Home, key_file: str | None) -> bytes:
         reason = error.strerror or str(error)
         raise SAVEPOINT_KEY_UNUSABLE(path=str(path), problem=reason) from error
     if len(key) < _KEY_BYTES_MIN:
-        problem = f"it has {len(key)} bytes, at least {_KEY_BYTES_MIN} are needed"
+        problem = f"it must have at least {_KEY_BYTES_MIN} bytes, got {len(key)}"
         raise SAVEPOINT_KEY_UNUSABLE(path=str(path), problem=problem)
     return key
 

@@ -67,12 +67,12 @@ class Following:
             nonlocal caught_up
             now = self._clock.monotonic()
             if status.state.is_final and status.state is not JobState.FINISHED:
-                raise self._left(f"the job has ended meanwhile: {status.state.value}")
+                raise self._left(f"the job has ended: {status.state.value}")
             is_close = note.first > 0 and status.epoch - note.epoch <= _CLOSE_EPOCHS
             caught_up = now if is_close and caught_up is None else caught_up
             waited_ms = (now - begun) * 1_000
             if not is_close and waited_ms > catch_up_ms + (0 if caught_up is None else watch_ms):
-                raise self._left(f"it has come to epoch {note.epoch}, the job to {status.epoch}")
+                raise self._left(f"it is at epoch {note.epoch}, the job at {status.epoch}")
             if not is_close or caught_up is None:
                 return False
             has_watched = (now - caught_up) * 1_000 >= watch_ms
@@ -125,7 +125,7 @@ class Following:
     def _begin(self) -> None:
         self.drop()
         if self._start_count == _STARTS_MAX:
-            raise self._left(f"its process has ended {_STARTS_MAX} times without a word")
+            raise self._left(f"its process ended {_STARTS_MAX} times without a report")
         self._start_count += 1
         epoch = job_status(self._home, self._job).epoch
         write_shadow(

@@ -75,18 +75,18 @@ def _require_same_input(origin: Origin, bundle: JobBundle, request: JobRequest, 
     setup = plan_job_setup(bundle, request, place)
     graph = origin.graph()
     if graph is None:
-        raise BLUE_GREEN_REFUSED(job=place.job, reason="its last epoch does not tell its graph")
+        raise BLUE_GREEN_REFUSED(job=place.job, reason="its last epoch does not contain its graph")
     own, known = _connectors(setup.graph), _connectors(JobGraph.from_json(json.dumps(graph)))
     for uid in sorted(own.keys() | known.keys()):
         if uid not in own or uid not in known:
-            who = "the new version" if uid not in own else "the version that runs"
+            who = "the new version" if uid not in own else "the current version"
             raise BLUE_GREEN_REFUSED(job=place.job, reason=f"{who} has no source {uid!r}")
         if own[uid] != known[uid]:
-            raise BLUE_GREEN_REFUSED(job=place.job, reason=f"source {uid!r} reads something else")
+            raise BLUE_GREEN_REFUSED(job=place.job, reason=f"source {uid!r} reads other input")
     try:
         rereaders(setup)
     except Exception as error:
-        reason = f"a source cannot be read beside the job that reads it: {error}"
+        reason = f"a source cannot be read while the job reads it: {error}"
         raise BLUE_GREEN_REFUSED(job=place.job, reason=reason) from error
 
 

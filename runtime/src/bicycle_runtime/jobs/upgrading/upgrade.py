@@ -73,28 +73,37 @@ class UpgradeOptions:
 
     strategy: Strategy = option(
         "stop-and-go",
-        doc="stop-and-go stops the job and starts the version behind it; blue-green lets the "
-        "version follow the job first, with state of its own and unseen, until it has proved "
-        "itself.",
+        doc=(
+            "stop-and-go stops the job and starts the new version after it; blue-green first runs "
+            "the new version next to the job, with separate state and without visible output, "
+            "until it is stable."
+        ),
     )
     epochs: int = option(
-        3, low=1, high=100_000, doc="The new version stays once it has sealed so many epochs."
+        3,
+        low=1,
+        high=100_000,
+        doc="Number of sealed epochs after which the new version is accepted.",
     )
     watch_ms: int = option(
         60_000,
         low=1_000,
         high=86_400_000,
-        doc="It stays as well when it has run for so long without a failure: input may be rare.",
+        doc=(
+            "Time without a failure after which the new version is also accepted, if input is rare."
+        ),
     )
     catch_up_ms: int = option(
         600_000,
         low=1_000,
         high=86_400_000,
-        doc="Blue-green is given up when the version has not caught up with the job within this "
-        "time.",
+        doc=(
+            "Time limit for the new version to catch up with the job; then a blue-green upgrade "
+            "is aborted."
+        ),
     )
     skip_savepoint: bool = option(
-        default=False, doc="Take no savepoint before the former version is stopped."
+        default=False, doc="Create no savepoint before the former version is stopped."
     )
 
     def __post_init__(self) -> None:
@@ -326,7 +335,7 @@ class _Upgrade:
 
         found = self._until(has_stayed)
         if not found.has_begun and not found.state.is_final:  # Somebody may have ended the job.
-            raise self._failure("it has not come to run")
+            raise self._failure("it has not reached RUNNING")
 
     def _require_well(self, status: JobStatus) -> None:
         if status.error is not None:

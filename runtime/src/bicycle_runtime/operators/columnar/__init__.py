@@ -12,4 +12,4 @@ __all__ = ["EXPRESSION_KINDS", "NO_COLUMNS"]
 # What may compute an expression over the columns of any batch, without a window.
 EXPRESSION_KINDS = (OperatorKind.MAP, OperatorKind.FILTER, OperatorKind.KEY_BY)
 # Why most operators work on records: they would on any job like theirs, so nobody is told.
-NO_COLUMNS = "no window, map or sink of its chain works on columns"
+NO_COLUMNS = "no window, map or sink of its chain supports columns"

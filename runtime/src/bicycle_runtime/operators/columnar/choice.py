@@ -208,9 +208,9 @@ class Choosing:
             if is_written and spec.takes_rows:
                 self.because[spec.uid] = None
                 continue
-            reason = "its writer takes records" if is_written else self._reason(spec)
+            reason = "its writer reads records" if is_written else self._reason(spec)
             if spec.vertex.kind is OperatorKind.KEY_BY:
-                reason = "records go from here to the subtasks of their keys"
+                reason = "records are shuffled by key after it"
             self.because[spec.uid] = reason
             blocker = None if reason is None else spec.uid
         steps = sum(self.because[spec.uid] is None for spec in self.steps)
@@ -226,10 +226,10 @@ class Choosing:
             self.found.append(ColumnStep(kind, None))
             return None
         if kind not in _STEPS:
-            return f"{kind.value.lower()} works record by record"
+            return f"{kind.value.lower()} processes single records"
         follows = spec.watermarks if kind is OperatorKind.ASSIGN_TIMESTAMPS else None
         if follows is not None and follows.kind not in ("ascending", "bounded"):
-            return "its watermarks are told from each record"
+            return "its watermarks depend on each record"
         return None if self.shape is None else self._step_reason(spec, self.shape)
 
     def _step_reason(self, spec: OperatorSpec, shape: Shape) -> str | None:
@@ -249,10 +249,10 @@ class Choosing:
 
     def _fold_reason(self, plan: WindowPlan) -> str | None:
         if isinstance(plan.assigner, SessionWindows) and plan.assigner.gap_ms is None:
-            return "the gap of its sessions is told from each record"
+            return "its session gap depends on each record"
         columns = field_columns(Folding(plan).functions)
         if columns is None:
-            return "it has an aggregate that does more than count, or join values"
+            return "it has an aggregate other than count and joins of values"
         self.columns = columns
         if self.shape is None:
             return None
@@ -306,14 +306,18 @@ def shape_of_source(chain: ChainSpec, load: Load) -> Shape | None:
 def window_reason(spec: OperatorSpec, plan: WindowPlan) -> str | None:
     """Return the reason why a window stores its content before it fires, or None."""
     if not spec.vertex.details.get("is_combined", False):
-        return "nothing is folded before the shuffle"
+        return "records are not pre-aggregated before the shuffle"
     if not isinstance(plan.assigner, AlignedWindows):
-        return "sessions are joined key by key"
+        return "sessions are merged per key"
     if field_columns(Folding(plan).functions) is None:
-        return "it has an aggregate that does more than count, or join values"
+        return "it has an aggregate other than count and joins of values"
     if not plan.assigner.is_tumbling:
-        return "its windows overlap, so that what they hold is kept"
-    return None if fires_from_columns(plan) else "late records may come, so that all is kept"
+        return "its windows overlap, so that their records are kept"
+    return (
+        None
+        if fires_from_columns(plan)
+        else "late records may arrive, so that all records are kept"
+    )
 
 
 def _sums(folded: FoldedNumbers) -> list[Any]:

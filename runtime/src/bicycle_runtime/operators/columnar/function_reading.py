@@ -107,7 +107,7 @@ def read(function: Any) -> Expression:
     return _value(_Run(function, [RECORD], depth=0).result())
 
 
-_MORE = "its function does more than pick, compare, compute and format fields"
+_MORE = "its function does more than select, compare, compute and format fields"
 
 
 def _of_getter(getter: Any) -> Expression:

@@ -130,7 +130,7 @@ class _Choices:
         plan = self._load(window.vertex.payload_id("function"))
         because = {window.uid: window_reason(window, plan)}
         if plan.process is not None or plan.keeps_records:
-            reason = "it takes the results of a window as records"
+            reason = "it reads the results of a window as records"
             return ChainChoice(
                 because=because | dict.fromkeys([spec.uid for spec in others], reason)
             )
@@ -149,7 +149,7 @@ class _Choices:
             found = self._folding(others, shape, {source.uid: reason}, first=1)
             if found.steps is None or not is_refused:
                 return found
-            reason = "its connector gives records"
+            reason = "its connector returns records"
             return self._folding(others, shape, {source.uid: reason}, first=1)
         if shape is None or is_refused:
             return _records(chain, NO_COLUMNS)

@@ -37,9 +37,9 @@ class Shape:
         """Return why an expression cannot be computed of such records; None when it can."""
         for part in _parts(expression):
             if part.operation in _RECORDS:
-                return "it makes records within a value"
+                return "it creates records within a value"
             if not self._has(part):
-                return "it looks up what its records do not have"
+                return "it reads fields that its records do not have"
         return None
 
     def fields_of(self, expression: Expression) -> set[str]:

@@ -168,8 +168,11 @@ class WorkerContext(ProcessContext):
         """
         raise StateDefinitionError(
             state=descriptor.name,
-            problem="only functions with state on a stream without keys have lists of a subtask",
-            hint="use get_list_state() behind key_by, a RichAsyncFunction or ProcessFunction else",
+            problem="lists of a subtask require a function with state on a stream without keys",
+            hint=(
+                "use get_list_state() after key_by, otherwise a RichAsyncFunction or "
+                "ProcessFunction"
+            ),
         )
 
     def side_output(self, tag: str, value: Any) -> None:

@@ -154,8 +154,11 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             if batch is None:
                 raise StateDefinitionError(
                     state="current key",
-                    problem="no record and no timer is at hand",
-                    hint="get handles in open(), and use them where records and timers are handled",
+                    problem="no record or timer is being processed",
+                    hint=(
+                        "create handles in open(), and use them where records and timers are "
+                        "processed"
+                    ),
                 )
             self._keys = [None] * len(batch.values) if selector is None else list(
                 map(selector, batch.values)
@@ -176,7 +179,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
             UNKEYED_STATE: the stream is not keyed.
         """
         if isinstance(descriptor, OperatorListStateDescriptor):
-            assert self.lists is not None, "its scope was asked for first"
+            assert self.lists is not None, "its scope was requested first"
             return self._undone(self.lists.entries_of(descriptor), descriptor)
         if self._key_selector is None:
             what = f"the state {descriptor.name!r}"
@@ -283,6 +286,6 @@ def _refuse_access(descriptor: StateDescriptor) -> None:
     if ttl is not None and ttl.update == "on_access":
         raise StateDefinitionError(
             state=descriptor.name,
-            problem="entries live on by being read, and each subtask reads others",
-            hint='give it StateTtl(…, update="on_write")',
+            problem="reads extend the TTL of entries, and each subtask reads other entries",
+            hint='use StateTtl(…, update="on_write")',
         )

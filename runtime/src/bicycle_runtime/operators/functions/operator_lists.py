@@ -60,8 +60,8 @@ class OperatorLists(KeyedTable):
         if self._is_opened and descriptor.name not in self._states:
             raise StateDefinitionError(
                 state=descriptor.name,
-                problem="a list of a subtask is asked for after open()",
-                hint="get it in open() and keep the handle: a restore divides the lists it knows",
+                problem="a list of a subtask was requested after open()",
+                hint="get it in open() and keep the handle: a restore splits only known lists",
             )
         return super().entries_of(descriptor)
 

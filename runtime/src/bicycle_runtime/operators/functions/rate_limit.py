@@ -122,4 +122,4 @@ class RateLimitOperator(Operator):
         """Count no time: it is that of waiting, and of the operators behind it."""
 
     def _stands_in_no_chain(self, _: Batch) -> None:
-        raise AssertionError(f"operator {self.spec.uid!r} stands in no chain")
+        raise AssertionError(f"operator {self.spec.uid!r} is not in a chain")

@@ -67,7 +67,7 @@ def _values(letter: LetterOrder, spec: OperatorSpec) -> list[Any]:
         reason = f"{type(error).__qualname__}: {error_text(users_error(error))}"
         raise DEAD_LETTER_UNREADABLE(letter=letter.id, operator=spec.uid, reason=reason) from error
     if isinstance(value, Timer | Fired):  # Of a version that did not note what came in.
-        reason = "it is no record: a timer fired, or a window"
+        reason = "it is not a record: a timer or a window fired"
         raise DEAD_LETTER_UNREADABLE(letter=letter.id, operator=spec.uid, reason=reason)
     # A function over batches refuses them whole, so the letter is all of one.
     return list(value) if spec.vertex.kind is OperatorKind.MAP_BATCHES else [value]

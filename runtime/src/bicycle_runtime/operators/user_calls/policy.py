@@ -190,7 +190,7 @@ class RecordPolicy:
                 source=origin.source, shard=origin.shard, offset=origin.offset,
             )  # fmt: skip
         reason = printable(bad.reason)
-        self._count(reason, "what cannot be decoded", position)
+        self._count(reason, "undecodable input", position)
         if self._policy.action is ErrorAction.DEAD_LETTER:
             facts = {
                 "exception": "DecodeError", "exception_message": reason, "user_traceback": "",

@@ -97,8 +97,8 @@ class FiringContext(WindowContext[Any]):
         if not self._is_firing:
             raise StateDefinitionError(
                 state="current key",
-                problem="no window is at hand",
-                hint="get handles in open(), and use them in process()",
+                problem="no window is being processed",
+                hint="create handles in open(), and use them in process()",
             )
         return super().state_key()
 

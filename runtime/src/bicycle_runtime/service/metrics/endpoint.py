@@ -58,7 +58,7 @@ def serving_metrics(home: Home, *, port: int, clock: Clock) -> Iterator[str]:
 
         def do_GET(self) -> None:
             if self.path != _PATH:
-                self.send_error(404, "there is /metrics here, and nothing else")
+                self.send_error(404, "only /metrics is served here")
                 return
             body = MetricsText(jobs).text(now_ms=clock.now_ms()).encode()
             self.send_response(200)

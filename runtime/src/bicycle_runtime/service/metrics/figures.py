@@ -26,33 +26,33 @@ class ServiceFigures:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # The library lacks it.
         self._registry = CollectorRegistry()
         self._requests = Histogram(
-            "bicycle_service_request_seconds", "Time to the head of an answer.", ("code",),
+            "bicycle_service_request_seconds", "Time until the headers of a response.", ("code",),
             registry=self._registry, buckets=_BUCKETS_S,
         )  # fmt: skip
         self._refused = Counter(
-            "bicycle_service_requests_refused", "Requests of foreign hosts and origins.",
+            "bicycle_service_requests_refused", "Rejected requests with foreign hosts or origins.",
             registry=self._registry,
         )  # fmt: skip
         self._spans = Counter(
-            "bicycle_service_spans", "Spans of epochs for a receiver of OpenTelemetry.",
+            "bicycle_service_spans", "Spans of epochs for OpenTelemetry.",
             ("outcome",), registry=self._registry,
         )  # fmt: skip
         self._look = Gauge(
-            "bicycle_service_tick_seconds", "Time that the last look at all jobs took.",
+            "bicycle_service_tick_seconds", "Duration of the last scan of all jobs.",
             registry=self._registry,
         )  # fmt: skip
         self._subscribers = Gauge(
-            "bicycle_service_subscribers", "Open streams of changes.", registry=self._registry
+            "bicycle_service_subscribers", "Open event streams.", registry=self._registry
         )
         self._disk_free = Gauge(
-            "bicycle_service_disk_free_bytes", "Free space of the disk that the home is on.",
+            "bicycle_service_disk_free_bytes", "Free space of the disk of the home.",
             registry=self._registry,
         )  # fmt: skip
         self._disk = Gauge(
-            "bicycle_service_disk_bytes", "Size of the same disk.", registry=self._registry
+            "bicycle_service_disk_bytes", "Size of the disk of the home.", registry=self._registry
         )
         self._operations = Gauge(
-            "bicycle_service_operations", "Operations that are not over.", registry=self._registry
+            "bicycle_service_operations", "Operations that have not ended.", registry=self._registry
         )
 
         self._slots = Gauge(

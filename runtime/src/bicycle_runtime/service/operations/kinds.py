@@ -189,12 +189,12 @@ def _check_rescale(_where: Surroundings, _job: str, facts: RescaleFacts, _now_ms
     _rescale_options(facts)
     if facts.parallelism is None and not facts.operators:
         raise OPERATION_FACTS_INVALID(
-            kind="rescale", problem="no parallelism is given",
-            hint="give `parallelism`, or `operators` with uids and numbers",
+            kind="rescale", problem="parallelism is missing",
+            hint="set `parallelism`, or `operators` with uids and numbers",
         )  # fmt: skip
     if any(width < 1 for width in facts.operators.values()):
         raise OPERATION_FACTS_INVALID(
-            kind="rescale", problem="a parallelism is below 1", hint="give numbers of 1 or more"
+            kind="rescale", problem="parallelism must be at least 1", hint="use 1 or more"
         )
     return facts
 
@@ -226,24 +226,20 @@ def _place_submit(where: Surroundings, _job: str, facts: SubmitFacts, _now_ms: i
         facts = _with_kept_pipeline(where.home, facts, facts.pipeline)
     elif not facts.plugin:
         raise OPERATION_FACTS_INVALID(
-            kind="submit", problem="neither `plugin` nor `pipeline` is given", hint="give one"
+            kind="submit", problem="either `plugin` or `pipeline` must be set", hint="give one"
         )
     elif is_script(facts.plugin):
         raise OPERATION_FACTS_INVALID(
             kind="submit", problem=f"{facts.plugin!r} is a file",
-            hint="name an installed plugin, or give a pipeline; `bicycle submit FILE.py` without a "
-            "service runs a file of Python",
+            hint="use an installed plugin or a pipeline; without a service, submit runs FILE.py",
         )  # fmt: skip
     for group in ("plugin", "name"):
         if group in facts.options:
             raise OPERATION_FACTS_INVALID(
-                kind="submit", problem=f"`{group}` is given among the options",
-                hint=f"give `{group}` beside `options`",
+                kind="submit", problem=f"`{group}` must not be an option",
+                hint=f"set `{group}` next to `options`",
             )  # fmt: skip
-    if facts.slots is not None and facts.slots < 1:
-        raise OPERATION_FACTS_INVALID(
-            kind="submit", problem=f"slots is {facts.slots}", hint="give 1 or more, or leave it out"
-        )
+    _require_slots("submit", facts.slots)
     options = _request(facts, where.home).options
     place = place_job(options, where.home, clock=where.clock, source=system_random())
     former = place.folder.status()
@@ -261,8 +257,8 @@ def _with_kept_pipeline(home: Home, facts: SubmitFacts, pipeline: PipelineFile) 
     """Keep a pipeline as a file, by its content; it has to be one that can be read."""
     if facts.plugin or facts.digest is not None:
         raise OPERATION_FACTS_INVALID(
-            kind="submit", problem="`pipeline` is given, and `plugin` or `digest`",
-            hint="give one of them: each says what is run",
+            kind="submit", problem="`pipeline` cannot be combined with `plugin` or `digest`",
+            hint="set only one of them",
         )  # fmt: skip
     path = keep_pipeline(home, pipeline)
     options = {**facts.options, "functions_of_plugins": True}
@@ -275,8 +271,8 @@ def _request(facts: SubmitFacts, home: Home) -> JobRequest:
     if facts.digest is not None:
         if "plugin_env" in facts.options:
             raise OPERATION_FACTS_INVALID(
-                kind="submit", problem="`digest` and the option `plugin_env` are given",
-                hint="give one of them: each says where the plugin is",
+                kind="submit", problem="`digest` cannot be combined with the option `plugin_env`",
+                hint="set only one of them",
             )  # fmt: skip
         given["plugin_env"] = _environment(home, facts.digest, facts.plugin)
     if facts.name is not None:
@@ -295,7 +291,7 @@ def _environment(home: Home, digest: str, plugin: str) -> str:
     if plugin not in known.plugins:
         raise OPERATION_FACTS_INVALID(
             kind="submit", problem=f"{known.title} has no plugin {plugin!r}",
-            hint=f"it has {', '.join(known.plugins)}",
+            hint=f"its plugins are {', '.join(known.plugins)}",
         )  # fmt: skip
     return environment_of(home, digest)
 
@@ -334,13 +330,19 @@ def _check_resume(
     where: Surroundings, job: str, facts: ResumeFacts, _now_ms: int
 ) -> ResumeFacts:  # fmt: skip
     """Determine the slots of an ended job, which is started as it was last."""
-    if facts.slots is not None and facts.slots < 1:
-        raise OPERATION_FACTS_INVALID(
-            kind="resume", problem=f"slots is {facts.slots}", hint="give 1 or more, or leave it out"
-        )
+    _require_slots("resume", facts.slots)
     request = resumed_request(where.home, job)
     slots = facts.slots or request.options.parallelism
     return ResumeFacts(slots=slots, master=request.options.master)
+
+
+def _require_slots(kind: str, slots: int | None) -> None:
+    if slots is not None and slots < 1:
+        raise OPERATION_FACTS_INVALID(
+            kind=kind,
+            problem=f"slots must be at least 1, got {slots}",
+            hint="use 1 or more, or omit it",
+        )
 
 
 def _resume(where: Surroundings, job: str, _facts: ResumeFacts) -> Result:
@@ -419,15 +421,15 @@ def _choose_letters(where: Surroundings, job: str, facts: ReplayFacts, now_ms: i
     _replay_options(facts)
     if facts.letters and facts.operator is not None:
         raise OPERATION_FACTS_INVALID(
-            kind="replay_letters", problem="`letters` and `operator` are given",
-            hint="give one of them, or none for all letters of the job",
+            kind="replay_letters", problem="`letters` cannot be combined with `operator`",
+            hint="set one of them, or omit both to replay all letters of the job",
         )  # fmt: skip
     chosen = chosen_letters(where.home, job, facts.letters, operator=facts.operator)
     letters = [each.id for each in chosen]
     if len(letters) > _LETTERS_MAX:
         raise OPERATION_FACTS_INVALID(
-            kind="replay_letters", problem=f"letters that are left: {len(letters):,}",
-            hint=f"replay at most {_LETTERS_MAX:,} at once: name them, or one operator",
+            kind="replay_letters", problem=f"too many letters: {len(letters):,}",
+            hint=f"replay at most {_LETTERS_MAX:,} at once: list them, or select one operator",
         )  # fmt: skip
     return msgspec.structs.replace(facts, letters=letters, mark=f"service-{now_ms}")
 

@@ -168,7 +168,8 @@ class Operations:
         """
         if key is not None and not 1 <= len(key) <= _KEY_LENGTH_MAX:
             raise OPERATION_FACTS_INVALID(
-                kind=kind, problem=f"the idempotency key has {len(key)} characters",
+                kind=kind,
+                problem=f"the idempotency key must have 1 to {_KEY_LENGTH_MAX} characters",
                 hint=f"give 1 to {_KEY_LENGTH_MAX}",
             )  # fmt: skip
         digest = _digest(kind, job, facts)
@@ -309,7 +310,7 @@ class Operations:
         """Return the checked facts of an operation on a job that is there."""
         if kind not in KINDS:
             raise OPERATION_FACTS_INVALID(
-                kind=kind, problem="there is no such operation", hint=f"use one of {list(KINDS)}"
+                kind=kind, problem="unknown operation", hint=f"use one of {list(KINDS)}"
             )
         rules = KINDS[kind]
         known = None
@@ -322,7 +323,7 @@ class Operations:
         try:
             given = msgspec.convert(dict(facts), rules.facts)
         except msgspec.ValidationError as error:
-            hint = f"it takes {', '.join(rules.facts.__struct_fields__) or 'nothing'}"
+            hint = f"its fields are {', '.join(rules.facts.__struct_fields__) or 'nothing'}"
             raise OPERATION_FACTS_INVALID(kind=kind, problem=str(error), hint=hint) from None
         return rules.settle(self._where, job or "", given, self._where.clock.now_ms())
 

@@ -46,8 +46,8 @@ def keep_pipeline(home: Home, pipeline: PipelineFile) -> Path:
     notation = notation_of(pipeline.file)
     if notation is None or not _NAME.fullmatch(pipeline.file):
         raise OPERATION_FACTS_INVALID(
-            kind="submit", problem=f"the pipeline's file is called {pipeline.file[:100]!r}",
-            hint="give the name of a file that ends in .toml, .yaml or .yml, without a folder",
+            kind="submit", problem=f"invalid file name of the pipeline: {pipeline.file[:100]!r}",
+            hint="use a file name that ends in .toml, .yaml or .yml, without a folder",
         )  # fmt: skip
     check_in_child(pipeline.text, file=pipeline.file, notation=notation)
     content = pipeline.text.encode()

@@ -68,12 +68,12 @@ def name_savepoint(
     if not 1_000 <= facts.timeout_ms <= 3_600_000:
         raise OPERATION_FACTS_INVALID(
             kind="savepoint", problem=f"timeout_ms is {facts.timeout_ms}",
-            hint="give 1,000 to 3,600,000 ms",
+            hint="use 1,000 to 3,600,000 ms",
         )  # fmt: skip
     if not job_status(where.home, job).checkpoint:
         raise OPERATION_FACTS_INVALID(
             kind="savepoint", problem=f"job {job!r} has no checkpoint directory",
-            hint="start the job, and ask again once it runs",
+            hint="start the job, and repeat the request when it runs",
         )  # fmt: skip
     name = facts.name or f"service-{now_ms}"
     require_savepoint_name(name)

@@ -45,13 +45,13 @@ class BuildLimits:
     """
 
     wall_time_ms: int = option(
-        600_000, low=100, high=3_600_000, doc="Time for an environment to be built in."
+        600_000, low=100, high=3_600_000, doc="Time limit for building an environment."
     )
     memory_bytes: int = option(
-        2 << 30, low=64 << 20, high=1 << 40, doc="Private memory of the installer."
+        2 << 30, low=64 << 20, high=1 << 40, doc="Memory limit of the installer."
     )
     disk_bytes: int = option(
-        4 << 30, low=1 << 20, high=1 << 40, doc="Size of an environment while it is built."
+        4 << 30, low=1 << 20, high=1 << 40, doc="Size limit of an environment during its build."
     )
 
     def __post_init__(self) -> None:
@@ -75,7 +75,7 @@ def build_environment(
         ENVIRONMENT_NOT_BUILT: the installer failed, or needs more than it may.
     """
     (folder / "requirements.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    hint = "see that each library of the lock file has a wheel for this Python and platform"
+    hint = "check that each library of the lock file has a wheel for this Python and platform"
     run_installer(folder, "build", title=title, hint=hint, limits=limits)
 
 
@@ -115,12 +115,12 @@ def run_installer(
             if child.stdin is not None:
                 child.stdin.close()
     if problem is not None:
-        hint = "ask for fewer or smaller libraries"
+        hint = "use fewer or smaller libraries"
         raise ENVIRONMENT_NOT_BUILT(title=title, reason=problem, hint=hint)
     if child.returncode == NO_INSTALLER:
         raise ENVIRONMENT_NOT_BUILT(
-            title=title, reason="there is neither uv nor pip",
-            hint="install uv or pip beside bicycle-runtime",
+            title=title, reason="neither uv nor pip is installed",
+            hint="install uv or pip in the environment of bicycle-runtime",
         )  # fmt: skip
     if child.returncode != 0:
         text = _tail(log_path) or how_it_ended(child.returncode)
@@ -143,11 +143,11 @@ def _watch(child: subprocess.Popen[bytes], folder: Path, bounds: BuildLimits) ->
         else:
             pass_on = False
         if _size(folder) > bounds.disk_bytes:
-            return f"it takes more than {bounds.disk_bytes} bytes of disk"
+            return f"it needs more than {bounds.disk_bytes} bytes of disk"
         if child.returncode is not None:
             return None
         if not pass_on:
-            return f"it takes longer than {bounds.wall_time_ms} ms"
+            return f"it needs more than {bounds.wall_time_ms} ms"
 
 
 def _size(folder: Path) -> int:

@@ -44,7 +44,7 @@ def read_lock(data: bytes) -> list[LockedLibrary]:
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise LOCK_REFUSED(line=1, problem="it is no text in UTF-8") from error
+        raise LOCK_REFUSED(line=1, problem="it is not UTF-8 text") from error
     return [_library(number, line) for number, line in _lines(text)]
 
 
@@ -68,11 +68,11 @@ def _library(number: int, line: str) -> LockedLibrary:
     hashes = _HASH.findall(line)
     rest = _HASH.sub("", line).strip()
     if rest.startswith("-") or " -" in rest:
-        raise LOCK_REFUSED(line=number, problem=f"{rest[:100]!r} is an option")
+        raise LOCK_REFUSED(line=number, problem=f"options are not supported: {rest[:100]!r}")
     try:
         requirement = read_requirement(rest)
     except InvalidRequirement as error:
-        raise LOCK_REFUSED(line=number, problem=f"{rest[:100]!r} is no requirement") from error
+        raise LOCK_REFUSED(line=number, problem=f"{rest[:100]!r} is not a requirement") from error
     operator_ids = list(requirement.specifier)
     is_pinned = (
         len(operator_ids) == 1
@@ -85,6 +85,6 @@ def _library(number: int, line: str) -> LockedLibrary:
         raise LOCK_REFUSED(line=number, problem=f"{rest[:100]!r} has no --hash")
     for each in hashes:
         if not _SHA.fullmatch(each):
-            raise LOCK_REFUSED(line=number, problem=f"{each[:100]!r} is no hash of SHA-256")
+            raise LOCK_REFUSED(line=number, problem=f"{each[:100]!r} is not a SHA-256 hash")
     words = [str(requirement), *(f"--hash={each}" for each in sorted(hashes))]
     return LockedLibrary(name=canonicalize_name(requirement.name), line=" ".join(words))

@@ -34,8 +34,8 @@ __all__ = ["lock_requirements", "requirements_of"]
 
 _HEAD = "# Made by `bicycle plugins lock`; what the runtime holds itself is left out.\n"
 _HINT = (
-    "see that all libraries have versions that agree with each other and with the runtime, with "
-    "wheels for this Python and platform, on the index that pip or uv is configured for"
+    "check that all libraries have versions that are compatible with each other and with the "
+    "runtime, with wheels for this Python and platform, on the index that pip or uv uses"
 )
 
 
@@ -78,18 +78,18 @@ def requirements_of(path: Path) -> tuple[str, list[str]]:
         facts = check_wheel(path)
         return f"{facts.name} {facts.version}", list(facts.requires)
     file = path / "pyproject.toml" if path.is_dir() else path
-    hint = "name a wheel, or a folder with a pyproject.toml"
+    hint = "use a wheel, or a folder with a pyproject.toml"
     try:
         project = tomllib.loads(file.read_text(encoding="utf-8")).get("project", {})
     except (OSError, ValueError) as error:
         raise PROJECT_UNREADABLE(path=str(file), problem=str(error), hint=hint) from error
     name = project.get("name")
     if not isinstance(name, str):
-        problem = "it has no [project] with a name"
+        problem = "it has no [project] table with a name"
         raise PROJECT_UNREADABLE(path=str(file), problem=problem, hint=hint)
     if "dependencies" in project.get("dynamic", ()):
-        problem = "its dependencies are made by its build (dynamic)"
-        hint = "build the wheel, and lock that: `bicycle plugins lock dist/NAME.whl`"
+        problem = "its dependencies are dynamic"
+        hint = "build the wheel and lock it: `bicycle plugins lock dist/NAME.whl`"
         raise PROJECT_UNREADABLE(path=str(file), problem=problem, hint=hint)
     return name, [
         each for text in project.get("dependencies", ()) for each in _read_dependency(file, text)
@@ -106,8 +106,8 @@ def _read_dependency(file: Path, text: str) -> list[str]:
         requirement = read_requirement(text)
     except InvalidRequirement as error:
         raise PROJECT_UNREADABLE(
-            path=str(file), problem=f"{text[:100]!r} is no requirement ({error})",
-            hint="write NAME, or NAME and bounds of its version",
+            path=str(file), problem=f"{text[:100]!r} is not a requirement ({error})",
+            hint="write NAME, or NAME with version constraints",
         ) from error  # fmt: skip
     is_held = canonicalize_name(requirement.name) in HELD_BY_RUNTIME
     is_met = requirement.marker is None or requirement.marker.evaluate({"extra": ""})

@@ -201,7 +201,7 @@ class Plugins:
         owner: str, is_shared: bool, may_lock: bool,
     ) -> InstallFacts:  # fmt: skip
         if Path(name).name != name or len(name) > self.limits.path_length_max or not name:
-            raise WHEEL_REFUSED(file=name[:100], problem="its name is not that of a wheel")
+            raise WHEEL_REFUSED(file=name[:100], problem="its name is not the name of a wheel")
         content = folder / "content"
         content.mkdir()
         _copy(wheel, content / name, self.limits.byte_count_max)
@@ -209,7 +209,7 @@ class Plugins:
         if limit is not None and used + (content / name).stat().st_size > limit:
             raise QUOTA_EXCEEDED(
                 owner=owner, what="bytes of wheels", limit=limit, used=used,
-                hint="remove plugins that nobody needs",
+                hint="remove unused plugins",
             )  # fmt: skip
         facts = check_wheel(content / name, self.limits)
         if lock is not None:

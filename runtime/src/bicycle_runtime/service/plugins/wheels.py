@@ -178,7 +178,7 @@ class _Check:
         try:
             name, version, _build, tags = parse_wheel_filename(self._path.name)
         except InvalidWheelFilename as error:
-            raise _refusal(self._path, "its name is not that of a wheel") from error
+            raise _refusal(self._path, "its name is not the name of a wheel") from error
         self._refuse_if(
             tags.isdisjoint(sys_tags()),
             f"it is for {', '.join(sorted(map(str, tags))[:3])}, not for this Python and platform",
@@ -192,14 +192,14 @@ class _Check:
             self._byte_count > limits.byte_count_max,
             f"it has more than {limits.byte_count_max} bytes",
         )
-        self._refuse_if(self._byte_count < _END.size, "it is no zip file")
+        self._refuse_if(self._byte_count < _END.size, "it is not a zip file")
         with self._path.open("rb") as stream:
             stream.seek(-_END.size, io.SEEK_END)
             end = _END.unpack(stream.read())
         mark, disk, first_disk, here, count, size, start, comment = end
         is_whole = mark == _END_MARK and (disk, first_disk, comment) == (0, 0, 0)
         is_whole = is_whole and here == count and start + size + _END.size == self._byte_count
-        self._refuse_if(not is_whole, "it is not one zip archive from its first byte to its last")
+        self._refuse_if(not is_whole, "it is not exactly one zip archive")
         self._refuse_if(count > limits.file_count_max, f"it has {count} files")
         # The directory is read into memory.
         self._refuse_if(
@@ -223,7 +223,7 @@ class _Check:
         for entry in entries:
             self._entry(entry)
             folded = entry.filename.rstrip("/").casefold()
-            self._refuse_if(folded in seen, f"it has {entry.filename!r} twice")
+            self._refuse_if(folded in seen, f"it contains {entry.filename!r} twice")
             seen.add(folded)
         self._layout(entries, directory_at)
 
@@ -234,16 +234,22 @@ class _Check:
         is_bad = name != entry.filename or "\\" in name or ":" in parts[0]
         is_bad = is_bad or any(part in ("", ".", "..") for part in parts)
         is_bad = is_bad or not name.isprintable() or len(name) > self._limits.path_length_max
-        self._refuse_if(is_bad, f"the path {name[:300]!r} in it leads elsewhere, or is not plain")
+        self._refuse_if(is_bad, f"the path {name[:300]!r} in it is unsafe or not normalized")
         kind = stat.S_IFMT(entry.external_attr >> 16)
         wanted = (0, stat.S_IFDIR) if entry.is_dir() else (0, stat.S_IFREG)
         self._refuse_if(kind not in wanted, f"{name!r} in it is a link or a device")
         self._refuse_if(bool(entry.flag_bits & _IS_ENCRYPTED), f"{name!r} in it is encrypted")
-        self._refuse_if(entry.compress_type not in _PACKED, f"{name!r} in it is packed unusually")
-        self._refuse_if(_runs_by_itself(parts), f"it has {name!r}, which Python runs by itself")
+        self._refuse_if(
+            entry.compress_type not in _PACKED, f"{name!r} in it has an unsupported compression"
+        )
+        self._refuse_if(
+            _runs_by_itself(parts), f"it contains {name!r}, which Python runs automatically"
+        )
         # What lies there does not reach workers, and may take the place of the interpreter.
         is_data = parts[0].endswith(".data") and parts[1:2] not in (["purelib"], ["platlib"], [])
-        self._refuse_if(is_data, f"it has {name!r}, which is installed outside of its packages")
+        self._refuse_if(
+            is_data, f"it contains {name!r}, which would be installed outside of its packages"
+        )
 
     def _layout(self, entries: Iterable[zipfile.ZipInfo], directory_at: int) -> None:
         """Ensure that no two files share bytes: many may unpack the same ones."""
@@ -256,7 +262,7 @@ class _Check:
 
     def _info_folder(self, files: Mapping[str, zipfile.ZipInfo], name: str, version: str) -> str:
         found = {top for path in files if (top := path.partition("/")[0]).endswith(".dist-info")}
-        self._refuse_if(len(found) != 1, f"it has {len(found)} folders of metadata")
+        self._refuse_if(len(found) != 1, f"it has {len(found)} metadata folders")
         (info,) = found
         told_name, _, told_version = info.removesuffix(".dist-info").partition("-")
         is_same = canonicalize_name(told_name) == name
@@ -281,18 +287,18 @@ class _Check:
         listed = {row[0]: row[1] for row in csv.reader(io.StringIO(text)) if len(row) == 3}
         unhashed = {f"{info}/{part}" for part in _UNHASHED}
         for path in listed.keys() - files.keys() - unhashed:
-            raise _refusal(self._path, f"RECORD lists {path!r}, which is not there")
+            raise _refusal(self._path, f"RECORD lists {path!r}, which is missing")
         for path, entry in files.items():
             if path in unhashed:
                 continue
             algorithm, _, wanted = listed.get(path, "").partition("=")
-            self._refuse_if(algorithm not in _HASHES, f"RECORD has no hash of {path!r}")
+            self._refuse_if(algorithm not in _HASHES, f"RECORD has no hash for {path!r}")
             found = hashlib.new(algorithm)
             with archive.open(entry) as stream:  # It checks the size, and the name in the header.
                 while chunk := stream.read(_CHUNK_BYTES):
                     found.update(chunk)
             told = base64.urlsafe_b64encode(found.digest()).rstrip(b"=").decode()
-            self._refuse_if(told != wanted.rstrip("="), f"{path!r} is not what RECORD says")
+            self._refuse_if(told != wanted.rstrip("="), f"{path!r} does not match RECORD")
 
     def _metadata(
         self, folder: str, name: str, version: str
@@ -308,16 +314,16 @@ class _Check:
         self._refuse_if(name not in among, "its METADATA has another name")
         told = str(among[name].version)
         is_same = canonicalize_version(told) == canonicalize_version(version)
-        self._refuse_if(not is_same, f"its METADATA says version {told!r}")
+        self._refuse_if(not is_same, f"its METADATA has version {told!r}")
         for line in (among[name].read_text("entry_points.txt") or "").splitlines():
             is_plain = bool(_ENTRY_LINE.fullmatch(line.strip()))
             # An installer writes files of the names of some of them.
-            self._refuse_if(not is_plain, f"{line[:100]!r} is no entry point with a plain name")
+            self._refuse_if(not is_plain, f"{line[:100]!r} is not an entry point with a plain name")
         found = discover([folder])
         for refusal in found.refused:
             raise _refusal(self._path, f"plugin {refusal.name!r}: {refusal.reason}")
         plugins = {ref.name: ref.target for ref in found.found}
-        self._refuse_if(not plugins, "it has no entry point of the group bicycle.plugins")
+        self._refuse_if(not plugins, "it has no entry point in the group bicycle.plugins")
         needed = closure_of(name, among=among).asked
         left = needed.keys() - {name} - HELD_BY_RUNTIME
         return plugins, {each: [bare_text(asked) for _, asked in needed[each]] for each in left}

@@ -122,7 +122,7 @@ def known_version(connection: sqlite3.Connection, path: Path, versions: tuple[st
     except sqlite3.DatabaseError as error:
         raise unusable(path, str(error)) from error
     if found > len(versions):
-        reason = f"it has format version {found}, this runtime reads {len(versions)}"
+        reason = f"it has format version {found}, but this runtime supports {len(versions)}"
         raise unusable(path, reason)
     return int(found)
 

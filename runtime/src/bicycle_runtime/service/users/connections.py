@@ -33,7 +33,7 @@ class ConnectionOptions:
         256, low=1, high=100_000, doc="Connections without an authenticated request."
     )
     strangers_per_address: int = option(
-        128, low=1, high=100_000, doc="Connections of one address without such a request."
+        128, low=1, high=100_000, doc="Connections of one address without an authenticated request."
     )
     known: int = option(256, low=1, high=100_000, doc="Connections of authenticated callers.")
     known_per_identity: int = option(
@@ -44,10 +44,10 @@ class ConnectionOptions:
         32, low=1, high=100_000, doc="Event streams of one token, or of one client certificate."
     )
     reserve: int = option(
-        32, low=1, high=100_000, doc="Further connections for health, stop, drain and cancel."
+        32, low=1, high=100_000, doc="Additional connections for health, stop, drain and cancel."
     )
     reserve_per_identity: int = option(
-        4, low=1, high=100_000, doc="Of these, the connections of one token."
+        4, low=1, high=100_000, doc="Additional connections of one token."
     )
 
     def __post_init__(self) -> None:

@@ -103,7 +103,11 @@ class Tokens:
             TOKEN_OWNER_INVALID: an owner is none that there can be.
         """
         if not _NAME.fullmatch(name) or len(name) > _NAME_LENGTH_MAX:
-            problem = "it has other letters" if len(name) <= _NAME_LENGTH_MAX else "it is too long"
+            problem = (
+                "it contains other characters"
+                if len(name) <= _NAME_LENGTH_MAX
+                else "it is too long"
+            )
             raise TOKEN_NAME_INVALID(name=name, problem=problem, length_max=_NAME_LENGTH_MAX)
         if not LIFETIME_MS_MIN <= lifetime_ms <= LIFETIME_MS_MAX:
             raise TOKEN_LIFETIME_INVALID(

@@ -63,8 +63,8 @@ def list_page(view: FleetView, query: JobQuery) -> Page:
     """
     word = query.sort.removeprefix("-")
     if word not in SORT_WORDS:
-        hint = f"use one of {', '.join(SORT_WORDS)}, with - for the other way round"
-        raise ListQueryError(name="sort", found=query.sort, problem="no such field", hint=hint)
+        hint = f"use one of {', '.join(SORT_WORDS)}, with - for descending order"
+        raise ListQueryError(name="sort", found=query.sort, problem="unknown field", hint=hint)
     _require_states(query.state)
     is_back = query.sort.startswith("-")
     wanted, text = {state.upper() for state in query.state}, query.text.casefold()
@@ -96,7 +96,7 @@ def _require_states(words: tuple[str, ...]) -> None:
     for word in words:
         if word.upper() not in known:
             hint = f"use one of {', '.join(sorted(known))}"
-            raise ListQueryError(name="state", found=word, problem="no such state", hint=hint)
+            raise ListQueryError(name="state", found=word, problem="unknown state", hint=hint)
 
 
 def _haystack(summary: JobSummary) -> str:
@@ -122,15 +122,17 @@ def _encode(key: tuple[Any, ...], sort: str) -> str:
 
 
 def _decode(cursor: str, sort: str) -> tuple[Any, ...]:
-    hint = "give the cursor `next` of the page before, with the same sort"
+    hint = "use the cursor `next` of the previous page, with the same sort"
     try:
         data = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         found_sort, first, second, job = msgspec.json.decode(data, type=list[Any])
     except (binascii.Error, msgspec.MsgspecError, ValueError):
-        problem = "it is no cursor of a list"
+        problem = "it is not a cursor of a list"
         raise ListQueryError(name="after", found=cursor, problem=problem, hint=hint) from None
     kind: type[Any] | tuple[type[Any], ...] = str if sort.removeprefix("-") in _TEXTS else int
     is_sound = isinstance(first, kind) and isinstance(second, (int, float)) and isinstance(job, str)
     if found_sort != sort or not is_sound:
-        raise ListQueryError(name="after", found=cursor, problem="it is of another list", hint=hint)
+        raise ListQueryError(
+            name="after", found=cursor, problem="it belongs to another list", hint=hint
+        )
     return (first, second, job)

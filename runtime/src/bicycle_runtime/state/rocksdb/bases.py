@@ -144,7 +144,7 @@ def index_of(files: SealedFiles, ref: StateRef) -> BaseIndex:
     index = decode_index(files.data_of(ref), path=ref.path, operator=files.operator)
     if index.layout not in READ_LAYOUTS:
         known = ", ".join(READ_LAYOUTS)
-        reason = f"its entries lie in layout {index.layout}, this runtime reads {known}"
+        reason = f"its entries have the layout {index.layout}, but this runtime supports {known}"
         raise files.damaged(ref.path, reason)
     return index
 
@@ -213,7 +213,7 @@ def _copy(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None
 def _require_whole(files: SealedFiles, sst: SstRef, size: int, checksum: int) -> None:
     if (size, checksum) != (sst.byte_count, sst.crc32):
         reason = f"it has {size} bytes with checksum {checksum:08x}, " + (
-            f"recorded are {sst.byte_count} with {sst.crc32:08x}"
+            f"expected {sst.byte_count} with {sst.crc32:08x}"
         )
         raise files.damaged(sst.path, reason)
 
@@ -228,7 +228,7 @@ def _link(files: SealedFiles, target: Path, come: Progress, sst: SstRef) -> None
     except ObjectMissingError:
         raise files.damaged(sst.path, "it is missing") from None
     if size != sst.byte_count:
-        raise files.damaged(sst.path, f"{size} bytes, {sst.byte_count} are recorded")
+        raise files.damaged(sst.path, f"{size} bytes instead of {sst.byte_count}")
     (target / sst.name).symlink_to(storage.local_path(sst.path).absolute())
     come(size)
 

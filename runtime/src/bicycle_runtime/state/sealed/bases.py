@@ -68,7 +68,7 @@ def decode_index(data: bytes, *, path: str, operator: str) -> BaseIndex:
     """
     body = unframe(
         data, BASE_INDEX_FILE_MAGIC, BASE_INDEX_FILE_VERSION,
-        path=path, operator=operator, foreign="it is no index of a base",
+        path=path, operator=operator, foreign="it is not the index of a base",
     )  # fmt: skip
     try:
         index = _DECODER.decode(body)

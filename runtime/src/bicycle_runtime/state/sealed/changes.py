@@ -221,7 +221,7 @@ def unframe(
         raise StateFileError(path=path, operator=operator, reason=foreign)
     found = int.from_bytes(data[4:6], "little")
     if found != version:
-        reason = f"format version {found}, this runtime reads {version}"
+        reason = f"format version {found}, but this runtime supports {version}"
         raise StateFileError(path=path, operator=operator, reason=reason)
     body = memoryview(data)[_HEAD_BYTES:]
     if crc32(body) != int.from_bytes(data[6:10], "little"):

@@ -78,7 +78,7 @@ class SealedFiles:
         """
         for path in paths:
             if not path.endswith(".delta"):
-                raise self.damaged(path, "it is no delta")
+                raise self.damaged(path, "it is not a delta")
         files = zip(paths, self._ahead([(path, 0) for path in paths]), strict=True)
         return [
             decode_change_sets(data, path=path, operator=self.operator, groups=groups)
@@ -146,7 +146,7 @@ class SealedFiles:
 
     def _require_whole(self, ref: StateRef, data: bytes) -> None:
         if len(data) != ref.byte_count or crc32(data) != ref.crc32:
-            reason = f"{len(data)} bytes, {ref.byte_count} are recorded, or another checksum"
+            reason = f"{len(data)} bytes instead of {ref.byte_count}, or a wrong checksum"
             raise self.damaged(ref.path, reason)
 
     def _write(

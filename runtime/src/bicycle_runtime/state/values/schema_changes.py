@@ -79,7 +79,7 @@ def _compare_untyped(old: Schema, new: Schema) -> Fit:
     if old == UNTYPED:
         return Fit(changes=(f"it was pickled and is {words(new)}",))
     if names_classes(old):
-        return Fit(problems=(f"it was {words(old)} and has no declared type any more",))
+        return Fit(problems=(f"it was {words(old)} and no longer has a declared type",))
     return Fit(changes=(f"it was {words(old)} and is pickled",))
 
 
@@ -94,14 +94,14 @@ def _objects(old: Schema, new: Schema) -> Fit:
     if not olds:
         return Fit()  # Nothing was known of it.
     added = [each for name, each in news.items() if name not in olds]
-    problems = [f"field {name!r} is gone from the class" for name in olds if name not in news]
+    problems = [f"field {name!r} was removed from the class" for name in olds if name not in news]
     problems += [
         _was(was, news[name]["type"], f"field {name!r}")
         for name, was in olds.items()
         if name in news and news[name]["type"] != was
     ]
     problems += [
-        f"field {each['name']!r} was added, and what is pickled lacks it"
+        f"field {each['name']!r} was added, but is missing in pickled values"
         for each in added
         if new.get("is_fixed") or not each.get("is_optional")
     ]
@@ -199,7 +199,7 @@ class _Comparison:
         if _kind(old) != "again" or _kind(new) != "again":
             return Fit(problems=(_was(old, new, stored_name),))
         if old["up"] != new["up"]:
-            return Fit(problems=(f"{stored_name} holds itself at another depth",))
+            return Fit(problems=(f"{stored_name} contains itself at another depth",))
         return Fit(rewrite=self._rewrites[-1 - old["up"]])
 
     def _record(self, old: Schema, new: Schema, stored_name: str) -> Fit:
@@ -240,10 +240,10 @@ class _Comparison:
         before = olds[source]
         fit = self.of(before["type"], field["type"], stored_name=f"field {name!r}")
         if source != name:
-            changes = (f"field {source!r} is called {name!r}", *fit.changes)
+            changes = (f"field {source!r} is renamed to {name!r}", *fit.changes)
             fit = Fit(changes, fit.problems, fit.rewrite)
         if before.get("may_be_absent") and not field.get("is_optional"):
-            text = f"field {name!r} could be absent and must be there"
+            text = f"field {name!r} was optional and is now required"
             fit = Fit(fit.changes, (*fit.problems, text), fit.rewrite)
         return _Part(name, source, fit)
 
@@ -335,7 +335,8 @@ def _gaps(parts: list[_Part], new: Schema) -> list[str]:
         return []
     last = max((i for i, part in enumerate(parts) if part.source is not None), default=-1)
     return [
-        f"field {part.name!r} was added before others and its default is not plain: put it last"
+        f"field {part.name!r} was added before other fields and its default is not plain: move it "
+        "to the end"
         for part, each in list(zip(parts, new["fields"], strict=True))[:last]
         if part.source is None and each.get("is_optional") and "default" not in each
     ]

@@ -161,7 +161,7 @@ def require_alike(operator: str, one: StateMetadata, other: StateMetadata) -> No
         operator=operator,
         state=one.name,
         verdict="refused",
-        details=("functions of one operator ask for it with different types",),
+        details=("functions of one operator use it with different types",),
         stored=describe_version(one.schema_version),
         declared=describe_version(other.schema_version),
     )
@@ -294,7 +294,7 @@ def _is_pickled(item: bytes) -> bool:
 def _redact(key: Any) -> str:
     """Return a description of a key that does not reveal it."""
     if key is None:
-        return "a value without a key of its own"
+        return "a value without a separate key"
     data = bytes(key) if isinstance(key, msgspec.Raw) else _ANY.encode_list([key])[1:]
     [found] = _ANY.decode_list(_ARRAY_OF_ONE + data)
     return f"a key of type {type(found).__qualname__} (crc32 {crc32(data):08x})"

@@ -262,7 +262,7 @@ def words(schema: Schema) -> str:  # noqa: PLR0911  # one return for each kind o
         case "literal":
             return f"Literal[{', '.join(map(repr, schema['values']))}]"
         case "again":
-            return "itself" if schema["up"] == 0 else "what it lies in"
+            return "itself" if schema["up"] == 0 else "its container"
         case kind:
             return f"{kind}[{words(schema['items'])}]"
 

@@ -235,11 +235,11 @@ def fit_of(stored: SchemaVersion, declared: DeclaredState) -> Fit:
     if stored.version == declared.version:
         return compare(stored.schema, declared.schema)
     if stored.version > declared.version:
-        text = f"version {stored.version} wrote it and this is version {declared.version}"
+        text = f"version {stored.version} wrote it, but the current version is {declared.version}"
         return Fit(problems=(text,))
     if declared.migrates:
         return Fit(changes=(f"by its hook from version {stored.version}",))
-    text = f"version {stored.version} became {declared.version} and there is no hook to migrate it"
+    text = f"version {stored.version} became {declared.version} without a migration hook"
     return Fit(problems=(text,))
 
 
@@ -254,9 +254,9 @@ def _change_of(operator: str, stored: StateMetadata, declared: DeclaredState) ->
     problems: list[str] = []
     details: list[str] = []
     if stored.name != declared.name:
-        details.append(f"it was called {stored.name!r}")
+        details.append(f"its former name is {stored.name!r}")
     if stored.kind != declared.kind:
-        problems.append(f"it was {stored.kind} state and is {declared.kind} state")
+        problems.append(f"it was {stored.kind} state and is now {declared.kind} state")
     for name, value in declared.settings:
         if name in stored.settings and stored.settings[name] != value:
             problems.append(f"{name} was {stored.settings[name]} and is {value}")
@@ -270,7 +270,7 @@ def _change_of(operator: str, stored: StateMetadata, declared: DeclaredState) ->
             earlier = (
                 fit_of(former, declared).problems if former is not stored.schema_version else ()
             )
-            problems += [f"what {describe_version(former)} wrote may be left: {p}" for p in earlier]
+            problems += [f"data of {describe_version(former)} may remain: {p}" for p in earlier]
     verdict: Verdict = "refused" if problems else "migrated" if details else "kept"
     return StateChange(
         operator=operator,

@@ -32,7 +32,7 @@ def create_file(path: Path, header: FileHeader, *, must_be_new: bool) -> None:
         if must_be_new:
             raise FILE_EXISTS(path=str(path)) from None
     except OSError as error:
-        reason = error.strerror if path.parent.exists() else f"there is no folder {path.parent}"
+        reason = error.strerror if path.parent.exists() else f"folder {path.parent} does not exist"
         raise FILE_UNREADABLE(path=str(path), reason=reason) from None
     finally:
         draft.unlink(missing_ok=True)

@@ -136,7 +136,7 @@ def parse_beacon(data: bytes, at: int = 0) -> Beacon | None:
         return None
     mark, remaining, count = _BEACON_HEAD.unpack_from(data, at)
     if mark != MARK:
-        raise ValueError(f"a beacon begins with byte {mark:#04x} in place of 0x0d")
+        raise ValueError(f"a beacon begins with byte {mark:#04x} instead of 0x0d")
     markers = []
     place = at + 6
     for _ in range(count):
@@ -152,7 +152,7 @@ def parse_beacon(data: bytes, at: int = 0) -> Beacon | None:
     if len(data) <= place:
         return None
     if data[place] != MARK:
-        raise ValueError(f"a beacon ends with byte {data[place]:#04x} in place of 0x0d")
+        raise ValueError(f"a beacon ends with byte {data[place]:#04x} instead of 0x0d")
     return Beacon(remaining, tuple(markers), place + 1 - at)
 
 
@@ -175,4 +175,4 @@ def _key(name: bytes) -> StreamKey:
     try:
         return StreamKey(name.decode())
     except (UnicodeDecodeError, StreamKeyError):
-        raise ValueError(f"{name[:40]!r} is no key of a stream") from None
+        raise ValueError(f"{name[:40]!r} is not a valid key of a stream") from None

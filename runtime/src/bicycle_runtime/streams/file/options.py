@@ -18,7 +18,7 @@ class FileOptions(StreamerOptions):
     """The options of a file's streamer."""
 
     create: Literal["never", "if-missing", "only"] = option(
-        "never", doc="Whether to make the file: never, if it is missing, or only if it is."
+        "never", doc="Whether to create the file: never, if it is missing, or always as a new file."
     )
     end_with_eos: bool = option(
         False, doc="Whether the last producer marks the streams as ended when it ends."
@@ -27,25 +27,31 @@ class FileOptions(StreamerOptions):
         1 << 20, low=1, high=1 << 30, doc="Bytes between beacons of a new file, a multiple of 1024."
     )
     file_size_limit_bytes: int = option(
-        16 << 30, low=1024, doc="How large the file may become; a message beyond it is refused."
+        16 << 30, low=1024, doc="Maximum size of the file; messages beyond it are rejected."
     )
     fsync: Literal["never", "flush", "interval"] = option(
-        "never", doc="When a message survives a loss of power: with each flush, or at intervals."
+        "never", doc="When messages are synced to disk: with each flush, or at intervals."
     )
     fsync_interval_ms: int = option(
         1_000, low=1, high=3_600_000, doc="Time between two syncs with fsync=interval."
     )
     linger_ms: int = option(
-        5, low=0, high=60_000, doc="How long a message may wait in memory that nobody flushes."
+        5, low=0, high=60_000, doc="Maximum time that an unflushed message waits in memory."
     )
     write_buffer_bytes: int = option(
-        256 << 10, low=1, high=1 << 30, doc="From how many bytes on messages are written at once."
+        256 << 10,
+        low=1,
+        high=1 << 30,
+        doc="Number of waiting bytes at which messages are written immediately.",
     )
     poll_interval_ms: int = option(
-        20, low=1, high=60_000, doc="How often a consumer at the end looks for further messages."
+        20,
+        low=1,
+        high=60_000,
+        doc="Interval at which a consumer at the end checks for new messages.",
     )
     positions: Path | None = option(
-        None, doc="The database of committed positions; FILE.positions beside the file if unset."
+        None, doc="Database of committed positions; default: FILE.positions next to the file."
     )
 
     def positions_of(self, path: Path) -> Path:

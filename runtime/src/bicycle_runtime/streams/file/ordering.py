@@ -102,7 +102,7 @@ class OrderCheck:
             if here >= previous + step:
                 continue
             stream = (message.stream_key, message.shard_id)
-            problem = f"the {word} goes back within its shard, from {previous} to {here}"
+            problem = f"the {word} decreases within its shard, from {previous} to {here}"
             if here > earlier and seen.last_size:  # The one before it had jumped ahead.
                 found = Disorder(seen.last_offset, seen.last_size, problem, *stream, last.sequence)
                 last.sequence = min(last.sequence, message.sequence)
@@ -134,7 +134,7 @@ class OrderCheck:
         if seen is None:
             if not self._is_whole:
                 return None
-            problem = "a beacon names a stream that has no message before it"
+            problem = "a beacon lists a stream without earlier messages"
             return Disorder(offset, 0, problem, *stream, marker.sequence)
         last = seen.last
         for word, here, there in (
@@ -144,8 +144,8 @@ class OrderCheck:
         ):
             if here != there:
                 problem = (
-                    f"the {word} of the stream before this beacon is {here}, and the beacon says "
-                    f"{there}: the head of a message between beacons was changed, or the beacon"
+                    f"the {word} of the stream before this beacon is {here}, but {there} in the "
+                    "beacon: the head of a message between beacons was changed, or the beacon"
                 )
                 return Disorder(offset, 0, problem, *stream, marker.sequence)
         seen.before = last.sequence, last.timestamp_ms

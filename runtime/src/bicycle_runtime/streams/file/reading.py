@@ -139,7 +139,8 @@ class FileReader:
             expected = head + size + TAIL.size - self._held
         if expected != remaining:
             raise self._damage(
-                offset, f"a beacon says that {remaining} bytes follow of a message, not {expected}"
+                offset,
+                f"a beacon has {remaining} remaining bytes of a message, expected {expected}",
             )
 
     def restart(self) -> None:

@@ -191,7 +191,9 @@ def parts_of(view: FileView) -> Iterator[Message | Broken]:
                 return
             start = reader.offset
             offset = next_message(view, start + 1)
-            problem = "the file ends inside a message" if offset is None else "no message is there"
+            problem = (
+                "the file ends inside a message" if offset is None else "a message is missing here"
+            )
             yield _describe_broken(view, start, offset, problem, is_message=True)
 
 

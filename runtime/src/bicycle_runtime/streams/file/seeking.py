@@ -97,7 +97,7 @@ def _start(view: FileView, number: int) -> int:
     try:
         return view.start_behind(number)
     except CutOffError:
-        offset, problem = number * view.interval, "a beacon points behind the end of the file"
+        offset, problem = number * view.interval, "a beacon points beyond the end of the file"
         raise view.damage(offset, problem) from None
 
 

@@ -107,7 +107,7 @@ class FileWriter:
         view = self._view
         _, _, end, has_ended = tail(view)
         if not has_ended and end < view.size and next_message(view, end + 1) is not None:
-            raise view.damage(end, "no message is there, and whole ones follow")
+            raise view.damage(end, "a message is missing here, but complete messages follow")
         self._streams = {
             stream: _Stream(*stream, last)
             for stream, last in last_of_streams(view).items()

@@ -79,7 +79,7 @@ class Cluster:
         given = [options.username, options.password] if not protocol.startswith("SASL") else []
         given += [options.ca_file] if not protocol.endswith("SSL") else []
         if any(each is not None for each in given):
-            reason = f"username, password or ca_file are given, and {protocol} does not use them"
+            reason = f"username, password or ca_file are set, but {protocol} does not use them"
             raise SETTINGS_UNREADABLE(address=self.address, reason=reason)
 
     def open(self) -> None:

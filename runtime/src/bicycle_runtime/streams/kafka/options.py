@@ -16,35 +16,41 @@ class KafkaOptions(StreamerOptions):
     """The options of a Kafka cluster's streamer."""
 
     create: Literal["never", "if-missing"] = option(
-        "never", doc="Whether a missing topic is made, and a small one given more partitions."
+        "never", doc="Whether to create a missing topic, and to add missing partitions."
     )
-    partitions: int = option(1, low=1, high=10_000, doc="How many partitions a new topic has.")
-    replication: int = option(1, low=1, high=100, doc="How many brokers keep a new topic.")
+    partitions: int = option(1, low=1, high=10_000, doc="Number of partitions of a new topic.")
+    replication: int = option(1, low=1, high=100, doc="Number of replicas of a new topic.")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = option(
-        "PLAINTEXT", doc="How brokers are spoken to."
+        "PLAINTEXT", doc="Security protocol of the connection."
     )
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = option(
-        "PLAIN", doc="How we log in with SASL."
+        "PLAIN", doc="SASL mechanism of the login."
     )
-    username: str | None = option(None, doc="Who we are.")
-    password: str | None = option(None, doc="The password of the user.")
-    ca_file: str | None = option(None, doc="The file with the certificates that we trust.")
+    username: str | None = option(None, doc="User name.")
+    password: str | None = option(None, doc="Password of the user.")
+    ca_file: str | None = option(None, doc="File with the trusted CA certificates.")
     compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = option(
-        "none", doc="How messages are compressed."
+        "none", doc="Compression of messages."
     )
-    linger_ms: int = option(5, low=0, high=60_000, doc="How long a message may wait for others.")
+    linger_ms: int = option(
+        5, low=0, high=60_000, doc="Maximum time that a message waits for a batch."
+    )
     delivery_timeout_ms: int = option(
-        120_000, low=1, high=3_600_000, doc="After how long a message is given up."
+        120_000, low=1, high=3_600_000, doc="Time after which sending a message fails."
     )
     transactional_id: str | None = option(
-        None, doc="The name under which a producer has transactions; one producer at a time has it."
+        None,
+        doc="Name for transactions of a producer; it must be unique among concurrent producers.",
     )
     transaction_timeout_ms: int = option(
-        60_000, low=1_000, high=900_000, doc="After how long a transaction is aborted."
+        60_000, low=1_000, high=900_000, doc="Time after which a transaction is aborted."
     )
     session_timeout_ms: int = option(
-        45_000, low=6_000, high=1_800_000, doc="After how long a silent member of a group is dead."
+        45_000,
+        low=6_000,
+        high=1_800_000,
+        doc="Time after which a silent member of a group is removed.",
     )
     client_settings: str | None = option(
-        None, doc="Further settings of Kafka's client, as name=value with commas between."
+        None, doc="Further settings of the Kafka client, as name=value, separated by commas."
     )

@@ -23,7 +23,7 @@ __all__ = ["KafkaSender"]
 
 _Headers: TypeAlias = list[tuple[str, str | bytes | None]]  # As the client takes them.
 _POLL_S = 0.1
-_NO_PARTITION = "no partition of Kafka has such a number"
+_NO_PARTITION = "Kafka has no partition with this number"
 _DURABILITIES: dict[Durability, dict[str, Any]] = {
     "at-most-once": {"acks": "1", "retries": 0},
     "at-least-once": {"acks": "all"},

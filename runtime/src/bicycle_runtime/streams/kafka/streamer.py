@@ -97,7 +97,9 @@ class KafkaAdmin(StreamAdmin):
         except KafkaException as error:
             raise READ_FAILED(address=self.address, reason=error.args[0].str()) from None
         except TimeoutError:
-            raise READ_FAILED(address=self.address, reason="no broker answers in time") from None
+            raise READ_FAILED(
+                address=self.address, reason="the brokers do not respond in time"
+            ) from None
 
     def _list(self) -> list[StreamKey]:
         topics = self._client.list_topics(timeout=self._timeout_s).topics
@@ -174,7 +176,7 @@ class KafkaAdmin(StreamAdmin):
     def _await_count(self, key: StreamKey, count: int) -> None:
         """Wait until the brokers that we ask have heard of a change."""
         if not self._cluster.wait_for_count(key, lambda found: found == count):
-            reason = "brokers do not tell of it in time"
+            reason = "the brokers do not return its metadata in time"
             raise ADMIN_REFUSED(address=self.address, action="show", key=key, reason=reason)
 
     def _groups(self, key: StreamKey, spans: Mapping[int, tuple[int, int]]) -> Iterator[GroupInfo]:
@@ -304,13 +306,16 @@ class KafkaStreamer(Streamer):
             return KafkaSender(self._cluster, durability, shard_count)
         if durability == "at-most-once":
             raise self._cannot(
-                f"send {durability}", "a transaction sends again what has no receipt"
+                f"send {durability}", "transactions already repeat messages without a receipt"
             )
         if any(
             isinstance(each, TransactionalSender) and not each.has_ended for each in self._senders
         ):
-            reason = "it would end the first one, which has the same transactional_id; clone that"
-            raise self._cannot("give a transactional_id to two producers", reason)
+            reason = (
+                "it would fence the first producer, which has the same transactional_id; clone "
+                "the first producer"
+            )
+            raise self._cannot("set a transactional_id for both producers", reason)
         return await TransactionalSender.open(self._cluster, shard_count, name)
 
     async def _make_consumer(self, subscription: Subscription) -> Consumer:

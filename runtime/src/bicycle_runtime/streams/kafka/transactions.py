@@ -90,7 +90,7 @@ class TransactionalSender(KafkaSender):
     async def _begin(self, consumer: Consumer | None) -> None:
         self._refuse_ended()
         if self._is_within:
-            raise self._failure_of("another one is open")
+            raise self._failure_of("another transaction is open")
         self._positions_of(consumer)
         self._is_within = True
         try:
@@ -117,7 +117,7 @@ class TransactionalSender(KafkaSender):
             return
         async with reader.positions_to_commit() as found:
             if found is None:
-                raise self._failure_of("other members of the group may have its messages now")
+                raise self._failure_of("other members of the group may now have its messages")
             offsets, member = found
             if offsets:
                 await self._do(
@@ -208,8 +208,8 @@ class TransactionalSender(KafkaSender):
             raise StreamUnsupportedError(
                 backend=self.address,
                 action=f"commit positions of {consumer.address} in a transaction",
-                reason="they are kept elsewhere",
-                hint="give a consumer of the same address, or commit its positions afterwards",
+                reason="they are stored elsewhere",
+                hint="use a consumer of the same address, or commit its positions afterwards",
             )
         consumer.leave_commits_to_transactions()
         return consumer

@@ -156,7 +156,7 @@ class Cluster:
         except StreamConnectError as error:
             raise DEDUPLICATION_OFF(address=self.address, key=key, reason=error.summary) from None
         if not namespace:
-            reason = "deduplication is off in its namespace"
+            reason = "deduplication is disabled in its namespace"
             raise DEDUPLICATION_OFF(address=self.address, key=key, reason=reason)
 
     def calling(self, call: Callable[[], T]) -> T:

@@ -48,9 +48,11 @@ class PulsarConsumer(ThreadConsumer):
     async def open(cls, cluster: Cluster, subscription: Subscription) -> Self:
         """Return a consumer whose position is fixed."""
         if WILDCARD in subscription.keys:
-            raise _cannot(cluster, "read all streams", "others have streams there, too")
+            raise _cannot(
+                cluster, "read all streams", "the namespace may contain streams of other programs"
+            )
         if not subscription.is_live and subscription.mode != "real-time":
-            reason = "nobody tells where the position of a group is, so no end can be seen"
+            reason = "the position of a group is unknown, so its end cannot be detected"
             raise _cannot(cluster, "end where a stream ends in a group", reason)
         return await cls(cluster, subscription)._start()
 

@@ -20,8 +20,10 @@ class PulsarClusterOptions(TlsOptions):
     namespace: str = option("public/default", doc="Tenant and namespace of the topics.")
     admin_url: str | None = option(
         None,
-        doc="Where the cluster is administered, as http://host:8080; port 8080 of the first node, "
-        "or 8443 with TLS, if unset.",
+        doc=(
+            "URL of the admin API, such as http://host:8080; default: port 8080 of the first "
+            "node, or 8443 with TLS."
+        ),
     )
 
 
@@ -31,14 +33,16 @@ class PulsarOptions(StreamerOptions, PulsarClusterOptions):
 
     create: Literal["never", "if-missing"] = option(
         "never",
-        doc="Whether a missing topic is made with partitions, and a small one given more; brokers "
-        "may make topics without partitions by themselves.",
+        doc=(
+            "Whether to create a missing topic with partitions, and to add missing partitions; "
+            "brokers may create topics without partitions automatically."
+        ),
     )
-    partitions: int = option(1, low=1, high=10_000, doc="How many partitions a new topic has.")
-    token: str | None = option(None, doc="The token with which we log in.")
+    partitions: int = option(1, low=1, high=10_000, doc="Number of partitions of a new topic.")
+    token: str | None = option(None, doc="Token for the login.")
     compression: Literal["none", "lz4", "zlib", "zstd", "snappy"] = option(
-        "none", doc="How messages are compressed."
+        "none", doc="Compression of messages."
     )
     delivery_timeout_ms: int = option(
-        30_000, low=1, high=3_600_000, doc="After how long a message is given up."
+        30_000, low=1, high=3_600_000, doc="Time after which sending a message fails."
     )

@@ -71,7 +71,7 @@ class PulsarSender(QueuedSender):
         except UnicodeDecodeError as error:
             raise self._not_text(message, str(error)) from None
         if len(texts) < len(message.headers):
-            raise self._not_text(message, "a name comes more than once")
+            raise self._not_text(message, "a name is used more than once")
         return {"partition_key": partition_key, "properties": texts or None}
 
     def _text_of(self, message: OutgoingMessage, name: str, value: bytes | None) -> str:
@@ -117,7 +117,7 @@ class PulsarSender(QueuedSender):
         try:
             sequence = sequence_of(message_id)
         except ValueError as error:
-            reason = f"it lies at {error}, for which there is no sequence"
+            reason = f"it is at {error}, which has no sequence number"
             self.refuse(pending, NOT_DELIVERED(address=self.address, key=key, reason=reason))
             return
         pending.receipt = Receipt(*pending.place, sequence, time_ms)

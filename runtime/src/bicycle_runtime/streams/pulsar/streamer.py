@@ -56,7 +56,7 @@ class PulsarStreamer(Streamer):
         await asyncio.to_thread(self._cluster.close)
 
     def admin(self) -> StreamAdmin:
-        raise self._cannot("list streams", "pulsar-admin does it: topics list NAMESPACE")
+        raise self._cannot("list streams", "use pulsar-admin: topics list NAMESPACE")
 
     async def _make_sender(self, *, durability: Durability, shard_count: int) -> Sender:
         return PulsarSender(self._cluster, durability, shard_count)

@@ -79,7 +79,8 @@ def tls_words(uri: StreamerUri, options: TlsOptions, *, is_verified: bool) -> di
 def no_cluster(address: str) -> StreamUrlError:
     """Return the error of an address with several nodes where there is no cluster."""
     return StreamUrlError(
-        address=address, problem="it names several nodes, and the first that answers is no cluster"
+        address=address,
+        problem="it has several nodes, but the first that responds is not a cluster",
     )
 
 

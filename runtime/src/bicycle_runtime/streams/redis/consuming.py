@@ -266,7 +266,7 @@ class RedisConsumer(Consumer):
             raise StreamUnsupportedError(
                 backend=connection.address,
                 action="read all streams",
-                reason="a server holds other things, too",
+                reason="a server also contains other keys",
                 hint="name the streams",
             )
         consumer = cls(connection, subscription)
@@ -310,7 +310,9 @@ class RedisConsumer(Consumer):
             except ResponseError as error:
                 if not is_gone(error):
                     raise StreamError(
-                        address=self.address, problem=str(error), hint="see what the server says"
+                        address=self.address,
+                        problem=str(error),
+                        hint="correct the cause that the server reports",
                     ) from None
                 for place in self._reads:  # The server was emptied: all in it is new.
                     place.last_id = await self._group_anew(place)

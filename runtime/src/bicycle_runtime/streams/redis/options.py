@@ -20,55 +20,67 @@ class RedisServerOptions(TlsOptions):
 
     __slots__ = ()  # Those of a backend have room for these, too.
 
-    db: int = option(0, low=0, high=65_535, doc="The number of the database of Redis.")
-    username: str | None = option(None, doc="Who we are, where the server has users.")
+    db: int = option(0, low=0, high=65_535, doc="Number of the Redis database.")
+    username: str | None = option(None, doc="User name, if the server has users.")
     timestamps: Timestamps = option(
-        "ms", doc="In what the times of ids are: milliseconds, or nanoseconds (ns)."
+        "ms", doc="Unit of the times in ids: milliseconds (ms), or nanoseconds (ns)."
     )
-    message_field: str = option("msg", doc="The field of an entry that holds the payload.")
+    message_field: str = option("msg", doc="Field of an entry that contains the payload.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedisOptions(StreamerOptions, RedisServerOptions):
     """The options of a Redis server's streamer."""
 
-    password: str | None = option(None, doc="The password of the user, or of the server.")
+    password: str | None = option(None, doc="Password of the user, or of the server.")
     verify_certificate: bool = option(
-        True, doc="Whether rediss:// refuses a server whose certificate nobody vouches for."
+        True, doc="Whether rediss:// rejects a server whose certificate cannot be verified."
     )
     max_length: int | None = option(
-        None, low=1, doc="About how many messages a stream keeps; all of them if unset."
+        None, low=1, doc="Approximate number of messages that a stream keeps; all of them if unset."
     )
     auto_commit: AutoCommit = option(
         "disabled",
-        doc="When a message counts as done: by ack and commit, by ack alone (rolling), some time "
-        "after it was given (delayed), or at once (immediate).",
+        doc=(
+            "When a message counts as processed: by ack and commit, by ack alone (rolling), after "
+            "a delay (delayed), or on delivery (immediate)."
+        ),
     )
     auto_commit_delay_ms: int = option(
-        5_000, low=1, high=3_600_000, doc="How long after it was given, with auto_commit=delayed."
+        5_000, low=1, high=3_600_000, doc="Delay after delivery, with auto_commit=delayed."
     )
     make_stream: bool = option(
-        True, doc="Whether a consumer with a group makes a stream that is missing."
+        True, doc="Whether a consumer with a group creates a missing stream."
     )
     consumer_id: str | None = option(
-        None, doc="The name of a consumer in its group; who comes back gets what it left undone."
+        None,
+        doc=(
+            "Name of a consumer in its group; after a restart it receives its unacknowledged "
+            "messages."
+        ),
     )
     claim_idle_ms: int = option(
         60_000, low=1, high=86_400_000,
-        doc="After how long what a silent member of a group left undone goes to others.",
+        doc=(
+            "Time after which unacknowledged messages of a silent member are moved to other "
+            "members."
+        ),
     )  # fmt: skip
     claim_interval_ms: int = option(
-        30_000, low=1, high=86_400_000, doc="How often a member looks for what others left undone."
+        30_000,
+        low=1,
+        high=86_400_000,
+        doc="Interval at which a member checks for unacknowledged messages of others.",
     )
     batch_messages: int = option(
-        1_000, low=1, high=100_000, doc="How many messages are read or sent at once, at most."
+        1_000, low=1, high=100_000, doc="Maximum number of messages that are read or sent at once."
     )
     block_ms: int = option(
-        1_000, low=1, high=60_000, doc="How long the server holds back an empty answer."
+        1_000, low=1, high=60_000, doc="Time that the server waits before an empty response."
     )
     shard_scan_interval_ms: int = option(
-        10_000, low=10, high=3_600_000, doc="How often a consumer looks for new shards."
+        10_000, low=10, high=3_600_000, doc="Interval at which a consumer checks for new shards."
     )
     retry_timeout_ms: int = option(
-        60_000, low=0, high=3_600_000, doc="How long to try again when the server is gone."
+        60_000, low=0, high=3_600_000, doc="Time for which a lost connection is retried."
     )

@@ -133,10 +133,13 @@ class RedisAdmin(StreamAdmin):
         """Return the trim options; the server checks the values."""
         if strange := sorted(settings.keys() - _SETTINGS.keys()):
             known = " and ".join(_SETTINGS)
-            reason = f"it has no setting {strange[0]!r}, only {known}"
+            reason = f"unknown setting {strange[0]!r}; known are {known}"
             raise ADMIN_REFUSED(address=self.address, action=action, key=key, reason=reason)
         if settings and action == "create":
-            reason = "settings trim what is there, and nothing is: set max_length of its producers"
+            reason = (
+                "settings trim existing messages, but a new stream has no messages: set "
+                "max_length of its producers"
+            )
             raise ADMIN_REFUSED(address=self.address, action=action, key=key, reason=reason)
         return {_SETTINGS[name]: value for name, value in settings.items()}
 
@@ -155,7 +158,7 @@ class RedisAdmin(StreamAdmin):
                 address=self.address,
                 action="know",
                 key=key,
-                reason=f"the key is a {kind.decode()}, and no stream",
+                reason=f"the key is a {kind.decode()}, not a stream",
             )
         found = {shard_of(name, key): name for name in names}
         if kind == b"stream":

@@ -52,7 +52,7 @@ def streamer_to_read(url: StreamUrl, words: Words) -> Streamer:
         StreamKeyEmptyError: it names none.
     """
     if not url.stream_keys:
-        raise StreamKeyEmptyError(address=str(url), problem="the address names none")
+        raise StreamKeyEmptyError(address=str(url), problem="the address has no stream")
     return connect(url, words)
 
 

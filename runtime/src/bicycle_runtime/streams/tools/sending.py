@@ -37,7 +37,9 @@ def interval_seconds(text: str) -> float:
     """
     found = _INTERVAL.fullmatch(text)
     if found is None or not float(found[1]):
-        raise ValueError(f"{text!r} is no number above 0 with a unit of {', '.join(_UNITS)}")
+        raise ValueError(
+            f"expected a number above 0 with a unit of {', '.join(_UNITS)}, got {text!r}"
+        )
     return float(found[1]) * _UNITS[found[2]]
 
 
@@ -97,7 +99,7 @@ def _send_record(producer: Producer, line: bytes, number: int) -> None:
         moment = header.get("timestamp")
         shard_id = header.get("shard_id")
         if not isinstance(key, str | None) or not isinstance(shard_id, int | None):
-            raise ValueError("key is a text and shard_id a number")
+            raise ValueError("key must be a text and shard_id a number")
         time_ms = None if moment is None else Timestamp.parse(moment)
         send = producer.send if key is None else partial(producer.send_to, StreamKey(key))
     except _NO_RECORD as error:
@@ -114,7 +116,7 @@ def _data_of(record: Any, name: str) -> bytes | None:
         return base64.b64decode(encoded, validate=True)
     text = record.get(name)
     if not isinstance(text, str | None):
-        raise ValueError(f"{name} is a text")
+        raise ValueError(f"{name} must be a text")
     return None if text is None else text.encode()
 
 

@@ -216,10 +216,8 @@ class SourceRun:
             self.seal(epoch)
             epochs.append(epoch)
             read_count += len(epoch.values) + len(epoch.failures)
-            assert len(epochs) < _EPOCHS_MAX, "the source does not move on"
-            assert not count or read_count <= _TIMES_MAX * count, (
-                "it gives the same again and again"
-            )
+            assert len(epochs) < _EPOCHS_MAX, "the source makes no progress"
+            assert not count or read_count <= _TIMES_MAX * count, "it returns the same input again"
             if restarts:
                 self.restart()
         return epochs
