@@ -58,7 +58,7 @@ OPENING = whole(
 
     @bicycle_plugin(name="opening", version="1.0")
     def job(env: StreamEnvironment, params: Params) -> None:
-        lines = env.read_text(params.input).uid("lines").rebalance()
+        lines = env.read_text(params.input).uid("lines")
         opener = Opener(params.diary, waits=params.waits == "yes")
         limit = timedelta(hours=2)
         opened = lines.process_unordered(opener, timeout=limit, capacity=10).uid("opener")
@@ -74,7 +74,8 @@ def diary(site: JobSite) -> Path:
     site.plugin = "opening"
     site.params["diary"] = str(folder)
     install(site.plugins, OPENING)
-    (site.input / "in.txt").write_text("line\n" * 500)
+    for number in range(5):  # Calls over several batches are in flight together.
+        (site.input / f"in-{number}.txt").write_text("line\n" * 100)
     return folder
 
 

@@ -148,3 +148,47 @@ def test_a_reader_travels_without_open_files(tmp_path, source):
     run.drain()
 
     assert len(pickle.dumps(run.reader)) < 200
+
+
+_LARGE = "x" * 100_000
+_MANY = 1_000
+
+
+def _repeat(value, count=_MANY):
+    """Return a column of one value, which Parquet stores once."""
+    return pyarrow.array([value]).take(pyarrow.array([0] * count))
+
+
+_ENDS = pyarrow.array(range(_MANY + 1), pyarrow.int32())
+_COLUMNS = {
+    "text": lambda: _repeat(_LARGE),
+    "plain": lambda: _repeat(_LARGE),
+    "after-small": lambda: pyarrow.concat_arrays([_repeat("x", 10_000), _repeat(_LARGE)]),
+    "after-null": lambda: pyarrow.concat_arrays(
+        [pyarrow.nulls(1, pyarrow.string()), _repeat(_LARGE)]
+    ),
+    "list": lambda: pyarrow.ListArray.from_arrays(_ENDS, _repeat(_LARGE)),
+    "struct": lambda: pyarrow.StructArray.from_arrays(
+        [_repeat("key"), _repeat(_LARGE)], ["key", "value"]
+    ),
+    "map": lambda: pyarrow.MapArray.from_arrays(_ENDS, _repeat("key"), _repeat(_LARGE)),
+    "numbers": lambda: _repeat([7] * 12_500),
+}
+
+
+@pytest.mark.parametrize("kind", _COLUMNS)
+def test_rows_of_a_small_file_are_decoded_in_bounded_pieces(tmp_path, source, kind):
+    column = _COLUMNS[kind]()
+    parquet.write_table(
+        pyarrow.table({"a": column}), tmp_path / "in.parquet",
+        compression="zstd", use_dictionary=kind != "plain",
+    )  # fmt: skip
+    expected, run = len(column), source()
+    del column
+    run.source.poll()
+    (part,) = run.source.plan(Budget(record_count=100_000, byte_count=1 << 30, parallelism=1))
+
+    sizes = [len(batch.values) for batch in run.source.reader().read(part)]
+
+    assert sum(sizes) == expected
+    assert max(sizes[-4:]) <= (16 << 20) // len(_LARGE) + 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
+from itertools import chain
 from typing import Any
 
 from bicycle_runtime.connectors.errors import NO_PARQUET_FILE
@@ -22,6 +23,9 @@ from bicycle_runtime.records.rows import is_open_mapping
 __all__ = ["ParquetReader"]
 
 _BATCH_ROWS = 4_096
+_BATCH_BYTES = 16 << 20  # of a batch of records
+_DECODED_BYTES = 64 << 20  # of rows that are decoded at one time, at most
+_VALUE_BYTES = 16
 _OPEN_FILES_MAX = 16
 
 
@@ -149,12 +153,14 @@ class _Rows:
         try:
             with parquet.ParquetFile(self.path) as file:
                 groups, skipped = _groups_from(file.metadata, start)
-                for batch in file.iter_batches(
-                    _BATCH_ROWS, row_groups=groups, columns=self._columns
-                ):
-                    if skipped < batch.num_rows:
-                        yield _in_microseconds(batch.slice(skipped))
-                    skipped = max(skipped - batch.num_rows, 0)
+                for group in groups:
+                    row_count = _rows_at_once(self.path, file.metadata, group)
+                    for batch in file.iter_batches(
+                        row_count, row_groups=[group], columns=self._columns
+                    ):
+                        if skipped < batch.num_rows:
+                            yield from _pieces(_in_microseconds(batch.slice(skipped)))
+                        skipped = max(skipped - batch.num_rows, 0)
         except (pyarrow.ArrowException, OSError) as error:
             raise NO_PARQUET_FILE(path=self.path, reason=str(error)) from error
 
@@ -199,6 +205,70 @@ class BatchRecords(FieldRecords):
         if word in ("int64", "double") and not column.null_count:
             return Vector(len(self), None, column.to_numpy())
         return TextVector(column) if word == "string" else Vector(len(self), column.to_pylist())
+
+
+def _rows_at_once(path: str, metadata: Any, group: int) -> int:
+    """Return how many rows of a row group are decoded at one time.
+
+    A small file may hold much, since a value that repeats is stored once. So the number of rows
+    follows from the longest value of each dictionary, and from the mean size of other values.
+    """
+    row_group = metadata.row_group(group)
+    chunks = [row_group.column(place) for place in range(row_group.num_columns)]
+    repeated = [chunk.path_in_schema for chunk in chunks if _may_repeat(chunk)]
+    longest = _longest_values(path, group, repeated) if repeated else {}
+    row_bytes = 0.0
+    for place, chunk in enumerate(chunks):
+        values = max(chunk.num_values / max(row_group.num_rows, 1), 1.0)  # of a row, as in lists
+        stored = chunk.total_uncompressed_size / max(chunk.num_values, 1)
+        width = metadata.schema.column(place).length or 0
+        most = max(width, stored, longest.get(chunk.path_in_schema, 0), _VALUE_BYTES)
+        row_bytes += values * most
+    return min(max(int(_DECODED_BYTES / max(row_bytes, 1)), 1), _BATCH_ROWS)
+
+
+def _may_repeat(chunk: Any) -> bool:
+    """Return whether values of a dictionary may be too large for a whole batch."""
+    is_text = chunk.has_dictionary_page and chunk.physical_type == "BYTE_ARRAY"
+    return bool(is_text and chunk.total_uncompressed_size * _BATCH_ROWS > _DECODED_BYTES)
+
+
+def _longest_values(path: str, group: int, columns: list[str]) -> dict[str, int]:
+    """Return the size of the longest value in the dictionary of each column, in bytes."""
+    from pyarrow import compute, parquet  # slow to import
+
+    with parquet.ParquetFile(path, read_dictionary=columns) as file:
+        row = next(file.iter_batches(1, row_groups=[group], columns=columns))
+    leaves = chain.from_iterable(map(_leaves, row.columns))
+    return {
+        column: compute.max(compute.binary_length(leaf.dictionary)).as_py() or 0
+        for column, leaf in zip(columns, leaves, strict=True)
+    }
+
+
+def _leaves(array: Any) -> Iterator[Any]:
+    """Yield the columns without fields that an Arrow array consists of."""
+    import pyarrow  # slow to import
+
+    kinds = pyarrow.types
+    if kinds.is_struct(array.type):
+        yield from chain.from_iterable(map(_leaves, array.flatten()))
+    elif kinds.is_map(array.type):
+        yield from chain(_leaves(array.keys), _leaves(array.items))
+    elif array.type.num_fields:
+        yield from _leaves(array.flatten())
+    else:
+        yield array
+
+
+def _pieces(batch: Any) -> Iterator[Any]:
+    """Yield a batch in pieces of a bounded size, or of one row."""
+    if batch.nbytes <= _BATCH_BYTES or batch.num_rows <= 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _pieces(batch.slice(0, middle))
+    yield from _pieces(batch.slice(middle))
 
 
 def _groups_from(metadata: Any, start: int) -> tuple[list[int], int]:
