@@ -149,7 +149,7 @@ def _report_slow_calls(options: argparse.Namespace) -> None:
         claim="Calls of 3 s, 1000 in flight, keep 0.9 of the ideal rate with default options.",
         payload=f"lines of text, {waves * IN_FLIGHT:,} for each subtask, one result for each",
         method=f"{rounds} rounds in turns; ideal time ({waves} waves of calls) ÷ time of the whole "
-        "run, from the first look at the input to the last visible file, on started workers; "
+        "run, from the first check of the input to the last visible file, on started workers; "
         "default options; results checked in every run",
         tables=[Table(
             title="Share of the ideal rate",
