@@ -4,14 +4,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bicycle_runtime.base.clock import SystemClock
+from bicycle_runtime.base.stored import decode_stored, encode_stored
+from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.service.operations.admission import (
     Claim,
+    KeptUse,
     PastUse,
     Slots,
     WaitingJob,
     admit,
     pool_of,
 )
+from bicycle_runtime.service.service import Service
 from bicycle_runtime.service.users.owners import Quota
 
 MINUTE_MS = 60_000
@@ -70,6 +75,16 @@ def test_past_use_halves_in_an_hour():
     assert soon == pytest.approx(2 * 60 * 0.6931 / 3_600, rel=1e-3)
     assert past.slots("ada") == pytest.approx(soon / 2)
     assert past.slots("bob") == 0.0
+
+
+def test_past_use_outlives_the_process_that_counted_it():
+    past, next_past = PastUse(), PastUse()
+    past.begin(job(1), now_ms=500)
+    kept = decode_stored(encode_stored(past.keep(now_ms=1_000)), KeptUse, path="past-use.json")
+    next_past.restore(kept, now_ms=1_000 + 60 * MINUTE_MS)
+
+    assert next_past.slots("ada") == pytest.approx(past.slots("ada") / 2)
+    assert next_past.begun_ms == past.begun_ms == {("ada", "local"): 500}
 
 
 def test_owners_take_turns_and_of_one_the_first_is_first():
@@ -191,3 +206,17 @@ def test_a_declared_number_wins_over_what_a_master_says():
     assert told == [3, 9, None]
     assert slots.pools() == ["local", "spark://a:1", "spark://b:1"]
     assert slots.is_fixed("spark://a:1") and not slots.is_fixed("spark://b:1")
+
+
+def test_the_service_goes_on_with_the_past_use_that_it_has_stored(tmp_path):
+    path = tmp_path / "home/service/past-use.json"
+    path.parent.mkdir(parents=True)
+    now_ms = SystemClock().now_ms()
+    used = KeptUse(at_ms=now_ms, slot_seconds={"ada": 3_600.0}, begun=[("ada", "local", 5)])
+    path.write_bytes(encode_stored(used))
+    with Service(Home(tmp_path / "home"), clock=SystemClock()):
+        path.unlink()
+    kept = decode_stored(path.read_bytes(), KeptUse, path=str(path))
+
+    assert 3_000 < kept.slot_seconds["ada"] <= 3_600
+    assert kept.begun == [("ada", "local", 5)]

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from bicycle_runtime.service.users.owners import Quota
 
 __all__ = ["LOCAL", "Admission", "Claim", "PastUse", "Slots", "WaitingJob", "admit", "pool_of"]
@@ -108,6 +110,14 @@ class Admission:
     reasons: dict[int, str] = field(default_factory=dict)
 
 
+class KeptUse(msgspec.Struct, frozen=True, kw_only=True):
+    """Past use at a time of day, as the service stores it; ``begun`` has owner, master, time."""
+
+    at_ms: int
+    slot_seconds: dict[str, float]
+    begun: list[tuple[str, str, int]]
+
+
 class PastUse:
     """The slots that each owner used, as a mean with a half-life of one hour.
 
@@ -119,6 +129,17 @@ class PastUse:
         self._slot_seconds: dict[str, float] = {}
         self._noted_s: float | None = None
         self.begun_ms: dict[tuple[str, str], int] = {}
+
+    def keep(self, *, now_ms: int) -> KeptUse:
+        """Return the use as stored, for the next process."""
+        begun = [(owner, pool, at_ms) for (owner, pool), at_ms in self.begun_ms.items()]
+        return KeptUse(at_ms=now_ms, slot_seconds=dict(self._slot_seconds), begun=begun)
+
+    def restore(self, kept: KeptUse, *, now_ms: int) -> None:
+        """Begin with the use that another process has stored."""
+        left = 0.5 ** (max(0, now_ms - kept.at_ms) / 1_000 / _HALF_LIFE_S)
+        self._slot_seconds = {owner: each * left for owner, each in kept.slot_seconds.items()}
+        self.begun_ms = {(owner, pool): at_ms for owner, pool, at_ms in kept.begun}
 
     def note(self, claims: Iterable[Claim], *, now_s: float) -> None:
         """Add the running claims for the time since the last call."""

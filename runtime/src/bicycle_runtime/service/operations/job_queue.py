@@ -20,8 +20,10 @@ from bicycle_runtime.base.clock import Clock
 from bicycle_runtime.base.files import own_folder, replace_file
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.spark_masters import Masters
+from bicycle_runtime.base.stored import decode_stored, encode_stored
 from bicycle_runtime.service.operations.admission import (
     Claim,
+    KeptUse,
     PastUse,
     Slots,
     WaitingJob,
@@ -33,12 +35,14 @@ from bicycle_runtime.service.users.owners import Owners
 from bicycle_runtime.service.watching.fleet import Fleet
 from bicycle_runtime.service.watching.summaries import KnownJob
 from bicycle_runtime.service.watching.workers import slots_of
+from bicycle_sdk.errors import BicycleError
 
 __all__ = ["JobQueue"]
 
 _LOG = logging.getLogger(__name__)
 _LOOK_S = 1.0
 _COUNT_S = 10.0  # How often use is counted while nobody waits.
+_SAVE_MS = 60_000
 _Facts = SubmitFacts | ResumeFacts
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
 
@@ -67,6 +71,8 @@ class JobQueue:
         self._clock = clock
         self._begin = begin
         self._past = PastUse()
+        self._past_path = folder.with_name("past-use.json")
+        self._saved_ms = clock.now_ms()
         self._waiting: dict[int, tuple[WaitingJob, _Facts]] = {}
         self._begun: dict[int, tuple[WaitingJob, bool]] = {}  # and whether the start is over
         self._reasons: dict[int, str] = {}
@@ -76,6 +82,7 @@ class JobQueue:
         self._thread = threading.Thread(target=self._run, name="job queue", daemon=True)
 
     def __enter__(self) -> JobQueue:
+        self._restore_past()
         self._thread.start()
         return self
 
@@ -84,6 +91,22 @@ class JobQueue:
             self._is_closed = True
             self._news.notify()
         self._thread.join()
+        self._save_past()
+
+    def _restore_past(self) -> None:
+        """Begin with the past use of owners that the service has stored; without, with none."""
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                data, path = self._past_path.read_bytes(), str(self._past_path)
+                kept = decode_stored(data, KeptUse, path=path)
+                self._past.restore(kept, now_ms=self._clock.now_ms())
+            except (BicycleError, msgspec.MsgspecError) as error:
+                log_event(_LOG, "past_use_unreadable", level=logging.WARNING, error=error)
+
+    def _save_past(self) -> None:
+        self._saved_ms = self._clock.now_ms()
+        own_folder(self._past_path.parent)
+        replace_file(self._past_path, encode_stored(self._past.keep(now_ms=self._saved_ms)))
 
     def keep(self, number: int, facts: _Facts) -> None:
         """Store a request before its acceptance is reported."""
@@ -192,6 +215,8 @@ class JobQueue:
         for number, (_, facts) in begun:
             self._begin(number, facts)
         self._tell(changed)
+        if begun or now_ms - self._saved_ms >= _SAVE_MS:
+            self._save_past()
 
     def _tell(self, numbers: Iterable[int]) -> None:
         for number in numbers:
