@@ -6,18 +6,14 @@ import time
 import pytest
 
 from bicycle_runtime.base.processes import is_alive
+from tests.hanging import HANGING
 from tests.plugin_zoo.zoo import install, whole
 from tests.spark.cli_process import Bicycle
 from tests.waiting import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-HANGING = """
-import itertools
-import os
-import signal
-import threading
-from collections import deque
+PLUGIN = f"""{HANGING}
 from dataclasses import dataclass
 
 from bicycle_runtime.connectors.files.sink import JsonlFileSink
@@ -25,27 +21,8 @@ from bicycle_runtime.connectors.hooks import connector_hook
 from bicycle_sdk import StreamEnvironment, bicycle_plugin
 from bicycle_sdk.connectors import SinkDescriptor
 
-
-def loop():
-    while True:
-        pass
-
-
-def lock():
-    one = threading.Lock()
-    with one, one:
-        pass
-
-
-def native():
-    deque(itertools.repeat(0), maxlen=0)  # It keeps the interpreter to itself, and knows no signal.
-
-
-def frozen():
-    os.kill(os.getpid(), signal.SIGSTOP)
-    loop()
-
-
+"""
+PLUGIN += """
 WAYS = {"loop": loop, "lock": lock, "native": native, "frozen": frozen}
 
 
@@ -93,7 +70,7 @@ def job(env: StreamEnvironment, params: Params) -> None:
 @pytest.fixture
 def bicycle(tmp_path, spark_cache):
     bicycle = Bicycle(tmp_path / "home", tmp_path / "site", spark_cache)
-    install(bicycle.site, whole("hanging", HANGING))
+    install(bicycle.site, whole("hanging", PLUGIN))
     entries = bicycle.site / "hanging-1.0.dist-info" / "entry_points.txt"
     entries.write_text(f"{entries.read_text()}[bicycle.extensions]\nhanging = hanging\n")
     yield bicycle

@@ -8,39 +8,23 @@ import pytest
 
 from bicycle_runtime.base.processes import is_frozen
 from bicycle_runtime.base.stacks import read_stacks
+from tests.hanging import HANGING, WAYS
 from tests.waiting import PATIENCE_S, until
 
-HANGING = """
-import itertools, os, signal, sys, threading
-from collections import deque
+PROGRAM = f"""{HANGING}
+import sys
 from pathlib import Path
 from bicycle_runtime.base.stacks import offer_stacks
-
-def loop():
-    while True:
-        pass
-
-def lock():
-    one = threading.Lock()
-    with one, one:
-        pass
-
-def native():
-    deque(itertools.repeat(0), maxlen=0)  # It keeps the interpreter to itself, and knows no signal.
-
-def frozen():
-    os.kill(os.getpid(), signal.SIGSTOP)
 
 offer_stacks(Path(sys.argv[1]))
 print("up", flush=True)
 globals()[sys.argv[2]]()
-signal.pause()
 """
 
 
 def started(folder, how):
     process = subprocess.Popen(
-        [sys.executable, "-c", HANGING, folder, how], stdout=subprocess.PIPE,
+        [sys.executable, "-c", PROGRAM, folder, how], stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert process.stdout.readline() == b"up\n"
@@ -49,7 +33,7 @@ def started(folder, how):
     return process
 
 
-@pytest.mark.parametrize("how", ["loop", "lock", "native", "frozen"])
+@pytest.mark.parametrize("how", WAYS)
 def test_a_process_that_hangs_in_any_way_tells_where(tmp_path, how):
     process = started(tmp_path, how)
     try:
