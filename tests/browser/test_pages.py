@@ -338,5 +338,6 @@ def test_metrics_are_tables_where_there_are_no_scripts(opened, fleet, url):
     rate = page.locator("section.panel", has_text="Records per second").first
     assert "No samples yet" not in rate.inner_text()
     assert rate.locator("tbody tr").count() >= 1
+    assert not rate.locator(".chart").is_visible()
     page.goto(f"{url}/jobs/clicks")
     assert page.locator("section.panel:has-text('State size') tbody tr").count() >= 1

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from bicycle_runtime.extraction.bundle import JobBundle
 from bicycle_runtime.extraction.discovery import discover
 from bicycle_runtime.extraction.extract import extract
 from tests.spark.jobsite import Life
@@ -23,16 +24,20 @@ class LeasedSite:
         root: Folder for input, output and what the drivers say.
         location: Path or URL of the checkpoint.
         lines: The input.
+        bundle: The job; that of the word count otherwise.
     """
 
-    def __init__(self, root: Path, location: str, lines: Sequence[str]) -> None:
+    def __init__(
+        self, root: Path, location: str, lines: Sequence[str], *, bundle: JobBundle | None = None
+    ) -> None:  # fmt: skip
         self.root = root
         self.location = location
         self.output = root / "output"
         (root / "input").mkdir(parents=True)
         (root / "input/lines.txt").write_text("".join(f"{line}\n" for line in lines))
         params = {"input": str(root / "input"), "output": str(self.output)}
-        (root / "bundle").write_bytes(extract(discover().find("wordcount"), params).to_bytes())
+        job = bundle or extract(discover().find("wordcount"), params)
+        (root / "bundle").write_bytes(job.to_bytes())
         self.lives: list[Life] = []
 
     def launch(self, faults: str, *words: str) -> Life:
