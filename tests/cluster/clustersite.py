@@ -14,7 +14,7 @@ from tests.plugin_zoo.zoo import install, whole
 from tests.spark.jobsite import JobSite, Life
 from tests.waiting import until
 
-# Counts words as the word count does, and says on which host.
+# Counts words as the word count does, and says on which host. The line `hang` hangs.
 WHEREABOUTS = """
 import os
 from dataclasses import dataclass, field
@@ -30,10 +30,12 @@ class Params:
     Attributes:
         input: Text files.
         output: Directory for the JSON lines.
+        follow: Wait for more input.
     '''
 
     input: str
     output: str
+    follow: bool = False
 
 
 @dataclass
@@ -46,6 +48,8 @@ class Whereabouts(RichAsyncFunction[str, dict]):
 
 
 def words(line):
+    while line == "hang":
+        pass
     return line.split()
 
 
@@ -55,7 +59,7 @@ def same(word):
 
 @bicycle_plugin(name="whereabouts", version="1.0")
 def job(env: StreamEnvironment, params: Params) -> None:
-    text = env.read_text(params.input).uid("in")
+    text = env.read_text(params.input, follow=params.follow).uid("in")
     counted = (
         text.flat_map(words)
         .uid("split")

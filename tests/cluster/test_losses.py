@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -63,6 +65,33 @@ def test_a_rescale_without_executors_is_tried_once_and_answered_with_the_reason(
     assert life.wait() == 0, (life.stdout, life.stderr)
     site.finish("--parallelism", "2")
     assert visible_counts(site.output) == expected_counts(words + more)
+
+
+@pytest.mark.timeout(400)
+def test_a_stop_shows_the_stack_of_a_worker_that_hangs_on_another_host(site, cluster):
+    site.install_whereabouts()
+    site.params["follow"] = "true"
+    site.write_words(lines=20)
+    life = site.start(*SMALL_EPOCHS, "--stop-timeout-ms", "40s", "--json")
+    site.let_epochs_pass(1)
+    with (site.input / "more.txt").open("w") as stream:
+        stream.write("hang\n")
+    until(lambda: _epoch_ms(site.status()) > 6_000, "an epoch of six seconds")
+    life.process.send_signal(signal.SIGTERM)
+
+    assert life.wait() == 0, (life.stdout, life.stderr)
+    status = site.status()
+    assert any(thread["role"] == "worker" for thread in status["stuck"]), life.stderr[-6_000:]
+    [stuck] = [thread for thread in status["stuck"] if thread["role"] == "worker"]
+    assert status["state"] == "STOPPED"
+    assert stuck["host"] in cluster.hosts()
+    assert "whereabouts.py:3" in stuck["location"], stuck
+    assert stuck["stack"][-1].endswith(" in words")
+
+
+def _epoch_ms(status: dict[str, Any]) -> float:
+    began_ms = status["epoch_began_ms"]
+    return 0 if began_ms is None else time.time() * 1_000 - began_ms
 
 
 def _restarts(life: Life) -> list[str]:

@@ -104,6 +104,7 @@ def _epoch_ms(status):
         ("loop", ["stop", "job"]),
         ("lock", ["stop", "job", "--savepoint"]),
         ("native", ["stop", "job"]),
+        ("loop", ["drain", "job"]),
         ("frozen", ["cancel", "job"]),
         ("native", ["cancel", "job"]),
     ],

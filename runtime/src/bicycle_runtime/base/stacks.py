@@ -17,11 +17,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
+from bicycle_runtime.base.files import replace_file
 from bicycle_runtime.base.processes import is_alive, is_frozen, send_signal, start_ticks
 
-__all__ = ["STACKS_VARIABLE", "ProcessStacks", "offer_stacks", "read_stacks"]
+__all__ = [
+    "STACKS_VARIABLE",
+    "ProcessStacks",
+    "keep_stacks",
+    "offer_stacks",
+    "read_stacks",
+    "take_kept_stacks",
+]
 
 STACKS_VARIABLE = "BICYCLE_STACKS"
+_KEPT, _KEEP_S = "kept", 0.5
 _SIGNAL = signal.SIGUSR1
 _POLL_S = 0.02
 _THREAD = "hread 0x"  # "Thread 0x…" or "Current thread 0x…" begins the stack of a thread.
@@ -31,12 +42,14 @@ _THREAD = "hread 0x"  # "Thread 0x…" or "Current thread 0x…" begins the stac
 class ProcessStacks:
     """The stacks of all threads of a process from ``faulthandler``, the main one last.
 
-    ``was_frozen``: the process was stopped by a signal, and goes on now.
+    ``was_frozen``: the process was stopped by a signal, and goes on now. ``host`` is empty for this
+    machine.
     """
 
     pid: int
     threads: tuple[str, ...]
     was_frozen: bool = False
+    host: str = ""
 
 
 def offer_stacks(folder: Path) -> Callable[[], None]:
@@ -60,33 +73,53 @@ def offer_stacks(folder: Path) -> Callable[[], None]:
         return opened.pop_all().close
 
 
-def read_stacks(folder: Path, *, timeout_s: float = 1.0) -> list[ProcessStacks]:
+def keep_stacks(folder: Path, pid: int) -> None:
+    """Keep the stacks of a process that is about to be killed, if it offers them."""
+    for found in read_stacks(folder, timeout_s=_KEEP_S, pid=pid):
+        kept = folder / _KEPT
+        kept.mkdir(exist_ok=True)
+        replace_file(kept / f"{pid}", msgspec.json.encode(found))
+
+
+def take_kept_stacks(folder: Path) -> list[ProcessStacks]:
+    """Return and remove the stacks that ``keep_stacks`` has kept."""
+    found = []
+    for path in sorted((folder / _KEPT).glob("[0-9]*")):
+        found.append(msgspec.json.decode(path.read_bytes(), type=ProcessStacks))
+        path.unlink()
+    return found
+
+
+def read_stacks(
+    folder: Path, *, timeout_s: float = 1.0, pid: int | None = None
+) -> list[ProcessStacks]:  # fmt: skip
     """Request the stacks of the processes of a folder. A process that a signal stopped is woken.
 
     Args:
         folder: As given to ``offer_stacks``.
         timeout_s: The longest wait. A process that has not answered by then is left out.
+        pid: Only of this process.
     """
     asked = {}
-    for path in sorted(folder.glob("[0-9]*-[0-9]*")):
-        pid, started = map(int, path.name.split("-"))
-        if is_alive(pid, started):
-            asked[pid] = (path, path.stat().st_size, is_frozen(pid))
-            send_signal(pid, _SIGNAL)
-            send_signal(pid, signal.SIGCONT)
+    for path in sorted(folder.glob(f"{'[0-9]*' if pid is None else pid}-[0-9]*")):
+        own, started = map(int, path.name.split("-"))
+        if is_alive(own, started):
+            asked[own] = (path, path.stat().st_size, is_frozen(own))
+            send_signal(own, _SIGNAL)
+            send_signal(own, signal.SIGCONT)
         else:
             path.unlink(missing_ok=True)
     found: list[ProcessStacks] = []
     deadline, pause = time.monotonic() + timeout_s, threading.Event()
     sizes: dict[int, int] = {}
     while asked:
-        for pid, (path, begin, was_frozen) in list(asked.items()):
+        for own, (path, begin, was_frozen) in list(asked.items()):
             size = path.stat().st_size
-            if size > begin and sizes.get(pid) == size:  # It writes no more.
+            if size > begin and sizes.get(own) == size:  # It writes no more.
                 text = path.read_bytes()[begin:].decode(errors="replace")
-                found.append(ProcessStacks(pid=pid, threads=_threads(text), was_frozen=was_frozen))
-                del asked[pid]
-            sizes[pid] = size
+                found.append(ProcessStacks(pid=own, threads=_threads(text), was_frozen=was_frozen))
+                del asked[own]
+            sizes[own] = size
         if time.monotonic() >= deadline:
             break
         pause.wait(_POLL_S)

@@ -422,7 +422,8 @@ def _stuck(status: JobStatus) -> list[str]:
     lines = []
     for thread in status.stuck:
         frozen = ", stopped by a signal" if thread.was_frozen else ""
-        lines.append(f"  stuck      {thread.role} {thread.pid}{frozen}: {thread.location}")
+        where = f" on {thread.host}" if thread.host else ""
+        lines.append(f"  stuck      {thread.role} {thread.pid}{where}{frozen}: {thread.location}")
         lines += [f"               {call}" for call in thread.stack[-_STUCK_CALLS_SHOWN_MAX:]]
     return lines
 

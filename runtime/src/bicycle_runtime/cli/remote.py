@@ -10,6 +10,7 @@ import http.client
 import ipaddress
 import json
 import ssl
+import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -26,14 +27,36 @@ from bicycle_runtime.cli.errors import SERVICE_UNREACHABLE, SERVICE_URL_UNUSABLE
 from bicycle_sdk.errors import BicycleError
 from bicycle_sdk.quantities import duration_text
 
-__all__ = ["Remote", "job_path"]
+__all__ = ["Remote", "job_path", "progress"]
 
 _TIMEOUT_S = 90.0
 _WAIT_S = 30
+_FIRST_PROGRESS_S, _PROGRESS_S = 2.0, 3.0
 _FIRST_WAIT_S = 1  # Who waits for slots learns soon that he does.
 _OK_MAX = 299
 _JSON = "application/json"
 _LOOPBACK_NAMES = ("localhost",)
+
+
+@contextmanager
+def progress(work: str) -> Iterator[None]:
+    """Write to standard error for how long work that takes long has run."""
+    began, is_over = time.monotonic(), threading.Event()
+
+    def show() -> None:
+        pause_s = _FIRST_PROGRESS_S
+        while not is_over.wait(pause_s):
+            pause_s = _PROGRESS_S
+            taken = duration_text(round((time.monotonic() - began) * 1_000))
+            click.echo(f"{work}: {taken} so far", err=True)
+
+    thread = threading.Thread(target=show, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +123,10 @@ class Remote:
             BicycleError: the service refuses the wheel.
         """
         body, kind = _form({"wheel": wheel, **({} if lock is None else {"lock": lock})})
-        plugin: dict[str, Any] = self._ask("POST", "/plugins", body=body, kind=kind)
-        if "state" in plugin:  # It takes long: the answer is the operation.
-            plugin = self._over(plugin, doing="the service installs the libraries")["plugin"]
-        return plugin
+        with progress(f"the service builds the environment of {wheel.name}"):
+            plugin: dict[str, Any] = self._ask("POST", "/plugins", body=body, kind=kind)
+            # An operation, if it takes long.
+            return self._result(plugin)["plugin"] if "state" in plugin else plugin
 
     def events(self, path: str, **query: Any) -> Iterator[tuple[str, Any]]:
         """Yield events of a stream, each with its kind, until the service ends it.
@@ -121,18 +144,16 @@ class Remote:
                 elif word == "data":
                     yield kind, json.loads(text)
 
-    def _over(self, operation: Mapping[str, Any], *, doing: str = "") -> dict[str, Any]:
-        """Wait until an operation is over; return its result.
+    def _over(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait until an operation is over, with its progress; return its result."""
+        kind, job = str(operation["kind"]).replace("_", " "), operation.get("job", "")
+        with progress(f"{kind} of {job}" if job else kind):
+            return self._result(operation)
 
-        Args:
-            operation: The operation.
-            doing: What it does, shown again and again with the time that it has taken.
-        """
-        told, wait_s, began = "", _FIRST_WAIT_S, time.monotonic()
+    def _result(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait until an operation is over; return its result."""
+        told, wait_s = "", _FIRST_WAIT_S
         while operation["state"] in ("waiting", "running"):
-            if doing:
-                taken = duration_text(round((time.monotonic() - began) * 1_000))
-                click.echo(f"{doing}: {taken} so far", err=True)
             operation = self.get(f"/operations/{operation['id']}", wait=wait_s)
             reason, wait_s = operation.get("reason", ""), _WAIT_S
             if reason not in ("", told):

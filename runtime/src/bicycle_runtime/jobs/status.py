@@ -218,12 +218,13 @@ class StuckThread(msgspec.Struct, kw_only=True):
 
     ``role`` is ``worker`` or ``driver``. ``location`` is the line of the user's code, as
     ``file:line``, and ``stack`` has the lines of all calls, the innermost last. ``was_frozen``: the
-    process had been stopped by a signal.
+    process had been stopped by a signal. ``host`` is empty for the machine of the driver.
     """
 
     pid: int
     role: str
     location: str
+    host: str = ""
     was_frozen: bool = False
     stack: list[str] = []
 

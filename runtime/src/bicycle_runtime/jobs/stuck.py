@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bicycle_runtime.base.stacks import ProcessStacks, read_stacks
@@ -15,17 +16,20 @@ _PUBLISHING = "/engine/loop/publishing.py"
 _LINES_MAX = 50
 
 
-def stuck_threads(folder: Path, *, driver_pid: int) -> list[StuckThread]:
+def stuck_threads(
+    folder: Path, *, driver_pid: int, others: Sequence[ProcessStacks] = ()
+) -> list[StuckThread]:  # fmt: skip
     """Return the threads of workers with a task, or else of the driver.
 
     Args:
         folder: The stacks of the job's processes.
         driver_pid: Its driver, which waits for its workers where one has a task.
+        others: Stacks of its workers on other hosts.
     """
     workers, driver = [], []
-    for stacks in read_stacks(folder):
+    for stacks in [*read_stacks(folder), *others]:
         threads = [dump_locations(text) for text in stacks.threads]
-        if stacks.pid == driver_pid:
+        if stacks.pid == driver_pid and not stacks.host:
             kept = [each for each in threads[:-1] if _publishes(each)] + threads[-1:]
             driver += [_thread(stacks, locations, role="driver") for locations in kept]
         else:
@@ -36,14 +40,15 @@ def stuck_threads(folder: Path, *, driver_pid: int) -> list[StuckThread]:
 
 def with_stuck(known: list[StuckThread], found: list[StuckThread]) -> list[StuckThread]:
     """Return the known threads and the new ones, the newest of each process."""
-    pids = {thread.pid for thread in found}
-    return [thread for thread in known if thread.pid not in pids] + found
+    again = {(thread.host, thread.pid) for thread in found}
+    return [thread for thread in known if (thread.host, thread.pid) not in again] + found
 
 
 def _thread(stacks: ProcessStacks, locations: list[Location], *, role: str) -> StuckThread:
     return StuckThread(
         pid=stacks.pid,
         role=role,
+        host=stacks.host,
         location=user_location(locations, package="", folder="") or "",
         was_frozen=stacks.was_frozen,
         stack=[_line(location) for location in locations[-_LINES_MAX:]],

@@ -154,7 +154,7 @@ from pathlib import Path
 from bicycle_runtime.engine.spark.daemon import Ends, EndsPoll
 
 folder = Path(sys.argv[1])
-poll = EndsPoll(Ends(folder, read_int=None))
+poll = EndsPoll(Ends(folder, read_int=None, stacks=Path(sys.argv[1], "stacks")))
 child = os.fork()
 if child == 0:
     signal.pause()
@@ -183,7 +183,7 @@ import os, select, signal, sys
 from pathlib import Path
 from bicycle_runtime.engine.spark.daemon import Ends, EndsPoll
 
-poll = EndsPoll(Ends(Path(sys.argv[1], "gone"), read_int=None))
+poll = EndsPoll(Ends(Path(sys.argv[1], "gone"), read_int=None, stacks=Path(sys.argv[1], "stacks")))
 reading, writing = os.pipe()
 poll.register(reading, select.POLLIN)
 if os.fork() == 0:

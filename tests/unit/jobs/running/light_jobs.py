@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bicycle_runtime.base.clock import Clock, SystemClock
+from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.engine.local import LocalExecutor
 from bicycle_runtime.jobs.home import Home
 from bicycle_runtime.jobs.options import JobRequest
@@ -53,6 +54,10 @@ class LightExecutor(LocalExecutor):
 
     def take_ended_workers(self) -> list[LastPosition]:
         """There are no workers."""
+        return []
+
+    def end_tasks(self) -> list[ProcessStacks]:
+        """There are no other hosts."""
         return []
 
     def ship(self, shipment: object) -> None:

@@ -24,7 +24,8 @@ from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any
 
-from bicycle_runtime.engine.spark.positions_folder import positions_folder
+from bicycle_runtime.base.stacks import keep_stacks
+from bicycle_runtime.engine.spark.positions_folder import positions_folder, stacks_folder
 
 __all__ = ["Ends", "EndsPoll", "main", "without_archives"]
 
@@ -63,10 +64,12 @@ class Ends:
         folder: Where workers keep their last positions. It is known before the first worker starts,
             because looking for a folder of temporary files takes a lock.
         read_int: Reads what Java sends.
+        stacks: Where workers offer their stacks.
     """
 
-    def __init__(self, folder: Path, *, read_int: Callable[[Any], int]) -> None:
+    def __init__(self, folder: Path, *, read_int: Callable[[Any], int], stacks: Path) -> None:
         self._folder = folder
+        self._stacks = stacks
         self._read_int = read_int
         self._dismissed: set[int] = set()
         self.reader, self._writer = os.pipe()
@@ -97,12 +100,16 @@ class Ends:
                 self._note_end(pid, code, usage.ru_maxrss * _PEAK_UNIT_BYTES)
 
     def read_dismissal(self, stream: Any) -> int:
-        """Read the id of a worker that Java has the daemon kill: its end is no accident."""
+        """Read the id of a worker that Java has the daemon kill: its end is no accident.
+
+        Its stacks are kept: it may hang, and only a process of its host can ask for them.
+        """
         pid: int = self._read_int(stream)
         self.note()  # One that has ended before ended by itself.
         with contextlib.suppress(OSError):
             os.kill(pid, 0)
             self._dismissed.add(pid)
+            keep_stacks(self._stacks, pid)
         return pid
 
     def _note_end(self, pid: int, code: int, peak_bytes: int) -> None:
@@ -161,7 +168,8 @@ def main() -> None:
     folder = Path(positions_folder())
     with contextlib.suppress(OSError):  # A worker reports what is wrong with the disk.
         folder.mkdir(parents=True, exist_ok=True)
-    ends = Ends(folder, read_int=vars(daemon)["read_int"])
+    stacks = Path(stacks_folder())
+    ends = Ends(folder, read_int=vars(daemon)["read_int"], stacks=stacks)
     # The loop takes its poll from there, after it has chosen to ignore SIGCHLD.
     polling = SimpleNamespace(
         poll=lambda: EndsPoll(ends), POLLIN=select.POLLIN, POLLHUP=select.POLLHUP

@@ -19,6 +19,7 @@ from bicycle_runtime.base.clock import Clock, SystemClock
 from bicycle_runtime.base.environment import chosen_variables, environment_set
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import how_it_ended
+from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import LocalStorage
 from bicycle_runtime.engine.errors import (
     EXECUTORS_LOST,
@@ -32,10 +33,12 @@ from bicycle_runtime.engine.spark.anchors import Anchors, levels_with_state
 from bicycle_runtime.engine.spark.java import (
     JavaProcess,
     StartingJava,
+    forget_context,
     forget_numpy,
     hush_py4j,
     hush_serializers,
     start_java,
+    stop_context,
 )
 from bicycle_runtime.engine.spark.java_errors import is_worker_gone, root_reason, text_of
 from bicycle_runtime.engine.spark.positions_folder import FOLDER_VARIABLE, noted_count
@@ -44,7 +47,7 @@ from bicycle_runtime.engine.spark.spark_cluster import ClusterView, ExecutorWatc
 from bicycle_runtime.engine.spark.work_folder import WorkFolder, remove_abandoned
 from bicycle_runtime.engine.spark.worker_needs import WORKER_MODULE, WorkerNeeds
 from bicycle_runtime.layouts.paths import JOB_FILE
-from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
+from bicycle_runtime.operators.heartbeats import LastPosition
 from bicycle_runtime.operators.spec import JobImage, StagePlan
 from bicycle_runtime.operators.tasks.orders import EpochOrder
 from bicycle_runtime.operators.tasks.task_reports import TaskReport, decode_report, reports_in
@@ -60,7 +63,6 @@ _PASSED_TO_WORKERS = ("BICYCLE_FAULTS", "BICYCLE_FAULTS_ONCE")
 _PYTHON_SETTING, _PYTHON_VARIABLE = "spark.pyspark.python", "PYSPARK_PYTHON"
 _ENVIRONMENT_VARIABLE = "BICYCLE_ENVIRONMENT"
 _CLUSTER_TIMEOUT_MS = 60_000
-_LOOKS_FOR_NOTES, _LOOK_S = 20, 0.05
 _REST_S_MAX = 30.0  # Half of the time after which Spark ends Python workers without work.
 
 
@@ -79,7 +81,7 @@ class SparkExecutor:
         cluster_timeout_ms: How long to wait on a cluster for executors, at the start and when all
             are lost.
         clock: Tells how long workers had nothing to do. Default: the machine's.
-        errors: Gets what workers print. Default: standard error.
+        errors: Gets the output of workers. Default: standard error.
     """
 
     def __init__(
@@ -118,6 +120,7 @@ class SparkExecutor:
         self._worked_at = self._clock.monotonic()
         self._workers: set[int] = set()  # All that have reported.
         self._found: list[LastPosition] = []
+        self._asking = threading.Lock()
         self._taken: set[tuple[str, int, int | None, int | None]] = set()
 
     @property
@@ -215,6 +218,14 @@ class SparkExecutor:
         self._taken |= fresh.keys()
         return new
 
+    def end_tasks(self) -> list[ProcessStacks]:
+        """Cancel the tasks on other hosts; return the stacks of the workers that hang."""
+        from bicycle_runtime.engine.spark.worker_ends import stacks_on_hosts  # see ``boot``
+
+        with self._asking:
+            hosts = {} if self._view is None or not self._is_alive() else self._view.hosts()
+            return stacks_on_hosts(self._context, hosts) if hosts else []
+
     def slots(self) -> int:
         return self._slots
 
@@ -240,11 +251,12 @@ class SparkExecutor:
     def stop(self) -> None:
         self._cleanup.close()
         try:
-            if self._context is not None and self._is_alive():
-                _stop_context(self._context)
+            with self._asking:
+                if self._context is not None and self._is_alive():
+                    stop_context(self._context, has_ended=self._has_ended)
         finally:
             if self._context is not None:
-                _forget_context()
+                forget_context()
             self._end_java()
             self._folder.remove()
 
@@ -375,15 +387,10 @@ class SparkExecutor:
     def _ends(self) -> list[LastPosition]:
         """Return the last positions of workers that ended."""
         # All operators: see ``boot``.
-        from bicycle_runtime.engine.spark.worker_ends import ends_on_hosts
+        from bicycle_runtime.engine.spark.worker_ends import ends_in, ends_on_hosts
 
         if self._view is None:
-            pause = threading.Event()
-            for _ in range(_LOOKS_FOR_NOTES):
-                self._found = ended_workers(self._places)
-                if all(end.code is not None for end in self._found):
-                    break
-                pause.wait(_LOOK_S)  # The daemon has still to note the end of one.
+            self._found = ends_in(self._places)
         else:
             with self._watching():
                 self._found = ends_on_hosts(self._context, self._view.hosts())
@@ -460,30 +467,6 @@ class SparkExecutor:
             process.stdin.close()  # the gateway ends at end of input, and writes the class archive
         if self._context is None:
             process.terminate()
-
-
-def _stop_context(context: Any) -> None:
-    """Stop Spark without waiting for its idle server of accumulators.
-
-    The server's thread looks up once a second, and Spark waits for it: each run would end as much
-    later. Again does nothing.
-    """
-    server, context._accumulatorServer = context._accumulatorServer, None
-    context.stop()
-    if server is None:
-        return
-    if isinstance(server.server_address, str):
-        Path(server.server_address).unlink(missing_ok=True)
-    threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
-
-
-def _forget_context() -> None:
-    """Reset PySpark's cached Java process, so that another one can be used."""
-    from pyspark import SparkContext  # it was imported when the context was made
-
-    SparkContext._active_spark_context = None
-    SparkContext._gateway = None
-    SparkContext._jvm = None
 
 
 def _token(image: JobImage) -> str:

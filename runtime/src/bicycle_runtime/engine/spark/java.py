@@ -17,10 +17,10 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from bicycle_runtime.base.environment import chosen_variables, environment_for_child
 from bicycle_runtime.base.files import replace_file
@@ -38,12 +38,14 @@ __all__ = [
     "FIRST_JARS",
     "JavaProcess",
     "StartingJava",
+    "forget_context",
     "forget_numpy",
     "hush_py4j",
     "hush_serializers",
     "search_path",
     "spark_environment",
     "start_java",
+    "stop_context",
 ]
 
 _PY4J = "py4j"
@@ -358,3 +360,37 @@ def _forward(source: IO[bytes] | None, target: IO[bytes]) -> None:
             if not line.startswith(_NOISE):
                 target.write(line)
                 target.flush()
+
+
+def stop_context(context: Any, *, has_ended: Callable[[], bool]) -> None:
+    """Stop Spark without waiting for its idle server of accumulators.
+
+    The server's thread looks up once a second, and Spark waits for it: each run would end as much
+    later. Again does nothing.
+
+    Args:
+        context: The running context.
+        has_ended: Returns whether the Java process is gone: then Spark has stopped, too.
+    """
+    from py4j.protocol import Py4JError  # Spark is imported when it is used
+
+    server, context._accumulatorServer = context._accumulatorServer, None
+    try:
+        context.stop()
+    except (Py4JError, OSError):
+        if not has_ended():
+            raise
+    if server is None:
+        return
+    if isinstance(server.server_address, str):
+        Path(server.server_address).unlink(missing_ok=True)
+    threading.Thread(target=server.shutdown, name="accumulators-end", daemon=True).start()
+
+
+def forget_context() -> None:
+    """Reset PySpark's cached Java process, so that another one can be used."""
+    from pyspark import SparkContext  # it was imported when the context was made
+
+    SparkContext._active_spark_context = None
+    SparkContext._gateway = None
+    SparkContext._jvm = None

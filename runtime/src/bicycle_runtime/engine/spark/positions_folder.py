@@ -1,4 +1,4 @@
-"""The folder of the last positions of a host's Python workers, and of their ends."""
+"""The folders of positions, ends and stacks of a host's Python workers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import tempfile
 from pathlib import Path
 
 from bicycle_runtime.base.environment import chosen_variables
+from bicycle_runtime.base.stacks import STACKS_VARIABLE
 
-__all__ = ["FOLDER_VARIABLE", "local_folder", "noted_count", "positions_folder"]
+__all__ = ["FOLDER_VARIABLE", "local_folder", "noted_count", "positions_folder", "stacks_folder"]
 
 FOLDER_VARIABLE = "BICYCLE_PLACES"
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"  # Spark's own for each worker, removed when the executor ends.
@@ -25,6 +26,13 @@ def positions_folder() -> str:
     """Return the folder: the driver's choice on a common machine, else Spark's own."""
     return chosen_variables([FOLDER_VARIABLE]).get(
         FOLDER_VARIABLE, f"{local_folder()}/bicycle-places"
+    )
+
+
+def stacks_folder() -> str:
+    """Return the folder of stacks: as chosen by the driver, else Spark's own."""
+    return chosen_variables([STACKS_VARIABLE]).get(
+        STACKS_VARIABLE, f"{local_folder()}/bicycle-stacks"
     )
 
 

@@ -53,6 +53,7 @@ _CLUSTER = {
     # A task with state waits a little for its own host rather than moving its state. Tasks without
     # a place of their own do not wait.
     "spark.locality.wait": "1s",
+    "spark.python.task.killTimeout": "500ms",  # The stacks of a worker that hangs come after it.
     # A host that is gone shows at once by its connection; one that hangs, after this time.
     "spark.network.timeout": "60s",
     "spark.network.timeoutInterval": "10s",

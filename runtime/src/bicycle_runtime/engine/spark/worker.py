@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import cloudpickle
 import msgspec
 
-from bicycle_runtime.base.environment import chosen_variables
 from bicycle_runtime.base.errors import error_from_json
 from bicycle_runtime.base.logging import configure, log_event
-from bicycle_runtime.base.stacks import STACKS_VARIABLE, offer_stacks
+from bicycle_runtime.base.stacks import offer_stacks
 from bicycle_runtime.base.user_code import ProcessEnding
-from bicycle_runtime.engine.spark.positions_folder import local_folder, positions_folder
+from bicycle_runtime.engine.spark.positions_folder import (
+    local_folder,
+    positions_folder,
+    stacks_folder,
+)
 from bicycle_runtime.engine.spark.worker_needs import NO_NEEDS, WorkerNeeds
 from bicycle_runtime.operators.heartbeats import LAST_POSITION
 from bicycle_runtime.operators.spec import JobImage
@@ -153,8 +156,7 @@ class LevelTask:
                 _close_at_end()
                 configure(sys.stderr, level="WARNING")  # It ends up in the log of Spark.
                 LAST_POSITION.open(Path(positions_folder()))
-                if stacks := chosen_variables([STACKS_VARIABLE]):
-                    offer_stacks(Path(stacks[STACKS_VARIABLE]))
+                offer_stacks(Path(stacks_folder()))
             self._needs.meet()
             gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, 50, 100)
             image: JobImage = cloudpickle.loads(self._image.value)

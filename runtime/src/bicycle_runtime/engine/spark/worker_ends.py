@@ -6,8 +6,9 @@ import contextlib
 import re
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +16,19 @@ import msgspec
 
 from bicycle_runtime.base.code_paths import show_paths
 from bicycle_runtime.base.processes import how_it_ended
+from bicycle_runtime.base.stacks import ProcessStacks, take_kept_stacks
 from bicycle_runtime.engine.errors import WORKER_ENDED, EpochFailedError
-from bicycle_runtime.engine.spark.positions_folder import positions_folder
+from bicycle_runtime.engine.spark.positions_folder import positions_folder, stacks_folder
 from bicycle_runtime.engine.spark.spark_cluster import place_on_hosts
 from bicycle_runtime.operators.heartbeats import LastPosition, ended_workers
 from bicycle_runtime.operators.spec import StagePlan
 from bicycle_runtime.operators.user_calls.stack_frames import blamed_frame, is_ours
 
-__all__ = ["ends_on_hosts", "worker_ended"]
+__all__ = ["ends_in", "ends_on_hosts", "stacks_on_hosts", "worker_ended"]
 
 _ANSWER_S = 10.0
+_STACKS_S = 7.0
+_LOOKS_FOR_NOTES, _LOOK_S = 20, 0.05
 _FRAME = re.compile(r'  File "(?P<filename>[^"]+)", line (?P<line>\d+) in ')
 _CRASHES = {
     -number for number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT, signal.SIGILL)
@@ -44,21 +48,56 @@ class _Line:
     number: int
 
 
+def ends_in(folder: Path) -> list[LastPosition]:
+    """Return the last positions of the ended workers of this machine."""
+    pause, found = threading.Event(), ended_workers(folder)
+    for _ in range(_LOOKS_FOR_NOTES):
+        if all(end.code is not None for end in found):
+            break
+        pause.wait(_LOOK_S)  # The daemon has still to note the end of one.
+        found = ended_workers(folder)
+    return found
+
+
 def ends_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[LastPosition]:
     """Return the last positions of ended workers of a cluster; [] without an answer."""
+    answers = _answers_of(context, hosts, _own_ends, timeout_s=_ANSWER_S)
+    return [msgspec.json.decode(answer, type=LastPosition) for answer in answers]
+
+
+def stacks_on_hosts(context: Any, hosts: Mapping[str, int]) -> list[ProcessStacks]:
+    """Cancel all tasks; return the stacks of the workers that had to be killed.
+
+    Spark looks every two seconds for canceled tasks and has their workers killed; the daemon of
+    their host keeps the stacks before that.
+    """
+    context.cancelAllJobs()
+    deadline, pause = time.monotonic() + _STACKS_S, threading.Event()
+    while (left_s := deadline - time.monotonic()) > 0:
+        if answers := _answers_of(context, hosts, _own_stacks, timeout_s=left_s):
+            return [msgspec.json.decode(answer, type=ProcessStacks) for answer in answers]
+        pause.wait(_LOOK_S)
+    return []
+
+
+def _answers_of(
+    context: Any, hosts: Mapping[str, int], ask: Callable[[Iterable[object]], Iterator[bytes]],
+    *, timeout_s: float,
+) -> list[bytes]:  # fmt: skip
+    """Run a function on each host, with the name of the host; return all answers."""
     from py4j.protocol import Py4JError  # Spark is imported when it is used
     from pyspark import RDD
     from pyspark.serializers import UTF8Deserializer
 
-    late = threading.Timer(_ANSWER_S, context.cancelAllJobs)
+    late = threading.Timer(timeout_s, context.cancelAllJobs)
     late.start()
     try:
         with contextlib.suppress(Py4JError):
             names = place_on_hosts(context, [(name, name) for name in sorted(hosts)])
             texts = UTF8Deserializer()  # type: ignore[no-untyped-call]  # Spark's own
             tasks: Any = RDD(names, context, texts)
-            answers = tasks.mapPartitions(_own_ends).collect()
-            return [msgspec.json.decode(answer, type=LastPosition) for answer in answers]
+            found: list[bytes] = tasks.mapPartitions(ask).collect()
+            return found
     finally:
         late.cancel()
     return []
@@ -69,6 +108,12 @@ def _own_ends(names: Iterable[object]) -> Iterator[bytes]:
     for end in ended_workers(Path(positions_folder())):
         end.host = str(host)
         yield msgspec.json.encode(end)
+
+
+def _own_stacks(names: Iterable[object]) -> Iterator[bytes]:
+    [host] = names
+    for stacks in take_kept_stacks(Path(stacks_folder())):
+        yield msgspec.json.encode(replace(stacks, host=str(host)))
 
 
 def worker_ended(

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from bicycle_runtime.base.processes import hang_up, kill_all
+from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.engine.deferred import DeferredExecutor
 from bicycle_runtime.engine.errors import SparkStartKilledError
 from bicycle_runtime.engine.executor import Executor, KeptExecutor
@@ -89,6 +90,10 @@ class JobExecutor:
     def stop(self) -> None:
         """Release everything."""
         self._executor.stop()
+
+    def end_tasks(self) -> list[ProcessStacks]:
+        """Cancel the tasks on other hosts; return the stacks of the workers that hang."""
+        return self._executor.end_tasks()
 
     def abort(self) -> None:
         """Allow a moment to cancel calls in flight and close functions; then kill it."""

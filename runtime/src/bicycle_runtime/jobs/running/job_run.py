@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bicycle_runtime.base.logging import log_event
 from bicycle_runtime.base.processes import is_alive
+from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.base.storage import StorageError
 from bicycle_runtime.jobs.control.requests import Inbox
 from bicycle_runtime.jobs.control.rescaling import RESCALE
@@ -114,7 +116,7 @@ class JobRun:
 
     def abort(self) -> None:
         """End the epoch that runs, without waiting for it."""
-        self._note_stuck()
+        self._note_stuck(self.executor.end_tasks())
         self.executor.abort()
         if self.loop is not None:
             self.loop.interrupt()
@@ -125,9 +127,9 @@ class JobRun:
         if not self.progress.status.state.is_final:
             self.progress.enter(JobState.STOPPED)
 
-    def _note_stuck(self) -> None:
+    def _note_stuck(self, others: Sequence[ProcessStacks] = ()) -> None:
         stacks = self.place.folder.stacks_path
-        self.progress.take_stuck(stuck_threads(stacks, driver_pid=os.getpid()))
+        self.progress.take_stuck(stuck_threads(stacks, driver_pid=os.getpid(), others=others))
 
     def fail(self, error: BicycleError) -> BicycleError:
         """Set an error that ends the job in the status, and return it."""

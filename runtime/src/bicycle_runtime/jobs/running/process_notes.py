@@ -39,7 +39,8 @@ def note_stuck(status: JobStatus, stuck: Sequence[StuckThread]) -> None:
     for thread in stuck:
         log_event(
             _LOG, "thread_stuck", level=logging.WARNING, job=status.job, pid=thread.pid,
-            role=thread.role, location=thread.location, was_frozen=thread.was_frozen,
+            role=thread.role, host=thread.host, location=thread.location,
+            was_frozen=thread.was_frozen,
             stack=thread.stack,
         )  # fmt: skip
     status.stuck = with_stuck(status.stuck, list(stuck))[-_SHOWN_MAX:]

@@ -210,7 +210,9 @@ class Progress:
 
     def take_stuck(self, stuck: Sequence[StuckThread]) -> None:
         """Log and keep the threads that hang, which are abandoned."""
-        note_stuck(self.status, stuck)
+        if stuck:
+            note_stuck(self.status, stuck)
+            self._show_at_once()  # The process may be killed next.
 
     def take_parallelisms(self, parallelisms: Mapping[str, int]) -> None:
         """Record each operator's parallelism; a change is written at once."""

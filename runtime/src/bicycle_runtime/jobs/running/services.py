@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import IO, Protocol
 
 from bicycle_runtime.base.clock import Clock
+from bicycle_runtime.base.stacks import ProcessStacks
 from bicycle_runtime.engine.executor import Executor
 from bicycle_runtime.engine.hosts.shipment import Shipment
 from bicycle_runtime.jobs.status import JobStatus
@@ -54,6 +55,9 @@ class DriverExecutor(Executor, Protocol):
 
     def take_ended_workers(self) -> list[LastPosition]:
         """Return the worker processes that ended unasked since the last call."""
+
+    def end_tasks(self) -> list[ProcessStacks]:
+        """Cancel the tasks on other hosts; return the stacks of the workers that hang."""
 
     def ship(self, shipment: Shipment) -> None:
         """Set the plugin's files for workers; before ``start``."""

@@ -111,7 +111,7 @@ class Admission:
 
 
 class KeptUse(msgspec.Struct, frozen=True, kw_only=True):
-    """Past use at a time of day, as the service stores it; ``begun`` has owner, master, time."""
+    """Past use as stored; ``begun`` has owner, master and time of the last start."""
 
     at_ms: int
     slot_seconds: dict[str, float]

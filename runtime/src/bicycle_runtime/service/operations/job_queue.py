@@ -94,7 +94,7 @@ class JobQueue:
         self._save_past()
 
     def _restore_past(self) -> None:
-        """Begin with the past use of owners that the service has stored; without, with none."""
+        """Read the past use of owners, if the service has stored it."""
         with contextlib.suppress(FileNotFoundError):
             try:
                 data, path = self._past_path.read_bytes(), str(self._past_path)
