@@ -207,6 +207,35 @@ def test_a_time_is_not_cut_to_its_day(table):
         writer.prepare([(AT,)], None)
 
 
+@dataclass(frozen=True)
+class Counted:
+    count: int
+
+
+@pytest.mark.parametrize(
+    ("kind", "fitting", "kept", "lossy"),
+    [
+        (list[int], [1, 2.0, numpy.int64(3), None], [1, 2, 3, None], [1, 1.5]),
+        (tuple[int, ...], (1, 2), [1, 2], (0.1,)),
+        (list[list[int]], [[1], [2.0]], [[1], [2]], [[1], [1.5]]),
+        (dict[str, int], {"a": 1.0}, [("a", 1)], {"a": 1.5}),
+        (Counted, Counted(2.0), {"count": 2}, Counted(1.5)),
+        (list[Counted], [Counted(1)], [{"count": 1}], [Counted(float("nan"))]),
+        (list[int], [2**63 - 1], [2**63 - 1], [Decimal("1.5")]),
+        (list[int], [], [], [2**63]),
+    ],
+)
+def test_an_integer_within_a_value_is_not_cut(table, kind, fitting, kept, lossy):
+    run = table(tuple[kind])
+    writer = run.sink.writer().open(
+        WriterTask(storage=run.services.storage, prefix="staged/1/0-0", epoch=1, subtask=0)
+    )
+
+    assert writer.prepare([(fitting,)], None).column("field_1").to_pylist() == [kept]
+    with pytest.raises(ValueError, match="'field_1' does not match its column"):
+        writer.prepare([(fitting,), (lossy,)], None)
+
+
 TYPES = {
     "int": int,
     "float": float,

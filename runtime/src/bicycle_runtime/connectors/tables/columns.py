@@ -17,7 +17,7 @@ from decimal import Decimal
 from enum import Enum
 from operator import attrgetter
 from types import NoneType, SimpleNamespace
-from typing import Any
+from typing import Any, SupportsIndex
 from uuid import UUID
 
 import msgspec
@@ -75,6 +75,7 @@ _TIMES: Mapping[Any, tuple[Callable[[Any], Any], frozenset[type]]] = {
     timedelta: (duration_of, frozenset({timedelta, NoneType})),
     date: (date_of, frozenset({date, NoneType})),
 }
+_WHOLE = frozenset({int, NoneType})
 _TAKEN = {_PLAIN[kind]: taken for kind, (_, taken) in _TIMES.items()}
 _CONVERSIONS = {_PLAIN[kind]: convert for kind, (convert, _) in _TIMES.items()}
 
@@ -330,14 +331,37 @@ def _arrow(found: Any) -> tuple[pyarrow.DataType, Conversion]:
     return _struct(found)
 
 
+def _arrow_inside(found: Any) -> tuple[pyarrow.DataType, Conversion]:
+    """Return the type and conversion of values in a list, a map or a struct.
+
+    Arrow itself takes 1.5 for the integer 1.
+    """
+    data_type, convert = _arrow(without_none(found)[0])
+    is_integer = convert is None and data_type == pyarrow.int64()
+    return data_type, _whole if is_integer else convert
+
+
+def _whole(value: Any) -> Any:
+    """Return an integer, also for a float without a fraction.
+
+    Raises:
+        ValueError: it is another value.
+    """
+    if isinstance(value, SupportsIndex):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    raise ValueError(f"{value!r} is not a whole number")
+
+
 def _arrow_of_many(
     found: Any, origin: Any, arguments: tuple[Any, ...]
 ) -> tuple[pyarrow.DataType, Conversion]:
     if origin in _LISTS and (origin is not tuple or Ellipsis in arguments):
-        inner_type, convert = _arrow(without_none(arguments[0])[0])
+        inner_type, convert = _arrow_inside(arguments[0])
         return pyarrow.list_(inner_type), _list_of(convert)
     if origin in (dict, Mapping) and arguments[0] is str:
-        inner_type, convert = _arrow(without_none(arguments[1])[0])
+        inner_type, convert = _arrow_inside(arguments[1])
         return pyarrow.map_(pyarrow.string(), inner_type), _map_of(convert)
     if found in _UNTYPED or origin in (dict, Mapping):
         return pyarrow.string(), _payload
@@ -353,7 +377,7 @@ def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
     shape, fields = _fields_of(kind)
     if shape == "value":
         raise _NoColumnError(str(kind))
-    found = {name: _arrow(without_none(each)[0]) for name, each in fields.items()}
+    found = {name: _arrow_inside(each) for name, each in fields.items()}
     data_type = pyarrow.struct([(name, inner) for name, (inner, _) in found.items()])
 
     def convert(value: Any) -> dict[str, Any]:
@@ -368,7 +392,14 @@ def _struct(kind: Any) -> tuple[pyarrow.DataType, Conversion]:
 
 def _list_of(convert: Conversion) -> Conversion:
     """Return a conversion of collections to lists, with converted items."""
-    return lambda values: [_convert(convert, value) for value in values]
+
+    def convert_all(values: Any) -> list[Any]:
+        # hot path: 15 ns an integer, a call for each takes 60.
+        if convert is _whole and set(map(type, values)) <= _WHOLE:
+            return list(values)
+        return [_convert(convert, value) for value in values]
+
+    return convert_all
 
 
 def _map_of(convert: Conversion) -> Conversion:
