@@ -11,9 +11,11 @@ from bicycle_runtime.streams import (
     ConnectionLostError,
     StreamConnectError,
     StreamEndedError,
+    StreamError,
     StreamUrlError,
     connect,
 )
+from bicycle_runtime.streams.delivering import PREFETCH_BYTES
 from bicycle_runtime.testing.streams import LosesConnections, StreamLoadSuite, StreamSuite
 from tests.unit.streams.broadcasting import BroadcastCase
 
@@ -177,6 +179,69 @@ def test_a_frame_of_bytes_goes_to_everybody():
                 return message.stream_key, message.payload
 
     assert run(scenario) == ("broadcast", b"\xff\x00")
+
+
+def frame(first_byte, data):
+    return bytes([first_byte, len(data)]) + data
+
+
+BAD_FRAMES = {
+    "large": frame(0x81, b"x" * 101),
+    "fragments-without-end": frame(0x01, b"x" * 50) + frame(0x00, b"x" * 50) * 3,
+    "not-text": frame(0x81, b"\xff\xfe"),
+    "reserved": frame(0x83, b"x"),
+    "compressed": frame(0xC1, b"\x00" * 5),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FRAMES)
+def test_a_frame_that_cannot_be_received_is_told_and_the_next_connection_counts(name):
+    async def feed(peer):
+        feeds.append(peer)
+        if len(feeds) == 1:
+            await peer.send("before")
+            peer.transport.write(BAD_FRAMES[name])
+        else:
+            await peer.send("after")
+        await peer.wait_closed()
+
+    async def scenario():
+        options = {**QUICK, "frame_bytes_max": 100}
+        async with serve(feed, "127.0.0.1", 0, compression=None) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with connect(f"ws://127.0.0.1:{port}", options) as streamer:
+                consumer = await streamer.create_consumer("a")
+                first = (await consumer.next()).as_str()
+                with pytest.raises(StreamError) as refusing:
+                    await consumer.next()
+                return first, refusing.value.code, (await consumer.next()).as_str()
+
+    feeds = []
+    assert run(scenario) == ("before", "BIC-2648", "after")
+
+
+def test_a_consumer_that_nobody_asks_holds_a_bounded_number_of_bytes():
+    size = PREFETCH_BYTES // 4
+
+    async def feed(peer):
+        for number in range(40):
+            await peer.send(f"{number}" + "x" * size)
+
+    async def scenario():
+        async with serve(feed, "127.0.0.1", 0, compression=None) as server:
+            port = server.sockets[0].getsockname()[1]
+            async with connect(f"ws://127.0.0.1:{port}") as streamer:
+                consumer = await streamer.create_consumer("a")
+                first = await consumer.next()
+                while not consumer.is_full:
+                    await asyncio.sleep(0.001)
+                held = len(consumer._queue)
+                rest = [await consumer.next() for _ in range(39)]
+                return held, [message.as_str()[:2] for message in (first, *rest)]
+
+    held, found = run(scenario)
+    assert held <= 5
+    assert found == [f"{number}x"[:2] for number in range(40)]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,9 @@ from bicycle_runtime.streams.lines import BROADCAST
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import StreamerOptions
 
-__all__ = ["Hub", "HubConsumer"]
+__all__ = ["PREFETCH_BYTES", "Hub", "HubConsumer"]
+
+PREFETCH_BYTES = 32 << 20  # A consumer holds no more, whatever the size of its messages.
 
 
 class Hub:
@@ -83,13 +85,14 @@ class HubConsumer(Consumer):
         self._hub = hub
         self._queue: deque[Message | StreamError] = deque()
         self._queue_max = options.prefetch_messages
+        self._queue_bytes = 0
         self._arrived = asyncio.Event()
         hub.join(self)
 
     @property
     def is_full(self) -> bool:
         """Return whether its queue is full."""
-        return len(self._queue) >= self._queue_max
+        return len(self._queue) >= self._queue_max or self._queue_bytes >= PREFETCH_BYTES
 
     def wants(self, message: Message) -> bool:
         """Return whether the consumer reads the stream of a message or it is a broadcast."""
@@ -98,6 +101,8 @@ class HubConsumer(Consumer):
     def put(self, item: Message | StreamError) -> None:
         """Add a message, or an error that the next call raises."""
         self._queue.append(item)
+        if isinstance(item, Message):
+            self._queue_bytes += len(item.payload)
         self.wake()
 
     def wake(self) -> None:
@@ -111,13 +116,14 @@ class HubConsumer(Consumer):
             self._arrived.clear()
             await self._arrived.wait()
         found = take_messages(self._queue, count_max)
+        self._queue_bytes -= sum(len(message.payload) for message in found)
         self._hub.drained()
         return found
 
     def leave(self) -> list[Message]:
         """Leave the hub, and return delivered messages that were not read."""
         self._hub.leave(self)
-        queue, self._queue = self._queue, deque()
+        queue, self._queue, self._queue_bytes = self._queue, deque(), 0
         ready, self._ready = self._ready, deque()
         return [*ready, *(item for item in queue if isinstance(item, Message))]
 

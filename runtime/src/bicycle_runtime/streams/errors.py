@@ -308,6 +308,12 @@ LINE_NOT_TEXT = StreamError.row(
     cause="A line between programs contains bytes that are not text.",
     fix="send text: JSON, or base64 for binary data",
 )
+FRAME_REFUSED = StreamError.row(
+    "BIC-2648",
+    "{address} sent a frame that cannot be received: {reason}; its connection was closed",
+    cause="A frame is larger than frame_bytes_max, not UTF-8, or violates the WebSocket protocol.",
+    fix="see who sends it, or raise frame_bytes_max; messages on a new connection are received",
+)
 RECEIVED_LINE_TOO_LONG = StreamError.row(
     "BIC-2655",
     "line from {address} must have at most {limit_bytes} bytes; its sender was disconnected",

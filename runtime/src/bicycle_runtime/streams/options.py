@@ -33,7 +33,8 @@ class StreamerOptions:
         1_000,
         low=1,
         high=1_000_000,
-        doc="Maximum number of unread messages in a consumer.",
+        doc="Maximum number of unread messages in a consumer; over WebSockets, sockets and pipes "
+        "also at most 32 MiB and one message.",
     )
     send_queue_messages: int = option(
         100_000,

@@ -23,12 +23,13 @@ from websockets.exceptions import (
     InvalidMessage,
     InvalidURI,
 )
+from websockets.frames import CloseCode
 
 from bicycle_runtime.base.clock import SystemClock
 from bicycle_runtime.base.options import option
 from bicycle_runtime.streams.addresses import StreamerUri, StreamKey
 from bicycle_runtime.streams.contract import Capabilities
-from bicycle_runtime.streams.errors import StreamError
+from bicycle_runtime.streams.errors import FRAME_REFUSED, StreamError
 from bicycle_runtime.streams.lines import BROADCAST, LineDecoder
 from bicycle_runtime.streams.messages import Message
 from bicycle_runtime.streams.options import Durability, StreamerOptions, TlsOptions
@@ -37,6 +38,10 @@ from bicycle_runtime.streams.producing import Sender
 from bicycle_runtime.streams.queued_sending import LineSender, Pending
 
 __all__ = ["WebSocketOptions", "WebSocketStreamer"]
+
+_BAD_FRAME_CODES = frozenset(
+    {CloseCode.PROTOCOL_ERROR, CloseCode.INVALID_DATA, CloseCode.MESSAGE_TOO_BIG}
+)
 
 Place: TypeAlias = tuple[StreamKey, int]
 
@@ -148,12 +153,19 @@ class WebSocketStreamer(PeerStreamer[Connection]):
         return peer
 
     async def _take(self, peer: Connection) -> None:
-        with contextlib.suppress(*self.away):
+        try:
             async for frame in peer:
                 for other in list(self.peers) if self.options.broadcast else ():
                     with contextlib.suppress(*self.away):
                         await other.send(frame)
                 await self._hub.offer([self._message(frame)])
+        except ConnectionClosed as error:
+            sent = error.sent  # What we closed with, because of a frame.
+            if sent is not None and not error.rcvd_then_sent and sent.code in _BAD_FRAME_CODES:
+                reason = sent.reason or CloseCode(sent.code).name
+                await self._hub.offer([FRAME_REFUSED(address=self.address, reason=reason)])
+        except self.away:
+            return
 
     def _message(self, frame: str | bytes) -> Message | StreamError:
         """Return the message of a frame, and count missing messages before it."""
