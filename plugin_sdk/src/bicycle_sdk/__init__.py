@@ -1,8 +1,8 @@
 """The API for authors of Bicycle jobs.
 
 A job is a function that gets a ``StreamEnvironment`` and builds streams on it; ``@bicycle_plugin``
-marks it. This package starts nothing and needs nothing but the standard library. Sources and sinks
-as values stand in ``bicycle_sdk.connectors``, what tests one function in ``bicycle_sdk.testing``.
+marks it. This package starts nothing and needs only the standard library. Descriptors of sources
+and sinks are in ``bicycle_sdk.connectors``, harnesses for functions in ``bicycle_sdk.testing``.
 """
 
 import typing

@@ -1,6 +1,6 @@
 """Checks of call arguments: a wrong type is an error at the call, not later.
 
-Type checkers find most of this; a job that nobody checked fails with the same words as any other
+Type checkers find most of these errors; an unchecked job fails with the same text as any other
 impossible call.
 """
 
@@ -17,7 +17,7 @@ def require_text(call: str, text: object, *, is_empty_fine: bool = False) -> str
     """Return a text that is not empty.
 
     Raises:
-        StreamDefinitionError: it is none, or empty.
+        StreamDefinitionError: it is not a text, or empty.
     """
     if isinstance(text, str) and (text or is_empty_fine):
         return text

@@ -116,7 +116,7 @@ def optimize(graph: JobGraph) -> OptimizedGraph:
     for edge in graph.edges:
         outputs[edge.source_id].append(edge)
         inputs[edge.target_id].append(edge)
-    # A vertex with several outputs ends its chain: each target then starts one, none is left over.
+    # A vertex with several outputs ends its chain: each target then starts a chain.
     following = {
         edge.source_id: edge.target_id
         for edge in graph.edges

@@ -1,9 +1,9 @@
 """Base classes of functions with two input streams, and their calls.
 
-Inputs are told apart by ordinal: ``…1`` gets the records of the stream on which ``connect`` was
-called, ``…2`` those of the other. All that holds of the classes in ``functions`` holds here: any
-method may be ``def`` or ``async def``, and a constructor opens nothing. State and timers belong to
-the function, so what one input writes the other reads.
+The method suffix is the ordinal of the input: ``…1`` gets the records of the stream on which
+``connect`` was called, ``…2`` the records of the other stream. The rules of the classes in
+``functions`` hold here, too: any method may be ``def`` or ``async def``, and a constructor opens
+nothing. State and timers belong to the function, so both inputs read and write the same state.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ class CoProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
     ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
         """Return the records that follow from one record of the first stream.
 
-        Called on a worker, once per record and attempt. Records of one stream and key come in
-        order; those of the two streams mix freely, so no result may depend on which came first
-        within an epoch.
+        Called on a worker, once per record and attempt. Records of one stream and key arrive in
+        order; records of the two streams mix freely, so no result may depend on their order within
+        an epoch.
         """
 
     @abstractmethod
@@ -168,7 +168,7 @@ class CoGroupFunction(_Opened, ABC, Generic[In1, In2, Out]):
         """Return the records that follow from the rows of one key in one window.
 
         Called on a worker, once per key and window in which any side has rows, with the rows in the
-        order of event time; a side without rows gives ``[]``.
+        order of event time; a side without rows is ``[]``.
         """
 
 
@@ -221,7 +221,7 @@ class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
     ) -> Iterable[Out] | Awaitable[Iterable[Out]]:
         """Change the maps by one record of the second stream, and return output records.
 
-        Called on every subtask, once per record and attempt: what it returns comes out once per
+        Called on every subtask, once per record and attempt: its results are emitted once per
         subtask. There is no key.
         """
 
@@ -237,7 +237,7 @@ class BroadcastProcessFunction(_Opened, ABC, Generic[In1, In2, Out]):
 class InputRecords(NamedTuple):
     """Records that a built-in function gets in one call, with their keys.
 
-    ``ordinal`` says on which input they came; ``times`` are event times in ms, None for none.
+    ``ordinal`` is the number of their input; ``times`` are event times in ms, or None.
     """
 
     ordinal: int
@@ -249,16 +249,16 @@ class InputRecords(NamedTuple):
 class BuiltInFunction(_Opened):
     """A function of the SDK itself, such as a join, with additional hooks.
 
-    ``awaits`` tells that each call returns an awaitable. With ``stamps`` the results are pairs
+    ``awaits`` means that each call returns an awaitable. With ``stamps`` the results are pairs
     ``(event time in ms, record)``. ``needs_times`` makes records without event time an error.
-    ``late`` counts the records of an epoch that came too late. Timers of event time stand
-    ``timer_lead_ms`` behind the last time that they wait for.
+    ``late`` counts the late records of an epoch. Timers of event time are ``timer_lead_ms`` behind
+    the last time that they wait for.
 
-    A function with ``process_each`` takes ``InputRecords`` in one call, and one with ``fire_each``,
-    whose ``on_timer`` sets no timers, many timers; each adds to the results one after the other, so
-    that a failure is that of the record or timer behind the last result. Before any of them fires
-    the function gets all timers of a round by ``complete_each``, and returns those that are to
-    fire: the others would give nothing. What it changes then stays, whichever calls fail.
+    A function with ``process_each`` takes ``InputRecords`` in one call, and a function with
+    ``fire_each``, whose ``on_timer`` sets no timers, many timers; each adds to the results one
+    after the other, so that a failure is that of the record or timer behind the last result. Before
+    any of them fires, the function gets all timers of a round by ``complete_each``, and returns the
+    timers to fire; the others have no result. Its changes to state remain, even if calls fail.
     """
 
     stamps: ClassVar[bool] = False

@@ -94,7 +94,7 @@ def built(call: str, builder: Any) -> Any:
     """Return the descriptor that a builder of a source or sink builds.
 
     Raises:
-        StreamDefinitionError: it is none.
+        StreamDefinitionError: it is not a connector.
     """
     if not hasattr(builder, "build_connector"):
         raise StreamDefinitionError(
@@ -131,8 +131,8 @@ def socket_source(
 ) -> SourceDescriptor[str]:
     """Return a source of lines from clients of a TCP server on ``host:port`` (0: any).
 
-    Only programs of this machine reach it, unless ``host`` is an address that others reach; it asks
-    nobody who they are. ``clients_max`` bounds how many are connected; more are refused.
+    Only programs of this machine reach it, unless ``host`` is an address that others reach; clients
+    are not authenticated. ``clients_max`` is the limit of connected clients; more are refused.
     """
     properties = _socket_properties("socket_source", host, port, clients_max)
     return SourceDescriptor(connector_type="socket", properties=properties, output_type=str)
@@ -169,7 +169,7 @@ def jsonl_file_source(
     Args:
         path: File, glob or directory.
         follow: Wait for appended lines and new files.
-        record_type: What a record is decoded as.
+        record_type: The type to which records are decoded.
         timestamp_field: Field with the event time, RFC 3339 or ms since 1970.
     """
     output_type = dict[str, Any] if record_type is dict else record_type
@@ -196,7 +196,7 @@ def csv_file_source(
     Args:
         path: File, glob or directory.
         follow: Wait for appended lines and new files.
-        record_type: What a record is decoded as.
+        record_type: The type to which records are decoded.
         timestamp_field: Field with the event time, RFC 3339 or ms since 1970.
     """
     output_type = dict[str, str] if record_type is dict else record_type
@@ -223,7 +223,7 @@ def parquet_file_source(
     Args:
         path: File, glob or directory.
         follow: Wait for new files; a file must be whole when it appears.
-        record_type: What a row is converted to; only its fields are read.
+        record_type: The type to which rows are converted; only its fields are read.
         timestamp_field: Column with the event time: a time with a zone, or ms since 1970.
     """
     output_type = dict[str, Any] if record_type is dict else record_type
@@ -275,8 +275,8 @@ def socket_sink(
 ) -> SinkDescriptor[Any]:
     """Return a sink of lines to clients of a TCP server on ``host:port`` (0: any).
 
-    Only programs of this machine reach it, unless ``host`` is an address that others reach; it asks
-    nobody who they are. ``clients_max`` bounds how many are connected; more are refused.
+    Only programs of this machine reach it, unless ``host`` is an address that others reach; clients
+    are not authenticated. ``clients_max`` is the limit of connected clients; more are refused.
     """
     properties = _socket_properties("socket_sink", host, port, clients_max)
     return SinkDescriptor(connector_type="socket", properties=properties)

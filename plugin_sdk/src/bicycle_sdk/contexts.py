@@ -39,7 +39,7 @@ __all__ = [
 
 K = TypeVar("K")
 
-# The watermark before any event time is known, and the one behind the last record of all.
+# The watermark before any event time is known, and the watermark behind the last record of all.
 WATERMARK_MIN = -(2**63)
 WATERMARK_MAX = 2**63 - 1
 
@@ -53,7 +53,7 @@ def wall_clock_ms() -> int:
 class TaskInfo:
     """The operator instance that a function runs in; ``subtask_index`` counts from 0.
 
-    ``properties`` are those that ``env.set_property`` set, the same in the whole job.
+    ``properties`` are the properties set by ``env.set_property``, the same in the whole job.
     """
 
     job_id: str
@@ -181,8 +181,8 @@ class Context:
 
     ``processing_time`` (ms) and ``random`` are recorded by the runtime: when an epoch is computed
     again, a function sees the same values. ``current_processing_time()`` is the wall clock and is
-    not. ``message`` is what the source says of the record at hand; None behind an exchange, as
-    ``key_by`` makes one, and where there is no source.
+    not recorded. ``message`` holds the metadata of the current record from the source; it is None
+    behind an exchange, such as ``key_by``, and without a source.
 
     Args:
         task_info: Which instance of the function this is.
@@ -226,8 +226,8 @@ class RuntimeContext(StateAccess, Context):
     """The context of functions with state: watermark, key, states, named values.
 
     ``get_state`` and its companions keep one value per name and key on a keyed stream, and one per
-    name and subtask otherwise. ``get_value_state`` and its kin hand out typed states of a keyed
-    stream. They are durable in a job; standalone they live in this object.
+    name and subtask otherwise. ``get_value_state`` and its kin return typed states of a keyed
+    stream. They are durable in a job; standalone they are held by this object.
     """
 
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
@@ -281,7 +281,7 @@ class RuntimeContext(StateAccess, Context):
 class ProcessContext(RuntimeContext):
     """The context of a ``ProcessFunction``: also event time, and side outputs.
 
-    ``timestamp`` is the event time of the record at hand in ms, None when it has none.
+    ``timestamp`` is the event time of the current record in ms, or None if it has none.
     """
 
     def __init__(self, **options: Unpack[ContextOptions]) -> None:
@@ -340,7 +340,9 @@ class OnTimerContext(KeyedProcessContext[K]):
         self._previous = WATERMARK_MIN
 
     def set_fired(self, timer: Timer, previous: int) -> None:
-        """Switch to a timer that fires. Called by what runs the function.
+        """Switch to a timer that fires.
+
+        Called by the runner of the function.
 
         Args:
             timer: The timer.

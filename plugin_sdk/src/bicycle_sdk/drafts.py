@@ -1,8 +1,8 @@
 """A job graph under construction: mutable vertices, edges, and live objects.
 
 Streams write here; ``build_graph`` turns the draft into frozen data. Defaults are applied only
-then, so the order of calls does not matter. A draft runs nothing and checks only what the finished
-graph could not show: uids that are used twice and chains whose types do not fit.
+then, so the order of calls does not matter. A draft runs nothing and checks only errors that the
+finished graph could not show: uids that are used twice and chains whose types do not fit.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ __all__ = ["EdgeDraft", "GraphDraft", "VertexDraft"]
 class VertexDraft:
     """A vertex whose settings may still change. ``payloads`` are the live objects by role.
 
-    ``follows`` is the vertex whose parallelism is taken over when none is set.
-    ``input_type`` and ``output_type`` are record types, None when unknown.
-    ``serves`` is the vertex that this one is a part of: id, key groups and error policy follow it.
-    ``place`` is where the call stands that made it.
+    ``follows`` is the vertex whose parallelism is taken over when no parallelism is set.
+    ``input_type`` and ``output_type`` are record types, None when unknown. ``serves`` is the vertex
+    that this vertex is a part of: id, key groups and error policy follow it. ``place`` is the
+    location of the call that made it.
     """
 
     kind: OperatorKind

@@ -76,8 +76,8 @@ class StreamEnvironment(GraphDraft):
     def set_runtime_mode(self, mode: Literal["streaming", "batch"]) -> Self:
         """Set whether input is followed (streaming, the default) or read once (batch).
 
-        In batch mode all sources must end by themselves, and event time stands still until then: no
-        record is late, and what waits for event time comes out at the end.
+        In batch mode all sources must end by themselves, and event time does not advance until
+        then: no record is late, and timers and windows fire at the end.
         """
         known = {known.value: known for known in RuntimeMode}
         if mode not in known:
@@ -129,7 +129,7 @@ class StreamEnvironment(GraphDraft):
     ) -> DataStream[str]:
         """Read the lines that clients send to a TCP server on ``host:port``.
 
-        Programs of other machines reach it only where ``host`` says so.
+        Programs of other machines reach it only if ``host`` allows it.
         """
         source = connectors.socket_source(host=host, port=port, clients_max=clients_max)
         return self.add_source(source)

@@ -1,9 +1,9 @@
 """The base of Bicycle errors: a stable code, a message template, a fix, and facts.
 
 An error is data first: its facts are plain values, so it survives pickle (to and from a worker) and
-JSON (to a REST answer or a log line). Tests compare class, code and facts, never the rendered
-sentence. A class of its own has an error that somebody catches; each other one is an ``ErrorRow``,
-which makes errors of a class by their code. This module holds no error of the runtime.
+JSON (to a REST response or a log line). Tests compare class, code and facts, never the rendered
+sentence. An error that callers catch has a class of its own; all others are an ``ErrorRow``, which
+makes errors of a class by their code. This module holds no error of the runtime.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class BicycleError(Exception):
     a number with its noun by ``{shard_count:count shard}``.
 
     Args:
-        row: The row that this error is of; None: code and templates are those of the class.
+        row: The row of this error; None: code and templates are attributes of the class.
         facts: Plain JSON values. Every name used by the templates must be given.
     """
 
@@ -100,9 +100,9 @@ class BicycleError(Exception):
 
         Args:
             code: ``BIC-`` and four digits, used by no other class or row; TypeError otherwise.
-            message: Template of what happened, where, found and expected.
-            cause: When this happens, in one sentence; it stands in the reference.
-            fix: Template of what to do.
+            message: Template of the message: the problem, its location, found and expected.
+            cause: The cause, in one sentence, for the reference.
+            fix: Template of the fix.
         """
         row = ErrorRow(cls, code, message, cause, fix)
         other = BicycleError.by_code.setdefault(code, row)

@@ -1,7 +1,7 @@
 """Types of expressions, from declared record types: wrong names fail early.
 
-A type that is not known is None, and fits everything. What can be told is told when the graph is
-built, at the user's line; everything else is an error of its record.
+An unknown type is None, and fits everything. Errors that types show are raised when the graph is
+built, at the user's line; all others are errors of their record.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _field_types(record_type: Any) -> Mapping[str, Any] | None:
         hints = typing.get_type_hints(origin)
     except Exception:  # noqa: BLE001  # annotations are the user's code; unknown is fine.
         return None
-    # A class may have properties beside its fields, and those are attributes, too.
+    # A class may have properties beside its fields, and these are attributes, too.
     others = {
         name: None
         for kind in origin.__mro__[:-1]

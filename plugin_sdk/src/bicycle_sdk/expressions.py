@@ -1,10 +1,10 @@
 """Expressions over the fields of a record: ``col("price") * 2 > 10``.
 
-An expression is a function of a record, and is taken wherever one is. What it computes is data, not
-code: the runtime carries it out over columns of many records at once, and a job that names a field
-which its records do not have, or adds a number to a text, is refused before it runs. What comes out
-is what Python gives for each record by itself, errors included: ints do not overflow, and None is
-no number.
+An expression is a function of a record, and is accepted wherever a function is. Its computation is
+data, not code: the runtime carries it out over columns of many records at once, and a job that
+names a field which its records do not have, or adds a number to a text, is refused before it runs.
+The results equal Python's for each record by itself, errors included: ints do not overflow, and
+None is no number.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SYMBOLS = frozenset({"+", "-", "*", "/", "//", "%", "==", "!=", "<", "<=", ">",
 class Expression:
     """A value computed from each record, built with ``col``, ``lit`` and operators.
 
-    ``operation`` says what is done, ``arguments`` with what: expressions, or plain values where the
-    operation asks for such.
+    ``operation`` is the name of the operation, ``arguments`` its operands: expressions, or plain
+    values if the operation takes these.
 
     Example:
         >>> total = col("price") * col("quantity")
@@ -167,7 +167,7 @@ class Expression:
         """Return the value as text, like ``str``."""
         return Expression("text", self)
 
-    # --- what Python asks of values ----------------------------------------------------------
+    # --- Python's methods of values ------------------------------------------------------------
 
     def __bool__(self) -> bool:  # noqa: PLE0304  # it never returns
         self._refuse("and, or, not, if, and chains such as 1 < x < 2, need a single truth value")
@@ -243,7 +243,7 @@ def _round(value: Any, digits: int | None) -> Any:
     return round(value) if digits is None else round(value, digits)
 
 
-# What each operation is, for one record; over columns the same comes out.
+# Each operation for one record; over columns the results are the same.
 OPERATIONS: Mapping[str, Callable[..., Any]] = {
     "+": operator.add,
     "-": operator.sub,

@@ -35,7 +35,7 @@ BACKOFF_MS_MAX = 60_000
 class Retry:
     """Call the function again, ``retries`` times at most.
 
-    ``backoff_ms`` is the first pause; each is twice as long as the one before, up to a minute.
+    ``backoff_ms`` is the first pause; each is twice as long as the pause before, up to a minute.
     """
 
     retries: int

@@ -1,8 +1,8 @@
 """Formats by name: the conversion of values in messages and streams to bytes.
 
 A format is plain data, a name with options; the runtime makes the codec. Five names need no options
-and may be given as text: ``json``, ``msgpack``, ``csv``, ``string`` and ``bytes``. Extensions of
-the runtime bring further ones, which ``Format("name", {...})`` asks for.
+and may be written as text: ``json``, ``msgpack``, ``csv``, ``string`` and ``bytes``. Extensions of
+the runtime bring further formats, for ``Format("name", {...})``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from bicycle_sdk.errors import StreamDefinitionError
 __all__ = ["Format", "FormatName", "as_format", "avro", "csv", "protobuf", "type_given_by"]
 
 FormatName = Literal["json", "msgpack", "csv", "string", "bytes"]
-# What a format gives; None: whatever the record type says.
+# The type of a format's records; None: the declared record type.
 _GIVEN: Mapping[str, type] = {"string": str, "bytes": bytes}
-# Names that say too little, and what to give in their place.
+# Ambiguous names, and the names to use in their place.
 _CALLS = {
     "avro": "avro(schema) of bicycle_sdk.formats",
     "protobuf": "protobuf(message) of bicycle_sdk.formats",
@@ -34,8 +34,8 @@ class Format:
 
     Args:
         name: ``json``, ``msgpack``, ``csv``, ``string``, ``bytes``, ``avro``, ``protobuf``, or the
-            name that an extension of the runtime gives.
-        options: What the format takes; plain data, as it is stored in the graph.
+            name of a format in an extension of the runtime.
+        options: The options of the format; plain data, as it is stored in the graph.
 
     Example:
         >>> Format("json")
@@ -54,7 +54,7 @@ def as_format(given: str | Format, *, call: str) -> Format:
         call: The call that takes it, for the error.
 
     Raises:
-        StreamDefinitionError: it is something else, or a name that says too little.
+        StreamDefinitionError: it is something else, or an ambiguous name.
 
     Example:
         >>> as_format("csv", call="deserializer")
@@ -84,7 +84,8 @@ def csv(*, fields: Sequence[str] = (), delimiter: str = ",") -> Format:
     """Return the format of one row of CSV for each value, without a header.
 
     Args:
-        fields: Names of the columns in their order; empty for those of the declared record type.
+        fields: Names of the columns in their order; empty for the fields of the declared record
+            type.
         delimiter: One character between two columns.
 
     Raises:
@@ -129,8 +130,8 @@ def avro(schema: str | Path | Mapping[str, Any] | Sequence[Any]) -> Format:
 def protobuf(message: type | str) -> Format:
     """Return the format of Protobuf messages.
 
-    Records are messages when their declared type is the message's class, else dicts, or what is
-    declared: made of the fields by their names.
+    Records are messages when their declared type is the message's class, else dicts, or objects of
+    the declared type, made of the fields by their names.
 
     Args:
         message: A class that ``protoc`` made, or where it is found: ``"shop_pb2:Order"``.

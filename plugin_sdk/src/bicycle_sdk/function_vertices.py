@@ -1,6 +1,6 @@
 """Vertices that carry a user's function: which kind, which details, which types.
 
-Pure functions from a function object to a ``VertexDraft``; ``streams`` connects what they return.
+Pure functions from a function object to a ``VertexDraft``; ``streams`` connects the vertices.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _PROCESS_KINDS: tuple[tuple[type, str, str], ...] = (
     (KeyedProcessFunction, "process", "process_element"),
 )
 _CAPACITY_MAX = 1_000_000
-_BATCH_SIZE_MAX = 4_096  # what a task of the runtime has in hand at one time
+_BATCH_SIZE_MAX = 4_096  # the records of one task of the runtime at a time
 _TIMEOUT_MS_MAX = 7 * 86_400_000
 
 
@@ -166,7 +166,7 @@ def async_io_vertex(
 ) -> VertexDraft:
     """Return the vertex of a call to another system.
 
-    The setting ``batch_size`` asks for an ``AsyncIOBatchFunction``.
+    The setting ``batch_size`` requires an ``AsyncIOBatchFunction``.
     """
     is_batched = "batch_size" in config
     expected = AsyncIOBatchFunction if is_batched else AsyncIOFunction
@@ -288,7 +288,7 @@ def check_result(function: object, method: str) -> None:
     """Refuse a function whose annotated result is not a list of records.
 
     Raises:
-        FunctionResultError: so it says.
+        FunctionResultError: it is not a valid result.
     """
     found = unlisted_result(function, method)
     if found is not None:

@@ -50,7 +50,7 @@ K = TypeVar("K")
 class FunctionObject:
     """The base of all function classes.
 
-    ``name`` is what people see in graphs and logs; when it is empty they see the class name.
+    ``name`` is the name in graphs and logs; if it is empty, they show the class name.
     """
 
     # Not a property: a dataclass field of that name would take the property as its default.
@@ -81,10 +81,9 @@ class AsyncFunction(_Closable, ABC, Generic[In, Out]):
         """Return the output records of one record, perhaps ``[]``.
 
         Called on a worker, once per record and attempt; with ``process_ordered`` or
-        ``process_unordered``
-        several calls are in flight at once. It must not keep anything that a later record depends
-        on: that is what ``RichAsyncFunction`` is for. An exception goes to ``on_error`` of the
-        operator.
+        ``process_unordered`` several calls are in flight at once. It must not keep anything that a
+        later record depends on: use ``RichAsyncFunction`` for state. An exception goes to
+        ``on_error`` of the operator.
         """
 
     def open(self, ctx: Context) -> Awaitable[None] | None:
@@ -94,14 +93,14 @@ class AsyncFunction(_Closable, ABC, Generic[In, Out]):
 class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
     """A function with state: its attributes survive crashes and follow their keys.
 
-    *State attributes* are those the object has before ``open`` runs: class fields with defaults,
-    dataclass fields, what ``__init__`` sets. What ``open`` adds (connections, models) is not state.
-    After ``key_by`` each key group works on a shallow copy of the opened object with state
-    attributes of its own, so a ``dict`` attribute holds the keys of one key group; without
-    ``key_by`` there is one state per subtask.
+    *State attributes* are the attributes that the object has before ``open`` runs: class fields
+    with defaults, dataclass fields, attributes set by ``__init__``. Attributes that ``open`` adds
+    (connections, models) are not state. After ``key_by`` each key group works on a shallow copy of
+    the opened object with state attributes of its own, so a ``dict`` attribute holds the keys of
+    one key group; without ``key_by`` there is one state per subtask.
 
-    ``state_version`` counts changes of the attributes' meaning that a runtime cannot see through
-    by itself; ``migrate_state`` carries them out. An attribute that got another name says so:
+    ``state_version`` counts changes of the attributes' meaning that a runtime cannot detect by
+    itself; ``migrate_state`` carries them out. A renamed attribute declares its former name:
     ``counts: Annotated[dict[str, int], Aliases("totals")]``.
     """
 
@@ -112,15 +111,15 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         """Return the output records of one record, perhaps ``[]``.
 
         Called on a worker, once per record and attempt; records of one key in order. Changes of
-        state attributes count when the epoch is sealed; a failed attempt leaves none behind.
+        state attributes count when the epoch is sealed; the changes of a failed attempt are undone.
         """
 
     def open(self, ctx: RuntimeContext) -> Awaitable[None] | None:
         """Open connections and load models.
 
         Called on a worker, once per subtask, on the object that the key groups are copied from,
-        before any state is restored. What it adds to the object is shared by all copies and never
-        saved.
+        before any state is restored. Attributes that it adds to the object are shared by all copies
+        and never saved.
         """
 
     def snapshot_state(self) -> Any:
@@ -128,7 +127,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
 
         Called on a worker at the end of each epoch, for each key group that was touched (without
         ``key_by``: once per subtask). It must not change the state. With an annotated result it is
-        stored by that type; else what it returns must be picklable.
+        stored by that type; otherwise the result must be picklable.
         """
         return None
 
@@ -152,11 +151,12 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         """Return a value that an earlier ``state_version`` wrote as it is declared now.
 
         Called on a worker when a value is read, once per value and read until the function has
-        written it again; only where the class defines it and ``state_version`` is greater than the
-        one that the value was written with. It must not look at other state.
+        written it again; only if the class defines it and ``state_version`` is greater than the
+        version that wrote the value. It must not read other state.
 
         Args:
-            attribute: Name of the state attribute; ``snapshot_state`` for what that returned.
+            attribute: Name of the state attribute; ``snapshot_state`` for the result of that
+                method.
             old_version: The ``state_version`` that wrote the value.
             value: The value as plain data, a record as a dict by field names. Of an attribute that
                 is a ``dict``: one of its values.
@@ -171,7 +171,7 @@ class RichAsyncFunction(_Closable, ABC, Generic[In, Out]):
         refused.
 
         Args:
-            states: What ``snapshot_state`` returned, or mappings from state attributes to values.
+            states: Results of ``snapshot_state``, or mappings from state attributes to values.
 
         Raises:
             StateMergeError: the class does not define this method.
@@ -189,9 +189,8 @@ class ProcessFunction(_Closable, ABC, Generic[In, Out]):
         """Return the records that follow from one record.
 
         Called on a worker, once per record and attempt. ``ctx.side_output(tag, value)`` sends
-        further
-        records to those who read that tag. State belongs in ``ctx.get_value_state`` and its kin:
-        attributes of a process function are not saved.
+        further records to the readers of that tag. State belongs in ``ctx.get_value_state`` and its
+        kin: attributes of a process function are not saved.
         """
 
     def on_timer(
@@ -271,10 +270,10 @@ class AsyncIOBatchFunction(_Closable, ABC, Generic[In, Out]):
         """Return for each record, in order, the records that follow from it.
 
         Called on a worker with 1 to ``max_size`` records, at most ``capacity`` calls at once per
-        subtask. A call that raises is repeated when the operator has a ``retry``; what still fails
-        is called in halves, until the records are found that fail by themselves: those go to
-        ``on_error``. A call that takes longer than the time limit is cancelled and ``timeout``
-        decides. The limit covers all attempts together.
+        subtask. A call that raises is repeated when the operator has a ``retry``; records that
+        still fail are called in halves, until the records are found that fail by themselves: they
+        go to ``on_error``. A call that takes longer than the time limit is cancelled and
+        ``timeout`` decides. The limit covers all attempts together.
         """
 
     def timeout(self, value: In) -> Iterable[Out] | Awaitable[Iterable[Out]]:  # noqa: ARG002 - overriders use it

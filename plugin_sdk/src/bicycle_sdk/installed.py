@@ -17,7 +17,7 @@ __all__ = ["ENTRY_POINT_GROUP", "PREVIEW_GROUP", "installed_function", "preview_
 
 # The entry-point group in the metadata of a job's wheel.
 ENTRY_POINT_GROUP = "bicycle.plugins"
-# The group under which a runtime names what runs previews.
+# The group under which a runtime registers its preview runner.
 PREVIEW_GROUP = "bicycle.previews"
 _CALL = "process_plugin"
 
@@ -39,7 +39,8 @@ def installed_function(name: str) -> Any:
     """Return a new object of the function class that is installed under a name.
 
     Raises:
-        StreamDefinitionError: there is none, it is a job, or its constructor needs arguments.
+        StreamDefinitionError: there is no such function, it is a job, or its constructor needs
+            arguments.
     """
     # Slow on the start path: only jobs that use functions of others need it.
     from importlib.metadata import entry_points

@@ -1,10 +1,10 @@
 """Packages that load their modules on the first use of a name (PEP 562).
 
-Every start of a job waits for ``import bicycle_sdk``, and most of what the SDK has is used by few
+Every start of a job waits for ``import bicycle_sdk``, and most parts of the SDK are used by few
 jobs: windows, joins, Kafka, typed states. The command line, which imports ``bicycle_sdk.errors``,
-needs none of it. A package says here which of its modules holds which names. The names are there as
-ever, for ``from … import``, ``*`` and ``dir``; the module behind a name is imported when the name
-is first asked for. Type checkers never see this: for them, and for readers, the same package has
+needs no such part. A package declares here which of its modules holds which names. The names are
+available as ever, for ``from … import``, ``*`` and ``dir``; the module behind a name is imported at
+the first access. Type checkers never see this: for them, and for readers, the same package has
 plain imports under ``TYPE_CHECKING``.
 """
 
@@ -39,7 +39,7 @@ def on_demand(
             raise AttributeError(problem, name=name, obj=owner)
         module = import_module(f"{package}.{home}")
         found = module if name == home else getattr(module, name)
-        namespace[name] = found  # Who asks again does not come here.
+        namespace[name] = found  # Called only at the first access.
         return found
 
     def names() -> list[str]:

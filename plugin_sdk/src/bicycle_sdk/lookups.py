@@ -14,16 +14,16 @@ from bicycle_sdk.secrets import Secret
 __all__ = ["PostgresLookup"]
 
 T = TypeVar("T")
-# By name: it is there where the function runs, and the SDK asks for nothing.
+# By name: it is installed where the function runs, and the SDK does not require it.
 _HOME = "bicycle_runtime.connectors.postgres.lookup"
 
 
 class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], Generic[T]):
     """A lookup of PostgreSQL rows by key, for ``async_io_batches``.
 
-    Gives ``(record, row)``, with None in place of a row that is not there. Rows are kept, so a
-    change of the table may show ``cache_ms`` later, and another attempt of an epoch may find
-    another row: what an epoch found is what was sealed.
+    Returns ``(record, row)``, with None in place of a missing row. Rows are cached, so a change of
+    the table may show ``cache_ms`` later, and another attempt of an epoch may find another row: the
+    sealed attempt counts.
 
     Args:
         url: ``postgresql://user@host:port/database``, without a password.
@@ -31,9 +31,9 @@ class PostgresLookup(AsyncIOBatchFunction[T, tuple[T, dict[str, Any] | None]], G
         key: Column that has each key once.
         key_of: The key of a record.
         columns: Columns of a row; None for all.
-        password: Where the password is, on the hosts of workers; None for what libpq finds.
+        password: The location of the password on the hosts of workers; None for libpq's own search.
         cache_rows: So many keys are kept by each subtask, at most.
-        cache_ms: For so long; 0 keeps none.
+        cache_ms: The lifetime of a cached row; 0 disables the cache.
     """
 
     def __init__(

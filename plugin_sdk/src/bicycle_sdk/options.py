@@ -1,8 +1,8 @@
 """The declaration of an option: default, bounds, words and doc at its field.
 
-The runtime's options are declared with it, and so are those of a connector that has a builder here:
-builder, connector, checks and docs then go by one declaration. What reads and checks values is the
-runtime's.
+The runtime's options are declared with it, and so are the options of a connector that has a builder
+here: builder, connector, checks and docs then use one declaration. Reading and checking values is
+the runtime's part.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def option(
         doc: One sentence for the docs and ``--help``.
         low: Least accepted number.
         high: Greatest accepted number.
-        choices: The accepted values; a ``Literal`` or ``Enum`` annotation gives them by itself.
+        choices: The accepted values; by default the values of a ``Literal`` or ``Enum`` annotation.
         call: The method of a builder that sets it.
 
     Example:

@@ -1,8 +1,8 @@
 """Plugin parameters: a dataclass of the plugin, filled from texts or plain values.
 
 Types, defaults and docs come from the dataclass; the command line, REST and configuration files all
-use what stands here. Unknown, missing and ill-typed parameters are errors that name the closest
-known ones.
+use this module. Unknown, missing and ill-typed parameters are errors that name the closest known
+ones.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 class ParameterInfo:
     """A parameter; ``default`` is None for a required one too: see ``is_required``.
 
-    ``expected`` says in plain words what is accepted, ``default_text`` how the default is given.
+    ``expected`` describes the accepted values in plain words, ``default_text`` the default.
     """
 
     name: str
@@ -316,7 +316,7 @@ def _wrong(value: Any, expected: str) -> ValueError:
     return ValueError(f"found {value!r}, expected {expected}")
 
 
-# Type -> how it is read, and what is accepted.
+# Type -> its reader, and a description of the accepted values.
 _READERS: Mapping[Any, tuple[Callable[[Any], Any], str]] = {
     str: (_str, "a text"),
     int: (_int, "a whole number"),

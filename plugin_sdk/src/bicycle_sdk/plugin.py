@@ -1,8 +1,8 @@
 """Plugins: the mark, the entry-point group, and the graph of a marked function.
 
-``bicycle_plugin`` marks and does not wrap: the function stays what it was and can be called in a
-test. ``build`` is called by the runtime in a process of its own; here it imports, installs and
-submits nothing.
+``bicycle_plugin`` marks and does not wrap: the function is unchanged and can be called in a test.
+``build`` is called by the runtime in a process of its own; here it imports, installs and submits
+nothing.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def bicycle_plugin(
     """Mark a job function, or a function class, as a plugin.
 
     Args:
-        target: What is marked: ``def job(env)``, ``def job(env, params)``, or a function class.
+        target: The object to mark: ``def job(env)``, ``def job(env, params)``, or a function class.
         name: Name of the plugin; that of the function otherwise.
         version: Version of the job; that of its distribution otherwise.
         description: One line for people; the first line of the docstring otherwise.

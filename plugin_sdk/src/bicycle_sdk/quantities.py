@@ -5,7 +5,9 @@ from __future__ import annotations
 __all__ = ["duration_text", "moment_text"]
 
 _SECOND_MS, _MINUTE_MS, _HOUR_MS, _DAY_MS = 1_000, 60_000, 3_600_000, 86_400_000
-_LAST_MS = 253_402_300_799_000  # The last second of the year 9999; behind it lies the end of input.
+_LAST_MS = (
+    253_402_300_799_000  # The last second of the year 9999; later times mean the end of input.
+)
 
 
 def duration_text(duration_ms: float) -> str:

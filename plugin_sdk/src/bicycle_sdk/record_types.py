@@ -40,10 +40,10 @@ def function_types(
     """Return the annotated types of a function object, a callable or a class.
 
     Args:
-        function: A function object of the SDK, any callable, or a class (it gives its instances).
+        function: A function object of the SDK, any callable, or a class (for its instances).
         method: The method that is called for each record when ``function`` is a function object.
-        gives_many: The result is an iterable; its item type is wanted.
-        is_batched: The method takes a list of records and gives as many results.
+        gives_many: The result is an iterable, and its item type is returned.
+        is_batched: The method takes a list of records and returns as many results.
     """
     if isinstance(function, type):
         return FunctionTypes(None, None if gives_many else _known_type(function))
@@ -101,7 +101,7 @@ def accumulator_type(function: object) -> Any:
 def common_item_type(items: Iterable[object]) -> Any:
     """Return the common type of all items, or None if they differ or are containers.
 
-    ``list`` alone would not say what the items of an item are, so containers stay unknown.
+    ``list`` alone would lose the item type of an item, so containers stay unknown.
     """
     found = {type(item) for item in items}
     if len(found) != 1:

@@ -1,7 +1,8 @@
 """Secrets by reference: a graph contains a password's location, not the password.
 
 A reference is resolved where the job runs, so a graph, the parameters of a job and the functions
-that hold one can be stored, shown and sent as they are. Nothing is read before somebody asks.
+that hold a reference can be stored, shown and sent as they are. Nothing is read before ``read`` is
+called.
 """
 
 from __future__ import annotations

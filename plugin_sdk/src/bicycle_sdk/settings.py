@@ -69,8 +69,9 @@ class VertexSettings:
 
         Args:
             policy: ``fail()`` (default), ``skip()``, ``dead_letter()`` or ``retry(n).then(…)``;
-                ``"fail"``, ``"skip"`` and ``"dead_letter"`` say the same. Of a source it concerns
-                what cannot be decoded, of a sink what cannot be written; a source has no retry.
+                ``"fail"``, ``"skip"`` and ``"dead_letter"`` are short forms. For a source it
+                applies to undecodable input, for a sink to unwritable records; a source has no
+                retry.
             max_error_rate: The job stops when more of an epoch's records failed, 0 to 1.
         """
         self._vertex.on_error = error_policy(policy, max_error_rate=max_error_rate)

@@ -28,10 +28,11 @@ def postgres_source(
         url: ``postgresql://user@host:port/database``, without a password.
         table: Its name, or ``schema.table``. Rows are added, and neither changed nor deleted
             before they are read.
-        column: Whole numbers, unique and never null, larger for each new row: an identity, say.
-        type: What a row becomes; columns are taken by name.
-        password: Where the password is; None for what libpq finds (PGPASSWORD, a password file).
-        follow: Wait for new rows; else the source ends with those of the start.
+        column: Whole numbers, unique and never null, larger for each new row, such as an identity.
+        type: The type of records; columns are taken by name.
+        password: The location of the password; None for libpq's own search (PGPASSWORD, a password
+            file).
+        follow: Wait for new rows; else the source ends with the rows at the start.
         start_at: Rows with smaller numbers are not read.
         timestamp_field: Field with the event time.
     """

@@ -1,7 +1,7 @@
 """Tests of one function without a runtime: scripted input, manual clock, state.
 
-``FunctionHarness`` opens a function, calls it record by record and shows what came out. It knows
-one subtask and no graph; ``bicycle_runtime.testing`` runs whole jobs.
+``FunctionHarness`` opens a function, calls it record by record and shows its results. It knows one
+subtask and no graph; ``bicycle_runtime.testing`` runs whole jobs.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class FunctionSnapshot:
     """The state of a function at the end of an epoch, as an independent copy.
 
     Args:
-        attributes: What ``snapshot_state()`` returned, else the state attributes by name.
-        named: What ``ctx.save_state`` keeps, by key and name.
+        attributes: The result of ``snapshot_state()``, else the state attributes by name.
+        named: The values of ``ctx.save_state``, by key and name.
         states: The typed states of all keys, by name.
-        timers: Those that wait.
+        timers: The waiting timers.
         reduced: The accumulators of a ``ReduceFunction``, by key.
     """
 
@@ -79,13 +79,13 @@ class FunctionHarness(Generic[In, Out]):
 
     Entering it opens the function, leaving it closes the function. Outside ``with`` the first call
     opens it and nothing closes it, which is enough for a function that opens nothing. All keys
-    share the attributes of the function, as keys of one key group do; what states and
-    ``ctx.save_state`` hold is kept per key.
+    share the attributes of the function, as keys of one key group do; states and values of
+    ``ctx.save_state`` are kept per key.
 
     Args:
         function: An object of any function class but ``KeySelector`` (call that one directly).
         key: Names the key of a record; None is a stream without keys.
-        processing_time: What ``ctx.now()`` and ``ctx.current_processing_time()`` say at first, in
+        processing_time: The first value of ``ctx.now()`` and ``ctx.current_processing_time()``, in
             ms.
 
     Example:
@@ -153,7 +153,7 @@ class FunctionHarness(Generic[In, Out]):
 
         Args:
             values: The records.
-            timestamp: Their event time in ms, None for none.
+            timestamp: Their event time in ms, or None.
 
         Raises:
             FunctionResultError: the function returned no iterable of records.
@@ -301,7 +301,7 @@ class FunctionHarness(Generic[In, Out]):
         """Return the runner of coroutines; open the function on the first call."""
         if self._runner is None:
             self._runner = asyncio.Runner()
-            weakref.finalize(self, self._runner.close)  # For a harness that nobody leaves.
+            weakref.finalize(self, self._runner.close)  # For a harness that is never left.
             self._call_if_there("open", self.context)
         return self._runner
 

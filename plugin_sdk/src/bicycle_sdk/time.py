@@ -1,7 +1,7 @@
 """Event time: timestamps of a stream's records, and the progress of that time.
 
-A *timestamp* is when a record happened, in ms since 1970. A *watermark* W says that no record
-at or before W is expected any more; windows and timers wait for it. A ``WatermarkStrategy`` gives
+A *timestamp* is the time of a record, in ms since 1970. A *watermark* W states that no record at or
+before W is expected any more; windows and timers wait for it. A ``WatermarkStrategy`` provides
 both. Nothing here reads a clock or runs a function; the runtime does, per shard of the input, once
 per epoch.
 """
@@ -38,8 +38,8 @@ _MS = timedelta(milliseconds=1)
 class WatermarkGenerator(ABC, Generic[T]):
     """A generator of watermarks from the records of one shard in one epoch.
 
-    The runtime copies the object for each shard, task and epoch, so it knows no records but those
-    of this epoch. What it returned is kept: a watermark never goes back.
+    The runtime copies the object for each shard, task and epoch, so it knows only records of this
+    epoch. The greatest result is kept: a watermark never goes back.
     """
 
     @abstractmethod
@@ -103,7 +103,7 @@ class WatermarkStrategy(Generic[T]):
 
         Args:
             function: Called with timestamp and record; returns the watermark behind the record,
-                True for its timestamp, None or False when it says nothing. Nothing at or before a
+                True for its timestamp, None or False for no watermark. Nothing at or before a
                 watermark is expected any more.
         """
         _check_callable("punctuated", function)
@@ -125,7 +125,7 @@ class WatermarkStrategy(Generic[T]):
     ) -> WatermarkStrategy[T]:
         """Set the function of a record's event time: ms since 1970, or an aware datetime.
 
-        Without this the records keep the times that their source gave them.
+        Without this the records keep the times of their source.
         """
         _check_callable("with_timestamps", function)
         return replace(self, timestamps=function)
@@ -133,7 +133,7 @@ class WatermarkStrategy(Generic[T]):
     def with_idle_timeout(self, timeout: timedelta | int | None) -> WatermarkStrategy[T]:
         """Set the time after which an idle shard no longer holds back others; None: never.
 
-        10 s otherwise. When all shards are silent, event time goes on with the clock.
+        10 s otherwise. When all shards are silent, event time advances with the clock.
         """
         if timeout is None:
             return replace(self, idle_timeout_ms=None)

@@ -1,7 +1,8 @@
 """Sources from a URI: ``kafka://broker:9092/orders?group=readers``.
 
-The scheme names what is read, the rest where, the query how. A URI says what most jobs need; the
-calls of the environment and the builders can say more. Nothing is opened here.
+The scheme names the kind of stream, the rest its place, the query its options. A URI has the
+settings that most jobs need; the calls of the environment and the builders have more. Nothing is
+opened here.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def source_from_uri(uri: str, record_type: Any = None) -> SourceDescriptor[Any]:
     Args:
         uri: ``file:``, ``kafka:``, ``pulsar:``, ``redis:``, ``ws:``, ``stdio:``, ``socket:`` or
             ``generator:``, as listed in ``docs/reference/connectors.md``.
-        record_type: Type of the records; None for what the source gives by itself.
+        record_type: Type of the records; None for the source's default.
 
     Raises:
         StreamDefinitionError: the URI names no source, or an option that the source does not have.

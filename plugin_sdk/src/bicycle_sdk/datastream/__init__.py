@@ -1,8 +1,8 @@
 """Streams: each call adds vertices to the graph, and returns the next stream.
 
-A stream is a point in the graph: a vertex, perhaps one of its side outputs, and how the next edge
-chooses subtasks. Nothing runs here, and no closure is called; what the runtime knows are the kinds
-of ``graph.OperatorKind``, and everything else expands into them.
+A stream is a point in the graph: a vertex, perhaps one of its side outputs, and the partitioning of
+the next edge. Nothing runs here, and no closure is called; the runtime knows the kinds of
+``graph.OperatorKind``, and all other calls expand into them.
 """
 
 import typing

@@ -68,11 +68,11 @@ class Connecting(Transforms[T]):
         """Complete each row with data from another system; the order of rows is kept.
 
         Args:
-            key: Finds in a row what is asked for.
+            key: Returns the lookup key of a row.
             lookup: Asks: an async function, or an object with ``__call__``, ``open`` and ``close``.
                 It returns None for nothing.
             function: Makes a result of a row and its answer.
-            how: ``left`` lets rows without an answer come out, with None.
+            how: ``left`` emits rows without an answer with None; ``inner`` does not emit them.
             timeout: Limit of one answer, all attempts together; then the row has failed.
             capacity: Questions in flight per subtask.
             cache: How many answers are kept, and how long; None is ``LookupCache()``.
@@ -99,8 +99,9 @@ class Connecting(Transforms[T]):
     def merge_by_time(self, *others: DataStream[T], late_to: str | None = None) -> DataStream[T]:
         """Merge streams in the order of event time; equal times in the order of streams.
 
-        A record waits until the watermark has passed it. All run in one subtask, since an order
-        over all records has no other place; what follows keeps the order as long as it stays there.
+        A record waits until the watermark has passed it. All records go through one subtask, which
+        an order over all records needs; operators behind it keep the order while they stay in that
+        subtask.
 
         Args:
             others: The other streams.
@@ -154,11 +155,11 @@ class Connecting(Transforms[T]):
 
         Args:
             other: The small stream.
-            key: Finds in a row what it joins by.
+            key: Returns the join key of a row.
             other_key: Finds it in a row of the small stream.
             function: Makes a result of a left and a right row.
-            how: ``left`` lets rows without a match come out, too.
-            deleted_when: Tells that a right row deletes the one with its key.
+            how: ``left`` emits rows without a match, too.
+            deleted_when: Returns whether a right row deletes the row with its key.
         """
         joins.checked_function("broadcast_join", function, "join")
         kind = joins.checked_how("broadcast_join", how, "inner", "left")

@@ -165,7 +165,7 @@ class DataStream(Connecting[T]):
     def split(self, selector: Callable[[T], str | Iterable[str]]) -> SplitStream[T]:
         """Send each record to the outputs that the selector names: any number of them.
 
-        What goes to an output that nobody selects is left out; the run's summary counts it.
+        Records for outputs that the job does not select are dropped; the run's summary counts them.
         """
         record_type = self._record_type()
         stream: DataStream[T] = self._then(
@@ -191,9 +191,10 @@ class DataStream(Connecting[T]):
         has its records and event-time timers one after the other by time, a timer at T behind the
         records at T. So its results are the same for every length of epochs, parallelism, replay
         and order within the bound on disorder. Of equal times, records of the first input come
-        first, then those that arrived first. ``ctx.current_watermark()`` is 1 ms before the record
-        in hand, and the time of the timer in ``on_timer``. A record behind the watermark is not
-        left out: it comes at once, with a ``ctx.timestamp`` that is not after the watermark.
+        first, then records in the order of arrival. ``ctx.current_watermark()`` is 1 ms before the
+        current record, and the time of the timer in ``on_timer``. A record behind the watermark is
+        not dropped: it is processed at once, with a ``ctx.timestamp`` that is not after the
+        watermark.
 
         Results come later by the bound on disorder. It goes with ``process_fn``, ``process`` of a
         rich function and ``connect(…).process`` on keyed streams, and with ``table_join``.
@@ -247,9 +248,9 @@ class DataStream(Connecting[T]):
         Args:
             partitioner: Takes a key and the number ``n`` of subtasks of the next operator, and
                 returns a whole number from 0 to ``n - 1``; anything else is an error of the record.
-                ``n`` changes when the job is rescaled. An epoch that is repeated asks again, so it
-                must give the same answer for the same arguments.
-            key: Finds in a record what the partitioner is asked about.
+                ``n`` changes when the job is rescaled. A repeated epoch calls it again, so it must
+                return the same number for the same arguments.
+            key: Returns the partitioner's key of a record.
 
         Raises:
             StreamDefinitionError: the partitioner is not callable, or is ``async``.
@@ -322,7 +323,7 @@ class DataStream(Connecting[T]):
     ) -> SinkStream:
         """Send each record as a line to every client of a TCP server on ``host:port``.
 
-        Programs of other machines reach it only where ``host`` says so.
+        Programs of other machines reach it only if ``host`` allows it.
         """
         sink = connectors.socket_sink(host=host, port=port, clients_max=clients_max)
         return self.sink_to(sink)

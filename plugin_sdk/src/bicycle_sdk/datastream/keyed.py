@@ -140,8 +140,8 @@ class KeyedStream(KeyedJoins[K, T]):
         A record exactly one gap after the last one still belongs to the session.
 
         Args:
-            gap: Milliseconds, a timedelta, or a function that gives one for each record.
-            min_records: Sessions with fewer records give no result.
+            gap: Milliseconds, a timedelta, or a function that returns the gap of a record.
+            min_records: Sessions with fewer records have no result.
             max_duration: Sessions that are longer are cut: one ends so long after its first record,
                 and the next record of the session begins another one.
         """
@@ -156,7 +156,7 @@ class KeyedStream(KeyedJoins[K, T]):
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream[K, T]:
         """Assign windows of ``size`` records of a key by arrival, one every ``slide``.
 
-        A last window that never fills gives no result.
+        A last window that never fills has no result.
         """
         # Slow on the start path: only jobs with windows need them.
         from bicycle_sdk.windows.assigners import count_windows

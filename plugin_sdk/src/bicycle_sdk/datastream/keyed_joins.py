@@ -36,7 +36,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
 
     _default_partitioning = Partitioning.HASH
 
-    # The keys of both must agree, which the call of a stream without keys cannot ask for.
+    # The keys of both must agree, which a call on a stream without keys cannot require.
     @overload
     def connect(self, other: KeyedStream[K, V]) -> KeyedConnectedStreams[K, T, V]: ...
     @overload
@@ -110,7 +110,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
         late_to: str | None = None,
         **buffer: Unpack[JoinBuffer],
     ) -> DataStream[R]: ...
-    def interval_join(  # one call says it all: bounds, function, kind
+    def interval_join(  # one call has all parts: bounds, function, kind
         self,
         other: KeyedStream[K, Any],
         lower: Duration,
@@ -125,21 +125,24 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:
         """Join rows of a key with close times: ``left + lower <= right <= left + upper``.
 
-        A pair has the later of its two times. A row without a match comes out once the watermark
-        proves that none can come, with the last time at which one could have.
+        The time of a pair is the later of its two times. A row without a match is emitted once the
+        watermark proves that no match can come, with the last time at which a match could have
+        come.
 
         Args:
             other: The right side.
             lower: From a left row to the first right row that matches; negative for earlier ones.
             upper: To the last one.
             function: Makes a result of a left and a right row.
-            how: Whose rows without a match come out too: ``inner``, ``left``, ``right``, ``full``.
+            how: The sides whose rows without a match are emitted, too: ``inner``, ``left``,
+                ``right``, ``full``.
             lower_inclusive: Whether a row exactly at ``lower`` matches.
             upper_inclusive: Whether a row exactly at ``upper`` matches.
             late_to: Side output for rows behind the watermark, as ``LateRecord``; they are counted
                 in any case.
-            buffer: ``max_buffered``, how many rows of a key each side may keep; beyond it those
-                with the oldest times go, match nothing more, and are counted. None keeps all.
+            buffer: ``max_buffered``, how many rows of a key each side may keep; beyond it the rows
+                with the oldest times are dropped, match nothing more, and are counted. None keeps
+                all.
         """
         first = _signed_ms("lower", lower) + (not lower_inclusive)
         last = _signed_ms("upper", upper) - (not upper_inclusive)
@@ -213,12 +216,12 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
             windows: ``tumbling_windows``, ``sliding_windows`` or ``session_windows`` of
                 ``bicycle_sdk.windows``; sessions are of both sides together.
             function: Makes a result of a left and a right row.
-            how: Which rows come out whose other side has none in the window: ``inner``, ``left``,
-                ``right``, ``full``.
+            how: The sides whose rows without a match in the window are emitted, too: ``inner``,
+                ``left``, ``right``, ``full``.
             late_to: Side output for rows whose windows were closed, as ``LateRecord``; they are
                 counted in any case.
             max_buffered: How many rows of a key each side may keep, in all open windows; beyond it
-                those with the oldest times go, and are counted. None keeps all.
+                the rows with the oldest times are dropped and counted. None keeps all.
         """
         options = self._join_options(
             "window_join", other, function, how=how, late_to=late_to, max_buffered=max_buffered
@@ -238,7 +241,7 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[R]:  # fmt: skip
         """Call a function with all rows that both sides have of one key in one window.
 
-        It is called for windows in which any side has a row; the other then gives ``[]``.
+        It is called for windows in which any side has a row; the other side is then ``[]``.
         """
         options = self._join_options(
             "co_group", other, function, how="full", late_to=late_to, method="co_group",
@@ -282,19 +285,20 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:  # fmt: skip
         """Join each row with the last row of the other side whose time is not later.
 
-        A row comes out when the watermark has passed it, with its own time. So results do not
-        depend on what arrived first.
+        A row is emitted when the watermark has passed it, with its own time. So results do not
+        depend on the order of arrival.
 
         Args:
             other: The right side: prices, rates, versions.
             function: Makes a result of a left and a right row.
             tolerance: How much earlier the right row may be; None is without a limit.
-            how: ``left`` lets rows without a match come out, too.
-            deleted_when: Tells that a right row stands for none from its time on.
+            how: ``left`` emits rows without a match, too.
+            deleted_when: Returns whether a right row is a deletion, so that no row is valid from
+                its time on.
             late_to: Side output for rows of both sides behind the watermark, as ``LateRecord``;
                 they are counted in any case.
-            max_buffered: How many rows of a key each side may keep; beyond it those with the oldest
-                times go, and are counted. None keeps all.
+            max_buffered: How many rows of a key each side may keep; beyond it the rows with the
+                oldest times are dropped and counted. None keeps all.
         """
         options = self._join_options(
             "as_of_join", other, function, how=how, late_to=late_to, kinds=("inner", "left"),
@@ -329,13 +333,13 @@ class KeyedJoins(DataStream[T], Generic[K, T]):
     ) -> DataStream[Any]:  # fmt: skip
         """Join each row at once with the last arrived row of its key on the other side.
 
-        It needs no event time, and so depends on what arrived first; ``as_of_join`` does not.
+        It needs no event time, and so depends on the order of arrival; ``as_of_join`` does not.
 
         Args:
-            other: The right side, a table: each row takes the place of the one before.
+            other: The right side, a table: each row replaces the row before.
             function: Makes a result of a left and a right row.
-            how: ``left`` lets rows without a match come out, too.
-            deleted_when: Tells that a right row deletes the one that is there.
+            how: ``left`` emits rows without a match, too.
+            deleted_when: Returns whether a right row deletes the current row.
         """
         options = self._join_options(
             "table_join", other, function, how=how, late_to=None, kinds=("inner", "left")
@@ -386,7 +390,7 @@ class JoinedStreams(Generic[K, T, V]):
     Args:
         left: One side.
         right: The other.
-        windows: Which windows, once ``window`` has said so.
+        windows: The windows, once ``window`` was called.
     """
 
     def __init__(

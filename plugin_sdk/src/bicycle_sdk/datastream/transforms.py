@@ -118,7 +118,7 @@ class Transforms(Stream[T]):
 
         Args:
             name: Of the entry point in the group ``bicycle.plugins``.
-            type: Type of the results; None: what its annotations say.
+            type: Type of the results; None: the type in its annotations.
 
         Raises:
             StreamDefinitionError: no function class is installed under this name.
@@ -169,7 +169,7 @@ class Transforms(Stream[T]):
         """Call another system for each record; results keep the input's order.
 
         Args:
-            function: The call, and what a timed-out record gives.
+            function: The call, and the result for a timed-out record.
             timeout: Limit of one record, all attempts together, 1 ms to 7 days.
             capacity: Calls in flight per subtask, 1 to 1 000 000.
             retry: ``retry(n, backoff=…)`` calls again after an exception; None does not.
@@ -201,14 +201,16 @@ class Transforms(Stream[T]):
     ) -> DataStream[R]:
         """Call another system, or a model, for many records at once.
 
-        A call takes what lies ready and never waits for more: with little input it has few records.
+        A call takes the records that are ready and never waits for more: with little input it has
+        few records.
 
         Args:
-            function: The call, and what a record of a timed-out call gives.
+            function: The call, and the result for a record of a timed-out call.
             max_size: Records of one call, 1 to 4 096.
             timeout: Limit of one call, all attempts together, 1 ms to 7 days.
             capacity: Calls in flight per subtask, 1 to 1 000 000.
-            ordered: Whether results keep the input's order; else those of a call stay together.
+            ordered: Whether results keep the input's order; else the results of a call stay
+                together.
             retry: ``retry(n, backoff=…)`` calls again after an exception; None does not.
         """
         config = {
@@ -222,15 +224,15 @@ class Transforms(Stream[T]):
     def rate_limit(self, per_second: float, *, burst: int = 100) -> DataStream[T]:
         """Limit the rate to ``per_second`` records a second; others wait, without loss.
 
-        What stands behind it in the same chain, such as a call to another system, gets records at
-        this pace; behind an exchange they come together. While records wait the task waits, and
+        An operator behind it in the same chain, such as a call to another system, gets records at
+        this pace; behind an exchange they arrive together. While records wait the task waits, and
         epochs take fewer records. The subtasks share rate and burst evenly. A repeated epoch sends
         its records again, at the same pace.
 
         Args:
             per_second: The rate of all subtasks together, 0.001 to 1 000 000 000.
-            burst: So many records may pass at once after a pause, 1 to 1 000 000. Each subtask lets
-                one through at least.
+            burst: The number of records that may pass at once after a pause, 1 to 1 000 000. Each
+                subtask passes at least one.
 
         Raises:
             StreamDefinitionError: rate or burst is out of bounds.

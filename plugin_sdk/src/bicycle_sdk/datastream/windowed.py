@@ -48,7 +48,7 @@ _PRECISION_MIN, _PRECISION_MAX = 5, 21
 class WindowedStream(Generic[K, T]):
     """Records of a keyed stream in windows. Each setting returns a changed copy.
 
-    Windows fire when the watermark says that no record of them can come; results carry the event
+    Windows fire when the watermark proves that no record of them can come; results carry the event
     time ``end - 1``.
 
     Example:
@@ -96,12 +96,12 @@ class WindowedStream(Generic[K, T]):
     def pre_combine(self, enabled: bool) -> WindowedStream[K, T]:
         """Set whether records are folded before they are sent to the subtask of their key.
 
-        They are by default where that gives the same results; it spreads the work on a frequent key
-        over all subtasks. It is not worth it when hardly any two records share key and window.
+        They are by default if the results are the same; it spreads the work on a frequent key over
+        all subtasks. It has little effect if hardly any two records share key and window.
         """
         return self._with(is_pre_combined=enabled)
 
-    # --- what is computed --------------------------------------------------------------------
+    # --- the computation ----------------------------------------------------------------------
 
     def count(self) -> DataStream[WindowResult[K, int]]:
         """Count the records."""
@@ -193,7 +193,7 @@ class WindowedStream(Generic[K, T]):
     def aggregate(self, *functions: AggregateFunction[T, Any, Any]) -> DataStream[Any]:
         """Aggregate with one function, or with several for a tuple of results.
 
-        The ready ones stand in ``bicycle_sdk.windows``: ``Count()``, ``Sum(selector)``,
+        Ready-made aggregates are in ``bicycle_sdk.windows``: ``Count()``, ``Sum(selector)``,
         ``Average(selector)``, ``Minimum``, ``Maximum``, ``Distinct``.
         """
         given: tuple[object, ...] = functions

@@ -1,9 +1,9 @@
 """The job graph as frozen data, to and from the JSON of all Bicycle clients.
 
-A graph is vertices (operators) and edges (how records travel). It holds no function: what a user
-wrote is named by *payload roles* (``"function"``, ``"output_type"``, …); the live object or its
-bytes stand beside the graph under the id ``"<vertex id>/<role>"``. Building or reading a graph runs
-nothing.
+A graph consists of vertices (operators) and edges (partitioning of records). It holds no function:
+objects of the user are named by *payload roles* (``"function"``, ``"output_type"``, …); the live
+object or its bytes are stored beside the graph under the id ``"<vertex id>/<role>"``. Building or
+reading a graph runs nothing.
 """
 
 from bicycle_sdk.graph.job_graph import JobGraph, graph_from_dict, graph_to_dict

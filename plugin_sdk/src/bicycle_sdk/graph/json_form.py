@@ -1,8 +1,7 @@
 """Vertices, edges and settings to and from the JSON of all Bicycle clients.
 
-Fields beyond that shape are written only when they say something, and absent ones take their
-defaults, so a minimal graph of the shared shape is readable. Unknown fields, kinds and words are
-errors that name them.
+Fields beyond that shape are written only when they differ from the default, so a minimal graph of
+the shared shape is readable. Unknown fields, kinds and words are errors that name them.
 """
 
 from __future__ import annotations

@@ -81,34 +81,34 @@ class KindDescriptor:
     """The properties of a kind for all code except the operator itself.
 
     Attributes:
-        description: What the operator does, for people.
+        description: The work of the operator, for people.
         inputs: How many streams it takes.
         required: Types of the ``details`` that the JSON form must have, by name.
-        optional: Types of those that it may have.
+        optional: Types of the optional inputs.
         is_bare: Whether the JSON form without details is the bare word.
         method: The method of its one-method function classes; None where it has no such classes.
         gives_many: Whether this method returns any number of records.
-        keeps_type: Whether results have the type of what comes in.
-        is_keyed: Whether it works per key; None where ``details["is_keyed"]`` says so.
-        divides_by: The partitioning that only edges out of such kinds can have; records leave it
-            with what the edge needs.
-        packs_records: Whether what leaves it are packed records of the stream that comes in.
-        ends_chain: Whether no operator can stand behind it.
+        keeps_type: Whether results have the type of the input.
+        is_keyed: Whether it works per key; None if ``details["is_keyed"]`` decides.
+        divides_by: The partitioning that only edges out of such kinds can have; their records carry
+            the data that the edge needs.
+        packs_records: Whether its results are packed records of the input stream.
+        ends_chain: Whether no operator can follow it in its chain.
         can_fail: Whether it runs code that may fail for a record, so that ``on_error`` applies.
         may_change_records: Whether its function may change the records that it gets, or keep them.
         has_side_outputs: Whether its function can write to side outputs.
-        state: What it keeps.
-        keeps_times: Whether results have the event times of what came in.
+        state: The kind of its state.
+        keeps_times: Whether results have the event times of the input.
         begins_time: Whether watermarks begin here.
         waits_for_time: Whether it may wait for event time or for processing time.
         asks_for_watermark: Whether its function may ask how far event time has come.
-        reads_times: Whether it reads the event time of each record, though it waits for none.
+        reads_times: Whether it reads the event time of each record, though it waits for no time.
         needs_event_time: Whether records without event time are an error.
-        lag_ms: How far results may lie behind the watermark at which they come out.
+        lag_ms: How far results may be behind the watermark at which they are emitted.
         can_be_ordered: Whether its function can see records in the order of event time.
-        mixes: What its function sees in another order when epochs are cut elsewhere; None: nothing.
-        is_prompt: Whether it hands on at once what it gets: nothing waits in it, be it for other
-            records, for answers or for time.
+        mixes: The input whose order for the function depends on the cuts of epochs; None: no input.
+        is_prompt: Whether it emits results at once: no record waits in it, be it for other records,
+            for responses or for time.
     """
 
     description: str
@@ -149,7 +149,7 @@ def descriptor_of(kind: OperatorKind, details: Mapping[str, Any] | None = None) 
 
     Args:
         kind: The kind.
-        details: Those of a vertex: functions and windows of one kind differ by their own words.
+        details: The details of a vertex: functions and windows of one kind differ in them.
 
     Example:
         >>> descriptor_of(OperatorKind.PROCESS, {"function_kind": "async"}).state.value

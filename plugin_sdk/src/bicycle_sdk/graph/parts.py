@@ -123,7 +123,7 @@ class ErrorPolicy:
 class Vertex:
     """One operator of the graph.
 
-    ``details`` is what the kind needs and every reader may see (connector, tag, ``is_rich`` …);
+    ``details`` are the settings of the kind, for every reader (connector, tag, ``is_rich`` …);
     ``config`` is the operator's own settings; ``payloads`` are the roles of the objects beside the
     graph. ``place`` is ``file:line`` of the call that made it, and no part of the JSON form, since
     a moved line makes no other graph.
@@ -202,7 +202,7 @@ class Vertex:
 class Edge:
     """A path for records.
 
-    ``output_tag`` selects a side output; what enters a ``feedback`` edge is input of the next
+    ``output_tag`` selects a side output; records on a ``feedback`` edge are input of the next
     epoch.
     """
 

@@ -1,8 +1,8 @@
 """Joins of two or more streams, as functions over keyed state and timers.
 
-A join is a function with several inputs and nothing more: rows wait in map states sorted by time,
-and a timer lets each go once the watermark proves that no match can come. So joins get crashes,
-rescales and late records right where all functions do. ``streams`` connects what is made here.
+A join is a function with several inputs: rows wait in map states sorted by time, and a timer
+releases each row once the watermark proves that no match can come. So joins survive crashes,
+rescales and late records like all functions. ``streams`` connects the vertices made here.
 """
 
 import typing

@@ -18,10 +18,10 @@ class BroadcastJoin(BuiltInFunction):
     """A join of each left row at once with the last right row of its key.
 
     Args:
-        options: What every join is told.
-        left_key: Finds in a left row what it joins by.
+        options: The options common to all joins.
+        left_key: Returns the join key of a left row.
         right_key: Finds it in a right row.
-        is_deleted: Tells that a right row deletes what is there.
+        is_deleted: Returns whether a right row deletes the current row.
     """
 
     def __init__(

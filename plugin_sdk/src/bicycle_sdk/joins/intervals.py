@@ -22,16 +22,16 @@ _STEPS = 8  # So often rows are forgotten while the interval passes.
 class IntervalJoin(RowJoin):
     """Pairs of rows with ``left + lower <= right <= left + upper``.
 
-    A pair comes out when the second of its rows arrives, with the later of the two times. A row is
+    A pair is emitted when the second of its rows arrives, with the later of the two times. A row is
     kept until the watermark has passed all times that match it; it is late when the watermark had
     passed the row itself, since matches of it may be forgotten then.
 
-    Rows of a side whose lone rows nobody wants are forgotten some at once, at the latest an eighth
+    Rows of a side whose lone rows are not emitted are forgotten in groups, at the latest an eighth
     of the interval after that; no row that is not late can match them by then. For these a key has
-    a timer for its first row, and gets one for the first of what is left when that fires.
+    a timer for its first row, and gets another for the first remaining row when that fires.
 
     Args:
-        options: What every join is told.
+        options: The options common to all joins.
         lower_ms: The least time from a left row to a right one; negative for earlier ones.
         upper_ms: The greatest.
     """
@@ -89,7 +89,7 @@ class IntervalJoin(RowJoin):
         rows = zip(records.values[rest], map(found_of.__getitem__, keys), keys, times, strict=True)
         try:
             self._join_each(rows, results, ctx, is_left=is_left)
-        finally:  # Also those before a row whose function failed.
+        finally:  # Also the results before a row whose function failed.
             for key, match in found_of.items():
                 self._note_matches(key, match, mine, other)
 
@@ -99,7 +99,7 @@ class IntervalJoin(RowJoin):
     ) -> None:  # fmt: skip
         """Join the rows of a side, and note the rows to keep.
 
-        What is found for each is added to the results.
+        The matches of each row are added to the results.
         """
         mine, watermark, call = self._sides[is_left], ctx.current_watermark(), self._call
         first, last = mine.first, mine.last
@@ -150,7 +150,7 @@ class IntervalJoin(RowJoin):
     def complete(self, timers: Sequence[Timer]) -> dict[tuple[Any, int], list[Pair]]:
         """Return the rows that never matched and can no more, and forget rows.
 
-        Where lone rows are wanted, each has a timer of its own.
+        If lone rows are emitted, each has a timer of its own.
         """
         found: dict[tuple[Any, int], list[Pair]] = {}
         last_by_key = {key: time_ms for _, time_ms, key in timers}
@@ -202,8 +202,9 @@ class IntervalJoin(RowJoin):
 class _Side(NamedTuple):
     """One side of the join.
 
-    ``seen`` has the rows that have matched, where lone ones are wanted. Rows of the other side from
-    ``first`` to ``last`` ms behind a row of this one match it. Timers lie at multiples of ``step``.
+    ``seen`` has the rows that have matched, if lone rows are emitted. Rows of the other side from
+    ``first`` to ``last`` ms behind a row of this side match it. Timers are at multiples of
+    ``step``.
     """
 
     rows: Rows

@@ -1,7 +1,7 @@
 """The lookup join: rows are completed from another system, with a cache.
 
-The cache is of one subtask and no state: after a crash it is empty, and answers are asked for
-again.
+The cache belongs to one subtask and is no state: after a crash it is empty, and lookups are
+repeated.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class LookupCache:
 class LookupOptions:
     """The options of a lookup join.
 
-    ``key`` finds in a row what is asked for, ``lookup`` asks and gives None for nothing, ``join``
-    makes the result. ``keeps_left`` lets rows come out for which nothing is found.
+    ``key`` returns the lookup key of a row, ``lookup`` returns the answer or None, ``join`` makes
+    the result. ``keeps_left`` emits rows without an answer, too.
     """
 
     key: Callable[[Any], Hashable]
@@ -61,9 +61,9 @@ class Answers:
     """Answers by key: the ``size`` that were used last, each for ``ttl_ms``.
 
     Args:
-        size: Most answers; 0 keeps none.
+        size: Most answers; 0 disables the cache.
         ttl_ms: How long one is good.
-        clock: Tells the time in ms.
+        clock: Returns the time in ms.
     """
 
     def __init__(self, size: int, ttl_ms: int, clock: Callable[[], int]) -> None:
@@ -97,7 +97,7 @@ class Answers:
 class _Question:
     """A pending lookup, and its answer for the waiting rows.
 
-    They take it from here, since in a small cache it may have made room by the time they go on.
+    Callers take the answer from here, since a small cache may have evicted it before they resume.
     """
 
     lock: asyncio.Lock

@@ -16,7 +16,8 @@ __all__ = ["TimeMerge"]
 class TimeMerge(BuiltInFunction):
     """A merge that emits records in the order of time, then of streams.
 
-    A record waits until the watermark has passed it: then every stream has brought what is older.
+    A record waits until the watermark has passed it: then every stream has delivered all older
+    records.
 
     Args:
         record_type: Type of the records, None when unknown.
@@ -32,7 +33,7 @@ class TimeMerge(BuiltInFunction):
         self._late_tag = late_tag
         self.waiting = MapStateDescriptor[Any, Any](
             "waiting", tuple[int, int, int], record_type
-        )  # time, stream, which of those of one time and stream
+        )  # time, stream, number among the records of this time and stream
 
     def open(self, ctx: Any) -> None:
         """Open the state of waiting records."""
@@ -56,7 +57,7 @@ class TimeMerge(BuiltInFunction):
             return []
         place = (time, ordinal)
         there: Iterable[int] = ()
-        # hot path: they leave together, so a time has a first record or none at all.
+        # hot path: they leave together, so a time has a first record or no record.
         if (*place, 0) in self._waiting:
             there = (number for (_, _, number), _ in self._waiting.prefix(place))
         number = self._arrivals.number(place, there)

@@ -83,8 +83,9 @@ class JoinBuffer(TypedDict, total=False):
 class Arrivals:
     """Numbers of arrivals in one slot, with one count of the present rows per epoch.
 
-    Many records may have one time; to count them at each would take time in their square. Places
-    where few lie are counted each time, since to remember them would take more space than they do.
+    Many records may have one time; counting them at each record would take quadratic time. Places
+    with few records are counted each time, since remembering them would take more space than they
+    do.
     """
 
     def __init__(self) -> None:
@@ -98,9 +99,9 @@ class Arrivals:
         """Return the number of an arrival, after all present ones.
 
         Args:
-            place: Where it lies.
-            there: The numbers of what lies there already, in order; read only where the next one is
-                not known. The first of them may have been evicted.
+            place: Its location.
+            there: The numbers of records already at the place, in order; read only if the next
+                number is not known. The first of them may have been evicted.
         """
         known = self._next.get(place)
         number = max(there, default=-1) + 1 if known is None else known
@@ -114,7 +115,7 @@ class Rows:
 
     Args:
         entries: A map of each key from time and number to row.
-        max_buffered: How many rows of a key may lie here; None is without a limit.
+        max_buffered: How many rows of a key may be kept here; None is without a limit.
     """
 
     def __init__(self, entries: MapEntries, max_buffered: int | None = None) -> None:
@@ -133,7 +134,7 @@ class Rows:
     def add(self, key: Any, time_ms: int, row: Any) -> RowKey:
         """Add a row of a key after rows of equal time, and return its row key."""
         entries, row_key = self._entries, (time_ms, 0)
-        # hot path: where none is evicted, a time has a first row or none at all.
+        # hot path: without evictions, a time has a first row or no row.
         if self._max_buffered is None and entries.add(key, row_key, row):
             return row_key
         there = (number for (_, number), _ in entries.scan(key, prefix=(time_ms,)))
@@ -205,7 +206,7 @@ class RowJoin(BuiltInFunction, ABC):
     """A join by event time: rows of both sides, a function of two rows, late rows.
 
     Args:
-        options: What every join is told.
+        options: The options common to all joins.
     """
 
     stamps: ClassVar[bool] = True
@@ -283,13 +284,13 @@ class RowJoin(BuiltInFunction, ABC):
         """Buffer rows on a side without a limit, if they cause no result at once.
 
         Args:
-            records: The rows; those behind the results are meant.
+            records: The rows; only rows behind the results are processed.
             results: Gets a result for each.
             ctx: The context of the calls.
-            is_late: Tells of a time whether rows of it may be late; they are taken one by one.
+            is_late: Returns whether rows of a time may be late; they are taken one by one.
 
         Returns:
-            The times of those that wait, by key.
+            The times of waiting rows, by key.
         """
         kept: dict[Any, tuple[list[int], list[Any]]] = {}
         rest, is_left = slice(len(results), None), records.ordinal == 0
@@ -312,7 +313,7 @@ class RowJoin(BuiltInFunction, ABC):
     def complete_each(self, timers: Sequence[Timer]) -> Sequence[Timer]:
         """Compute completed results, and return the timers that have any.
 
-        That is no part of an attempt: what a failed one did to state is undone, but not this.
+        That is no part of an attempt: a failed attempt's changes to state are undone, but not this.
         """
         complete = self._complete = self.complete(timers)
         return [timer for timer in timers if (timer[2], timer[1]) in complete] if complete else []
@@ -342,7 +343,7 @@ class RowJoin(BuiltInFunction, ABC):
         Args:
             value: The row.
             key: Its key.
-            time: Its event time in ms; None where the join needs none.
+            time: Its event time in ms; None if the join needs no time.
             ctx: The context of the call.
             is_left: Whether it is of the left side.
         """

@@ -19,14 +19,14 @@ class AsOfJoin(RowJoin):
     """A join of each left row with the last right row of its key that is not later.
 
     A left row waits until the watermark has passed it, so that no right row can come between. Of
-    the right rows one is kept that all later left rows may need, and those that are newer. Of right
-    rows with the same time the last that arrived counts. A right row that came too late for left
-    rows which are gone still holds for those to come.
+    the right rows, the newest row that later left rows may need is kept, and all newer rows. Of
+    right rows with the same time the last that arrived counts. A right row that is too late for
+    emitted left rows still holds for later left rows.
 
     Args:
-        options: What every join is told.
+        options: The options common to all joins.
         tolerance_ms: How much earlier the right row may be; None is without a limit.
-        is_deleted: Tells that a right row stands for none.
+        is_deleted: Returns whether a right row is a deletion.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class TableJoin(RowJoin):
     """A join of each left row at once with the current right row of its key.
 
     Args:
-        options: What every join is told.
-        is_deleted: Tells that a right row deletes what is there.
+        options: The options common to all joins.
+        is_deleted: Returns whether a right row deletes the current row.
     """
 
     stamps: ClassVar[bool] = False
@@ -128,7 +128,7 @@ class TableJoin(RowJoin):
     ) -> None:
         super().__init__(options)
         self._is_deleted = is_deleted
-        # A tuple of one tells a row that is None from no row.
+        # A tuple of one distinguishes a row that is None from no row.
         right = options.right_type
         self.table = ValueStateDescriptor[Any](
             "table", None if right is None else GenericAlias(tuple, (right, ...))

@@ -28,10 +28,10 @@ def co_process_vertex(
     """Return the vertex of a function with several inputs.
 
     Args:
-        function: What the runtime calls.
-        kind: What it is: ``co_map``, ``interval_join`` and the like.
-        shown: What the user wrote, for graphs and errors; the function itself when None.
-        is_keyed: Whether state lies by key.
+        function: The function that the runtime calls.
+        kind: The name of its kind: ``co_map``, ``interval_join`` and the like.
+        shown: The user's object, for graphs and errors; the function itself when None.
+        is_keyed: Whether state is kept by key.
         has_broadcast: Whether the last input goes to all subtasks.
         settings: Bounds and the like, for graphs and plans.
         output_type: Type of the results, None when unknown.

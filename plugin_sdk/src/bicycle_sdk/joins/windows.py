@@ -27,7 +27,7 @@ class WindowJoin(RowJoin):
     still belongs to it, so its results carry the time of the end.
 
     Args:
-        options: What every join is told.
+        options: The options common to all joins.
         windows: Tumbling, sliding or session windows.
     """
 
@@ -62,7 +62,7 @@ class WindowJoin(RowJoin):
             return
         complete = ctx.current_watermark() + self.timer_lead_ms
         ends = {time: windows.ends_of(time) for time in set(records.times or ())}
-        # Those that are late for one of their windows, or have none.
+        # Rows that are late for one of their windows, or have no window.
         late = {time for time, found in ends.items() if not found or found[0] <= complete}
         for key, times in self.wait_each(records, results, ctx, late.__contains__).items():
             for end in {end for time in times for end in ends[time]}:
@@ -124,7 +124,7 @@ class WindowJoin(RowJoin):
         assert windows.gap_ms is not None
         last = end - windows.gap_ms
         if any(side.between(key, last + 1, end) for side in (self.left, self.right)):
-            return []  # It goes on: a later row has a timer of its own.
+            return []  # The state remains: a later row has a timer of its own.
         left, right = (
             [row for _, row in side.take(key, None, last)] for side in (self.left, self.right)
         )

@@ -1,8 +1,8 @@
 """Kafka as a source and sink, described by chained calls without a connection.
 
 A builder collects settings. ``build_connector`` makes a descriptor of them: the word ``kafka``,
-JSON properties, and the objects that are no JSON beside them. What was not set is left out, since
-the connector knows the defaults; it also checks what only the broker or its client can tell.
+JSON properties, and the objects outside JSON beside them. Absent settings are left out, since the
+connector knows the defaults; it also makes the checks that only the broker or its client can make.
 """
 
 import typing

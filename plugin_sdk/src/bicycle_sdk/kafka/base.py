@@ -135,7 +135,7 @@ class KafkaBuilder:
         """Encrypt the connection. Files must be readable under the same path on every host.
 
         Args:
-            ca_location: PEM file of the authorities to trust; None: those of the machine.
+            ca_location: PEM file of the authorities to trust; None: the authorities of the machine.
             certificate_location: PEM file of the client's own certificate.
             key_location: PEM file of the client's private key.
             key_password: Where the password of that key is found.
@@ -153,7 +153,7 @@ class KafkaBuilder:
         """Set how long the first start waits for a broker; 30 s otherwise. Later ones wait on."""
         return self._set_duration("connect_timeout", timeout)
 
-    # --- what the builders make of it --------------------------------------------------------
+    # --- the results of builders ----------------------------------------------------------------
 
     def _declared_type(self) -> Any:
         """Return the keyword's type, or that of the brackets, or None.

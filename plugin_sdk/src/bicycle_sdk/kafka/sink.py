@@ -60,8 +60,8 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
     def value(self, function: Callable[[T], Any]) -> Self:
         """Set the value; the record itself otherwise. None deletes the key in compacted topics.
 
-        The format follows what the function is annotated to return; without annotation each value
-        is written by its own type.
+        The format follows the annotation of the function's result; without annotation each value is
+        written by its own type.
         """
         return self._set_function("value", function)
 
@@ -87,7 +87,7 @@ class KafkaSinkBuilder(KafkaBuilder, Generic[T]):
     def serializer(self, format: FormatName | Format) -> Self:
         """Set the format of values: json, string, bytes, msgpack, csv, or a ``Format``.
 
-        Those are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
+        Formats are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
         """
         return self._set_format("serializer", format)
 

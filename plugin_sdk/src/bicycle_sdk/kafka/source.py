@@ -75,7 +75,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
     def deserializer(self, format: FormatName | Format) -> Self:
         """Set the format of values: json, string, bytes, msgpack, csv, or a ``Format``.
 
-        Those are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
+        Formats are made by the calls of ``bicycle_sdk.formats``, such as ``avro(schema)``.
         """
         return self._set_format("deserializer", format)
 
@@ -100,7 +100,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         """Set how long bounded reading waits for open transactions; 15 minutes otherwise.
 
         Brokers end a transaction at its timeout, which is at most 15 minutes by default. After the
-        limit the source stops before the transaction, and the log reports what is left unread.
+        limit the source stops before the transaction, and the log reports the unread rest.
         """
         return self._set_duration("transaction_wait", limit)
 
@@ -116,7 +116,7 @@ class KafkaSourceBuilder(KafkaBuilder, Generic[T]):
         """Return the source as a plain value; ``env.add_source`` also accepts a builder.
 
         Raises:
-            StreamDefinitionError: the format does not give records of the declared type.
+            StreamDefinitionError: the format's records are not of the declared type.
         """
         declared = self._declared_type()
         settings = self._built_settings()

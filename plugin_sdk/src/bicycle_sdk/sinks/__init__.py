@@ -1,7 +1,7 @@
 """Places where results go, described by calls; nothing here opens anything.
 
-A call checks what can be known without the place, and gives a descriptor: a word, JSON properties.
-What was not given is left out, since the connector knows the defaults.
+A call makes the checks that do not need the place, and returns a descriptor: a word, JSON
+properties. Absent settings are left out, since the connector knows the defaults.
 """
 
 import typing

@@ -28,13 +28,14 @@ def postgres_sink(
     Args:
         url: ``postgresql://user@host:port/database``, without a password.
         table: Its name, or ``schema.table``.
-        password: Where the password is; None for what libpq finds (PGPASSWORD, a password file).
+        password: The location of the password; None for libpq's own search (PGPASSWORD, a password
+            file).
         keys: Columns that identify a row: a record replaces the row with its keys. Without keys
             each record is one row more.
         delete_field: Field of the records; where it is true, the row with the keys is deleted.
         columns: Type of each column; None for the fields of the record type.
         create_table: Make the table when it is missing.
-        on_rewind: What to do when an older epoch was restored than was written.
+        on_rewind: The action if a restored epoch is older than the last written epoch.
     """
     properties = {"url": url, "table": table, **keys_of("postgres_sink", keys)}
     if password is not None:

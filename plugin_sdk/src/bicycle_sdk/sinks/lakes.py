@@ -37,7 +37,7 @@ class IcebergCatalog:
     Args:
         address: ``sqlite:////data/lake.db``, or ``postgresql://user@host:port/database``, without
             a password.
-        warehouse: Directory or URL below which new tables lie.
+        warehouse: Directory or URL below which new tables are created.
         password: Where the password is.
         name: Of the catalogue within its database.
     """
@@ -68,9 +68,9 @@ def delta_sink(
         columns: Type of each column; None for the fields of the record type.
         partition_by: Columns by which a table that is made is put into folders.
         timestamp_field: Column that gets the event time of each record.
-        compression: How files are compressed; snappy unless told otherwise.
+        compression: The compression of files; snappy by default.
         rolling: When rows that wait are committed.
-        on_rewind: What to do when an older epoch was restored than was written.
+        on_rewind: The action if a restored epoch is older than the last written epoch.
     """
     call = "delta_sink"
     properties = {"path": os.fspath(path), **keys_of(call, keys)}
@@ -103,7 +103,7 @@ def iceberg_sink(
         partition_by: Columns by which a table that is made is put into folders.
         timestamp_field: Column that gets the event time of each record.
         rolling: When rows that wait are committed.
-        on_rewind: What to do when an older epoch was restored than was written.
+        on_rewind: The action if a restored epoch is older than the last written epoch.
     """
     call = "iceberg_sink"
     if not all(table.partition(".")):

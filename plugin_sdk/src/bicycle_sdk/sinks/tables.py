@@ -83,11 +83,11 @@ def parquet_sink(
 
     Args:
         path: The directory, or a URL such as ``s3://bucket/folder``.
-        folders: ``by_field`` or ``by_date``; None for none.
+        folders: ``by_field`` or ``by_date``; None for no folders.
         columns: Type of each column; None for the fields of the record type, or ``event_time`` and
-            ``payload`` where the records have none.
+            ``payload`` if the records have no fields.
         timestamp_field: Column that gets the event time of each record.
-        compression: How files are compressed; snappy unless told otherwise.
+        compression: The compression of files; snappy by default.
         roll_rows: A part is complete when it has this many rows; None: as the connector decides.
         roll_bytes: A part is complete when it has about this many bytes.
         roll_ms: Everything is completed this long after its first record.
@@ -133,7 +133,7 @@ def column_words(call: str, columns: Mapping[str, ColumnType]) -> list[list[str]
     A list, because the names of a JSON object have no order in a graph.
 
     Raises:
-        StreamDefinitionError: there is none, or a type has no word.
+        StreamDefinitionError: there is no column, or a type has no word.
     """
     words = []
     for name, found in columns.items():

@@ -1,7 +1,7 @@
 """The state of functions: values, lists and maps by key, and timers.
 
 Handles come from a context: ``ctx.get_value_state("count", int, default=0)``. Everything here works
-in plain memory; a runtime adds what makes it durable.
+in plain memory; a runtime makes it durable.
 """
 
 from bicycle_sdk.state.aliases import Aliases

@@ -1,7 +1,7 @@
 """Access to state through a context: ``get_value_state`` and similar methods.
 
-``StateAccess`` makes handles and remembers them. Where the entries lie is decided by who derives
-from it: ``LocalEntries`` keeps them in memory, for functions that run without a runtime.
+``StateAccess`` makes handles and remembers them. A subclass decides the location of the entries:
+``LocalEntries`` keeps them in memory, for functions that run without a runtime.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def make_entries(
 
     Args:
         descriptor: The state.
-        clock: Tells the time in ms in a domain, for its TTL.
+        clock: Returns the time in ms in a domain, for its TTL.
         order: The order of its map keys; None for that of their types and values.
     """
     ttl = descriptor.time_to_live
@@ -93,7 +93,7 @@ class LocalEntries:
     """The entries of all states of one function, in memory.
 
     Args:
-        clock: Tells the time in ms in a domain.
+        clock: Returns the time in ms in a domain.
     """
 
     def __init__(self, clock: Callable[[TimeDomain], int]) -> None:
@@ -201,7 +201,7 @@ class StateAccess(ABC):
         Args:
             name: Name of the state in this operator, or a descriptor instead of all arguments.
             type: Type of the value; without it values are pickled, which is slow.
-            default: What ``value()`` returns where there is none.
+            default: The result of ``value()`` without a value.
             ttl: How long a value lives; None is forever.
 
         Raises:
@@ -258,7 +258,7 @@ class StateAccess(ABC):
         """Return a list like ``get_operator_list_state``, restored fully in each subtask.
 
         When the job starts again or its parallelism changes, each subtask has the elements of all;
-        ``update`` it to those that are this subtask's, or they are kept once for each subtask.
+        ``update`` it to the elements of this subtask, or they are kept once for each subtask.
         """
         if isinstance(name, UnionListStateDescriptor):
             return cast("ListState[Any]", self._operator_list(name))

@@ -6,7 +6,7 @@ An alias belongs to the annotation of the field, of a record or of a rich functi
     class Reading:
         celsius: Annotated[float, Aliases("temperature")]
 
-In a dataclass ``field(metadata={"aliases": ["temperature"]})`` says the same.
+In a dataclass ``field(metadata={"aliases": ["temperature"]})`` is equivalent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Aliases:
         ('temperature', 'temp')
 
     Raises:
-        StateDefinitionError: there is none, or one is not a text.
+        StateDefinitionError: there is no alias, or an alias is not a text.
     """
 
     __slots__ = ("names",)
@@ -56,7 +56,7 @@ class Aliases:
 def aliases_of(cls: type) -> dict[str, tuple[str, ...]]:
     """Return the earlier names of a class's fields, for fields that have such names.
 
-    Annotations that cannot be resolved here tell nothing.
+    Annotations that cannot be resolved here are ignored.
     """
     found: dict[str, tuple[str, ...]] = {}
     if dataclasses.is_dataclass(cls):

@@ -92,8 +92,8 @@ class StateTtl:
 
     Args:
         duration: How long, as a ``timedelta`` or in ms.
-        time: ``processing`` counts the time of day as ``ctx.now()`` tells it. ``event`` counts
-            event time: that of the record at hand, or the watermark once that is later.
+        time: ``processing`` counts the time of day from ``ctx.now()``. ``event`` counts event time:
+            the time of the current record, or the watermark once that is later.
         update: ``on_write``: only writing starts the time again; ``on_access``: reading does too.
 
     Raises:
@@ -178,7 +178,7 @@ class ValueStateDescriptor(StateDescriptor, Generic[T]):
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     migrate: Migrate | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # What the fields say of T, which a type checker cannot see.
+    if TYPE_CHECKING:  # The fields' dependence on T, which a type checker cannot see.
 
         @overload
         def __init__(
@@ -224,7 +224,7 @@ class ListStateDescriptor(StateDescriptor, Generic[T]):
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     migrate: Migrate | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # What the fields say of T, which a type checker cannot see.
+    if TYPE_CHECKING:  # The fields' dependence on T, which a type checker cannot see.
 
         @overload
         def __init__(
@@ -285,7 +285,7 @@ class MapStateDescriptor(StateDescriptor, Generic[K, V]):
     aliases: tuple[str, ...] = field(default=(), kw_only=True)
     migrate: Migrate | None = field(default=None, kw_only=True)
 
-    if TYPE_CHECKING:  # What the fields say of K and V, which a type checker cannot see.
+    if TYPE_CHECKING:  # The fields' dependence on K and V, which a type checker cannot see.
 
         @overload
         def __init__(

@@ -1,8 +1,8 @@
 """The entries of one state in memory, for all keys, and which of them changed.
 
-Handles (``handles``) read and write entries under the current key; a runtime saves what ``touched``
-and ``touched_stamps`` name and clears them. What expired is never handed out; ``sweep`` removes it.
-A store that is larger than memory takes the place of these classes by having their methods.
+Handles (``handles``) read and write entries under the current key; a runtime saves the entries in
+``touched`` and ``touched_stamps`` and clears both. Expired entries are never returned; ``sweep``
+removes them. A store that is larger than memory replaces these classes by having their methods.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ValueEntries:
 class CarefulValueEntries(ValueEntries):
     """One value per key that may expire, or that may be changed in place.
 
-    A value that can be changed in place counts as changed once it was handed out.
+    A value that can be changed in place counts as changed once it was returned.
     """
 
     __slots__ = ("_is_frozen",)
@@ -171,13 +171,13 @@ class MapEntries:
         order: PartOrder | None = None,
     ) -> None:
         self._is_frozen = is_frozen
-        # hot path: of what cannot change and lives forever nothing is noted when it is read.
+        # hot path: reads of immutable values without a TTL are not noted.
         self._is_plain = is_frozen and expiry is None
         self._place, self._parts_at = order or NATURAL_ORDER
         self._sorted: dict[Any, list[Any]] = {}  # Places in order, by key.
         self.expiry = expiry
         self.rows: dict[Any, dict[Any, Any]] = {}
-        # What changed since it was last saved; true for what is new, of which nothing is saved.
+        # The changes since the last save; true for new entries, of which nothing is saved.
         self.touched: dict[tuple[Any, Any], bool] = {}
 
     def get(self, key: Hashable, part: Hashable, default: Any = None) -> Any:

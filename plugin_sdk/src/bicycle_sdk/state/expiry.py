@@ -14,18 +14,18 @@ from bicycle_sdk.state.descriptors import StateTtl
 __all__ = ["Expiry"]
 
 _BUCKETS_PER_TTL = 8  # Space is given back at most this part of a TTL after the entry expired.
-_UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is known.
+_UNKNOWN_MS = -(2**63)  # The time of event-time clocks before any event time is known.
 
 
 class Expiry:
     """The last use of each entry of a state, and the entries that are due.
 
-    Entries lie in buckets by their time, so that a sweep looks only at what expired. What was
-    written before any event time was known starts to live once one is.
+    Entries are grouped in buckets by their time, so that a sweep reads only expired buckets. The
+    TTL of entries written before any event time was known starts once a time is known.
 
     Args:
         ttl: How long entries live.
-        clock: Tells the time in ms in the domain of the TTL.
+        clock: Returns the time in ms in the domain of the TTL.
     """
 
     __slots__ = (

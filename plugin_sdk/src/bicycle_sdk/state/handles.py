@@ -1,7 +1,7 @@
 """The handles through which a function reads and writes its state by key.
 
-A handle holds no data and may be kept: what ``open`` obtained serves every record, under the key of
-the record (or the timer) at hand. Where the data lies and what is saved is the business of entries.
+A handle holds no data and may be kept: a handle from ``open`` serves every record, under the key of
+the current record or timer. The entries decide where data is and which of it is saved.
 """
 
 from __future__ import annotations

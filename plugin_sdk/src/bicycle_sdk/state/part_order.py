@@ -16,8 +16,9 @@ _TUPLE_RANK = 3
 class PartOrder(NamedTuple):
     """The order of map keys.
 
-    ``place`` gives what a map key is sorted by, and refuses keys that cannot be stored; ``parts``
-    gives the map keys of places. Places compare with places, those of equal map keys are equal.
+    ``place`` returns the sort key of a map key, and refuses keys that cannot be stored; ``parts``
+    returns the map keys of places. Places compare with places, and places of equal map keys are
+    equal.
     """
 
     place: Callable[[Any], Any]

@@ -1,8 +1,8 @@
 """Copies that share no mutable part with their original.
 
-A result that a function gives must stay as it is when the function goes on with what it keeps:
-accumulators may be changed in place, and one record may lie in several windows. How a copy is made
-follows the value alone, so that copies of equal values are equal.
+A function's result must stay as it is when the function continues with its state: accumulators may
+be changed in place, and one record may be in several windows. The way of copying depends on the
+value alone, so that copies of equal values are equal.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _PROTOCOL = 5
 def separate(value: Any) -> Any:
     """Return an equal value that is unaffected by changes of the given one.
 
-    What cannot be changed is returned as it is, and so is what cannot be copied, such as an object
-    that holds a lock.
+    Immutable objects are returned as they are, and so are objects that cannot be copied, such as an
+    object that holds a lock.
 
     Example:
         >>> counts = {"ada": [1]}

@@ -1,8 +1,8 @@
 """Timers: a function asks to be called again for a key at a time.
 
 There is one timer per key, time and domain. Setting and deleting take effect at once; timers fire
-by time, then by key, each once. ``TimerQueue`` keeps the timers of one domain for all keys; when
-they fire is decided by what advances the time.
+by time, then by key, each once. ``TimerQueue`` keeps the timers of one domain for all keys; the
+owner of the time decides when they fire.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TimerQueue:
 
     Args:
         domain: Which time they wait for.
-        order: Gives what keys are sorted by where times are equal.
+        order: Returns the sort key of keys at equal times.
     """
 
     def __init__(self, domain: TimeDomain, order: Callable[[Any], Any] = natural_order) -> None:
@@ -75,7 +75,7 @@ class TimerQueue:
         # No timer that was here when ``is_due`` was last asked, or was set since, is earlier.
         self.earliest_ms = _TIME_MIN
         self.waiting: dict[tuple[Any, int], None] = {}
-        # What changed since it was last saved; true for what is new, of which nothing is saved.
+        # The changes since the last save; true for new entries, of which nothing is saved.
         self.touched: dict[tuple[Any, int], bool] = {}
 
     def set(self, key: Hashable, time_ms: int) -> None:
@@ -106,7 +106,7 @@ class TimerQueue:
     def load_all(self, entry_keys: Sequence[tuple[Hashable, int]]) -> None:
         """Set timers that are sealed already, by key and time.
 
-        They are filed by time when the first is asked for.
+        They are sorted by time at the first read.
         """
         self.waiting.update(dict.fromkeys(entry_keys))
         self._is_filed = False
@@ -147,7 +147,7 @@ class TimerQueue:
     def due_run(self, time_ms: int) -> list[Timer]:
         """Return timers that are due at a time, in order; each waits until ``is_taken``.
 
-        What is left in the end is given to ``file_again``, at the latest before a timer by which
+        The remaining timers are passed to ``file_again``, at the latest before a timer by which
         ``earliest_ms`` is as early, since one was set, or earlier. A queue that pops timers one by
         one has no runs.
         """

@@ -1,6 +1,6 @@
 """The aggregates of windows: count, sum, average, extremes, distinct, reduce.
 
-All of them merge, and none depends on the order of the records: sums of floats are exact until the
+All aggregates merge, and the order of records does not matter: sums of floats are exact until the
 result is rounded once, so ``0.1 + 0.2 + 0.3`` is the same in every order, at every parallelism.
 """
 
@@ -34,7 +34,8 @@ V = TypeVar("V")
 Acc = TypeVar("Acc")
 Out = TypeVar("Out")
 _Selector = Callable[[T], V]
-# A sum: what is not a float by ``+``, and floats as few numbers that add up to their exact sum.
+# A sum: values other than floats by ``+``, and floats as few numbers that add up to their exact
+# sum.
 _Total = tuple[Any, tuple[float, ...]]
 
 _NUMBERS: frozenset[type] = frozenset({int, float, bool})
@@ -333,8 +334,8 @@ def _plain_sum(values: Sequence[Any]) -> Any:
 def _exact(values: list[float]) -> tuple[float, ...]:
     """Return few floats with the exact sum of the values, equal for every order.
 
-    Each is the rest that the ones before leave, rounded once; two or three suffice as a rule.
-    Where a value is infinite or none, the result is what ``+`` gives.
+    Each is the rest after the numbers before it, rounded once; two or three suffice as a rule. If a
+    value is infinite or not a number, the result is that of ``+``.
 
     Source: J. R. Shewchuk, "Adaptive Precision Floating-Point Arithmetic", 1997 (as in ``fsum``).
     """

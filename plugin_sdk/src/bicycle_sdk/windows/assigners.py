@@ -82,9 +82,9 @@ class SessionWindows:
     record exactly one gap after the last belongs to the same session.
 
     Args:
-        gap_ms: The gap; None when ``gap_of`` gives one for each record.
+        gap_ms: The gap; None when ``gap_of`` returns the gap of a record.
         gap_of: Returns the gap that a record opens, in ms or as a timedelta.
-        min_records: Sessions with fewer records give no result.
+        min_records: Sessions with fewer records have no result.
         max_duration_ms: Sessions that are longer are cut, see ``KeyedStream.session_window``.
     """
 
@@ -166,7 +166,7 @@ def duration_ms(name: str, duration: Duration, *, low: int = 1) -> int:
     """Return a length in whole milliseconds.
 
     Args:
-        name: What the length is called in errors.
+        name: The name of the length in errors.
         duration: Milliseconds or a timedelta.
         low: The least length.
 

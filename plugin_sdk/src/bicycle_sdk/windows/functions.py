@@ -24,9 +24,9 @@ K = TypeVar("K")
 class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
     """A fold of records into an accumulator, with separate input and result types.
 
-    With ``merge`` it is taken to be associative: accumulators of parts give the result of the
-    whole, in any grouping. Records are then folded before they travel to the subtask of their key,
-    and windows share what they have in common. Without ``merge`` the records of a window are kept
+    With ``merge`` it is assumed to be associative: accumulators of parts result in the accumulator
+    of the whole, in any grouping. Records are then folded before they travel to the subtask of
+    their key, and windows share common parts. Without ``merge`` the records of a window are kept
     and folded when it fires, in the order of event time.
     """
 
@@ -38,8 +38,8 @@ class AggregateFunction(FunctionObject, ABC, Generic[In, Acc, Out]):
     def add(self, accumulator: Acc, value: In) -> Acc | Awaitable[Acc]:
         """Return the accumulator with one record more; it may change the given one.
 
-        Called on a worker, once per record and attempt. When it raises, the record is settled as
-        ``on_error`` says; the accumulator must not have been changed then.
+        Called on a worker, once per record and attempt. When it raises, ``on_error`` decides about
+        the record; the accumulator must not have been changed then.
         """
 
     @abstractmethod
@@ -66,9 +66,9 @@ class WindowContext(StateAccess, Context, Generic[K]):
     """The context of a ``WindowFunction``: key, window, watermark, two kinds of state.
 
     ``get_state`` and its companions keep one value per name, key and window: they are durable, stay
-    over repeated firings of the window, and are gone when the window is. ``get_value_state`` and
-    its kin hand out typed states of the key, which all its windows share; they stay until they are
-    cleared or their TTL is over. Standalone both live in this object.
+    over repeated firings of the window, and are removed with the window. ``get_value_state`` and
+    its kin return typed states of the key, which all its windows share; they stay until they are
+    cleared or their TTL is over. Standalone both are held by this object.
     """
 
     _window = Window(0, 1)

@@ -71,8 +71,8 @@ class WindowResult(NamedTuple, Generic[K, V]):
 class LateRecord(NamedTuple, Generic[T]):
     """A record whose windows had all closed, as ``late_to`` sends it to a side output.
 
-    ``window`` is the last window that it belonged to, ``watermark`` the one it was measured
-    against, ``lateness_ms`` how far its ``timestamp`` lay behind that watermark.
+    ``window`` is its last window, ``watermark`` the watermark that made it late, ``lateness_ms``
+    how far its ``timestamp`` was behind that watermark.
     """
 
     value: T

@@ -23,7 +23,7 @@ __all__ = ["WindowPlan"]
 class WindowPlan:
     """A window with all that was set.
 
-    Either ``aggregates`` or ``process`` (a ``WindowFunction`` or a callable) says what is computed;
+    Either ``aggregates`` or ``process`` (a ``WindowFunction`` or a callable) is the computation;
     with ``is_tuple`` the value of a result is a tuple, one item per aggregate. ``is_associative``
     False keeps the records of the window even if the aggregates could be merged.
     """

@@ -1,8 +1,8 @@
 """Triggers of windows. Without one, a window fires once no record of it is expected any more.
 
-A trigger is asked at each record and at each timer that it registered, and answers with a
-``TriggerResult``. What it must remember it keeps in the context, per key and window: a trigger
-object itself is shared by all windows and keeps nothing.
+A trigger is called at each record and at each timer that it registered, and returns a
+``TriggerResult``. It keeps its state in the context, per key and window: a trigger object itself is
+shared by all windows and keeps nothing.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class TriggerContext(Protocol):
     """The context of a trigger: time, timers and state per key and window.
 
     A timer is one per time and kind; setting it twice is setting it once. Event-time timers fire
-    when input before their time is complete, so that one at ``window.end`` fires with the window;
-    those of processing time in the first epoch at or after it. A timer in the past fires in the
-    same epoch.
+    when input before their time is complete, so that a timer at ``window.end`` fires with the
+    window; processing-time timers fire in the first epoch at or after it. A timer in the past fires
+    in the same epoch.
     """
 
     def current_watermark(self) -> int:
@@ -119,7 +119,7 @@ class Trigger(ABC):
         timers and state; a trigger without this method cannot be used with sessions.
 
         Args:
-            states: What was saved for each of the old windows, the earliest first.
+            states: The saved state of each old window, the earliest first.
             window: The new window.
             ctx: That of the new window.
 
@@ -143,8 +143,8 @@ class Trigger(ABC):
 class EventTimeTrigger(Trigger):
     """Fires when the window is complete, and again after late records.
 
-    ``early`` adds results before that, ``late`` says how often results follow late records that
-    are still allowed (by default once per epoch that brings some).
+    ``early`` adds results before that, ``late`` sets how often results follow late records that are
+    still allowed (by default once per epoch with such records).
 
     Example:
         >>> EventTimeTrigger().early(count=100).late(every=60_000).describe()
@@ -167,7 +167,7 @@ class EventTimeTrigger(Trigger):
     def late(self, *, every: Duration | None = None, count: int | None = None) -> EventTimeTrigger:
         """Return a trigger that follows late records at another pace.
 
-        What is pending when the allowed lateness is over fires then.
+        Pending results fire when the allowed lateness is over.
 
         Args:
             every: Processing time from a late record to its result.

@@ -18,9 +18,9 @@ def window_vertex(
     """Return the vertex of a window.
 
     Args:
-        plan: What was set.
-        name: What people call it: ``count``, ``sum`` or the like.
-        function: What the user wrote, for graphs and errors.
+        plan: The settings of the window.
+        name: The name for people: ``count``, ``sum`` or the like.
+        function: The user's function, for graphs and errors.
         output_type: Type of its results, None when unknown.
     """
     details = plan.details() | {"is_keyed": True}

@@ -134,7 +134,7 @@ class JobAccess(Protocol):
         """Return the totals over all jobs."""
 
     def topology(self) -> Topology:
-        """Return which jobs read and write which streams."""
+        """Return the topology of jobs and the streams that they read and write."""
 
 
 class LocalJobs:

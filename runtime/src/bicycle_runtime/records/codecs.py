@@ -202,7 +202,7 @@ class RecordCodec:
 
 
 def codec_name_of(declared: Any) -> CodecName:
-    """Return which codec records of this declared type get; for ``bicycle plan``."""
+    """Return the codec for records of a declared type; for ``bicycle plan``."""
     return RecordCodec(declared).name
 
 

@@ -146,7 +146,7 @@ def _has_hash(declared: Any) -> bool:
 
 @once_a_type(_NEVER)
 def fit_of(declared: Any) -> Fit | None:
-    """Return which values of a type that msgspec knows are kept exactly.
+    """Return the values of an msgspec type that are kept exactly.
 
     None when values must not be read by the type at all: objects of a class that is an exception,
     or a dict, as well would not be whole, and end the process when they are looked at.

@@ -359,5 +359,5 @@ def _base_of(path: str) -> str | None:
 
 
 def _epoch_of(folder: str) -> int:
-    """Return which epoch announced the base of a folder."""
+    """Return the epoch that announced the base of a folder."""
     return int(folder.rpartition("/")[2].partition("-")[0])

@@ -144,7 +144,7 @@ class Readings:
         }
 
     def topology(self, jobs: Iterable[KnownJob]) -> Topology:
-        """Return which of some jobs read and write which streams."""
+        """Return the topology of some jobs and the streams that they read and write."""
         nodes = {known.status.id: self._node(known.status) for known in jobs}
         there = self._fleet.view.by_id
         kept = {name: node for name, node in self._nodes.items() if name in there}

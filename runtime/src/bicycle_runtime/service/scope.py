@@ -141,7 +141,7 @@ class Scope:
         )  # fmt: skip
 
     async def topology(self) -> Topology:
-        """Return which of their jobs read and write which streams."""
+        """Return the topology of their jobs and the streams that these read and write."""
         jobs = self.view.jobs
         return await self.service.slow(self.service.readings.topology, jobs)
 

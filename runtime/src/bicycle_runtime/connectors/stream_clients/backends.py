@@ -77,7 +77,7 @@ class StreamInput(Protocol):
     """The input of a source; picklable, and opened on first use."""
 
     def extents(self) -> Mapping[str, Extent]:
-        """Return which messages each shard has; raise AwayError or KeyTypeError."""
+        """Return the range of messages in each shard; raise AwayError or KeyTypeError."""
 
     def cut(self, shard: str, start: int, end: int, *, size: tuple[int, int], parts: int) -> Cut:
         """Divide messages from ``start`` on; ``size``: at most so many records and bytes.

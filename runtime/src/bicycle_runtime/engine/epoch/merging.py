@@ -142,7 +142,7 @@ class EpochWork:
 
 
 def plan_record(setup: JobSetup, *, now_ms: int, is_finished: bool) -> PlanRecord:
-    """Return which bundle ran at which parallelism, and whether all its input is read."""
+    """Return the bundle and the parallelism of a run, and whether its input is read."""
     return PlanRecord(
         bundle_digest=setup.bundle.digest,
         parallelism={vertex.id: vertex.parallelism for vertex in setup.graph.vertices},

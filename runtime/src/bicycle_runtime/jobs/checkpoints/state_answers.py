@@ -22,7 +22,7 @@ __all__ = ["changes_answer", "entries_answer", "operators_answer", "outline_answ
 
 
 def outline_answer(sealed: SealedEpoch) -> dict[str, Any]:
-    """Return which operators have state, and how large it is. No entry is read."""
+    """Return the operators with state, and its size. No entry is read."""
     return {
         **_about(sealed),
         "epochs": EpochHistory(sealed.storage).epochs(),

@@ -102,7 +102,7 @@ class ReceivedBlobs:
 
 
 def _place(blob: RecordBlob) -> tuple[int, int, int]:
-    """Return which blob has the records of this one: sender, edge and sequence."""
+    """Return the blob with the records of a key: sender, edge and sequence."""
     if blob.holder is None:
         return blob.sender, blob.edge, blob.sequence
     return blob.sender, blob.holder.edge, blob.holder.sequence

@@ -167,7 +167,7 @@ def admit(
     waiting: Sequence[WaitingJob], running: Iterable[Claim], *, slots: Slots,
     quotas: Mapping[str, Quota], now_ms: int, past: PastUse | None = None,
 ) -> Admission:  # fmt: skip
-    """Return which jobs begin now.
+    """Return the jobs that begin now.
 
     Args:
         waiting: Who waits.
