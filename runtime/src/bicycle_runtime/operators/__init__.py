@@ -3,6 +3,6 @@
 The same code runs in a Spark task and in one process. Importing it opens no file, port or thread.
 
 Rooms, from the bottom: ``calling`` (user code) and ``counting``, ``functions`` (operators),
-``folding`` and ``windows`` (operators with windows), ``tasks`` (what makes and runs operators).
-``io`` is what connectors know.
+``folding`` and ``windows`` (operators with windows), ``tasks`` (construction and execution of
+operators). ``io`` is the interface for connectors.
 """

@@ -1,8 +1,8 @@
 """A batch of records in a chain, and the lineage that links each to its source.
 
 Operators carry neither positions nor event times with records. Each notes how many outputs every
-input had, and only when somebody asks (a record failed, a window wants times) is the path walked
-back. So lineage and event time cost nothing per record where nobody asks.
+input had, and only on demand (a record failed, a window needs times) is the path walked back. So
+lineage and event time cost nothing per record without demand.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Lineage(Protocol):
     def messages(self) -> Messages | None:
         """Return the source's own batch and where in it each record came from.
 
-        None behind an exchange: what a source says of a message stays with the task that read it.
+        None behind an exchange: the source's metadata of a message stay with the task that read it.
         """
 
 
@@ -121,9 +121,9 @@ class SourceLineage:
 class ExchangeLineage:
     """The lineage of a batch from an exchange, with the source span from the sender.
 
-    Of records of several shards it said the span of each streak, by the number of records up to its
-    end; the batch begins with record ``first`` of them. What windows, timers and side outputs emit
-    has such a lineage, too.
+    For records of several shards it has the span of each streak, by the number of records up to its
+    end; the batch begins with record ``first`` of them. Results of windows, timers and side outputs
+    have such a lineage, too.
     """
 
     covered: Origin | None
@@ -150,7 +150,7 @@ class ExchangeLineage:
 class OriginLineage:
     """The records are of several batches: each has a time, and the number of a batch.
 
-    ``origins`` are the spans of the source that those batches cover, None where nothing is known.
+    ``origins`` are the spans of the source that these batches cover, None if unknown.
     """
 
     timestamps: Sequence[int]
@@ -246,9 +246,9 @@ class PickLineage:
 class Batch:
     """A batch of records with lineage, and with key groups after ``key_by``.
 
-    ``ordinal`` says on which of several inputs the operator gets the batch; of records that came on
-    several of them, ``ordinals`` say it of each. ``keys`` are those of the records, from ``key_by``
-    to the step behind it that asks for them again, and no further.
+    ``ordinal`` is the input on which the operator gets the batch; for records of several inputs,
+    ``ordinals`` has the input of each. ``keys`` are the keys of the records, from ``key_by`` to the
+    step behind it that reads them, and no further.
     """
 
     values: Sequence[Any]
@@ -365,7 +365,7 @@ def split_output(output: Batch, joined: Batch) -> Iterator[Batch]:
     """Yield the output of each batch of a joined batch.
 
     Args:
-        output: What calls over the joined batch gave; its lineage is a ``SpreadLineage``.
+        output: Results of calls over the joined batch; its lineage is a ``SpreadLineage``.
         joined: The result of ``join_batches``.
     """
     lineage, spread = joined.lineage, output.lineage

@@ -1,14 +1,13 @@
 """Heartbeats of a task: its progress and its present step.
 
-How much state it has loaded, how many records it has read and how long it has waited on purpose are
-small objects in the checkpoint. The driver reads them for people who wait and for its watchdog,
-since it may share nothing else with its workers. A load of less than a second writes nothing, nor
-does an epoch of less than two.
+The size of loaded state, the number of read records and the time of intended waits are small
+objects in the checkpoint. The driver reads them for people who wait and for its watchdog, since it
+may share nothing else with its workers. A load of less than a second writes nothing, nor does an
+epoch of less than two.
 
-A process that is killed cannot say what it was doing. So each worker keeps its operator and input
-in a small file which is mapped into its memory: the kernel has it whatever happens to the process.
-Written is once for each batch and operator; nothing is written where nobody opened a file, as in
-tests.
+A killed process cannot report its work. So each worker keeps its operator and input in a small file
+which is mapped into its memory: the kernel has it whatever happens to the process. It is written
+once for each batch and operator; nothing is written without an open file, as in tests.
 """
 
 from __future__ import annotations
@@ -81,7 +80,7 @@ class LoadHeartbeat:
 
     def _write(self, parts: tuple[int, int]) -> None:
         self._last = parts
-        with contextlib.suppress(StorageError):  # Loading itself tells what is wrong there.
+        with contextlib.suppress(StorageError):  # Loading itself reports the error.
             self._storage.write(self._path, msgspec.json.encode(parts))
         self._told = self._now()
 
@@ -89,7 +88,7 @@ class LoadHeartbeat:
 def loaded_bytes(storage: Storage, run_id: str) -> tuple[int, int]:
     """Return the loaded and the total bytes of all tasks of a run.
 
-    Tasks that have said nothing do not count.
+    Tasks without a report do not count.
     """
     parts = list(_parts(storage, storage.list(f"{LOADING}/{run_id}")))
     return sum(done for done, _ in parts), sum(total for _, total in parts)
@@ -145,7 +144,7 @@ class ReadHeartbeat:
 
     def _write(self) -> None:
         told = (self._epoch, self._record_count, round(self._waited_s * 1_000))
-        with contextlib.suppress(StorageError):  # What is needed is written elsewhere, and told.
+        with contextlib.suppress(StorageError):  # Needed files are written elsewhere, with errors.
             self._storage.write(self._path, msgspec.json.encode(told))
         self._told, self._waited_told_s = self._now(), self._waited_s
 
@@ -154,7 +153,7 @@ def read_so_far(storage: Storage, epoch: int) -> tuple[int, int]:
     """Return the reported progress of an epoch's tasks.
 
     Returns:
-        Records read, and ms waited on purpose: at each level what the task with most has waited.
+        Records read, and ms of intended waits: at each level the longest wait of a task.
     """
     total, waited_ms = 0, dict[str, int]()
     for path in storage.list(READING):
@@ -176,7 +175,7 @@ class LastPosition(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The operator and input at which a worker process was last.
 
     ``code`` is its exit code, negative for a signal, and ``peak_bytes`` the most memory that it had
-    at a time; None where nobody saw its end. ``run_id`` is empty for a worker without a task.
+    at a time; None if its end was not observed. ``run_id`` is empty for a worker without a task.
     """
 
     run_id: str
@@ -198,7 +197,7 @@ class PositionKeeper:
     """Keeps the last place of this process."""
 
     def __init__(self) -> None:
-        self.operator = ""  # The one that is at work.
+        self.operator = ""  # The operator at work.
         self._memory: mmap.mmap | None = None
         self._marks: dict[str, bytes] = {}
         self._task = LastPosition(run_id="", epoch=0, level=0, subtask=0)

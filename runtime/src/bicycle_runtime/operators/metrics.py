@@ -29,7 +29,7 @@ __all__ = [
     "grown_metrics",
 ]
 
-# In microseconds. Each is at most 2.5 times the one before, and so is the error of a quantile.
+# In microseconds. Each is at most 2.5 times the bound before, and so is the error of a quantile.
 BOUNDS_US = (
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 25_000, 50_000, 100_000,
     250_000, 500_000, 1_000_000, 2_500_000, 5_000_000, 10_000_000, 30_000_000, 60_000_000,
@@ -40,7 +40,7 @@ BOUNDS_US = (
 class Durations(msgspec.Struct, kw_only=True):
     """A histogram of durations: ``buckets`` counts by index of the upper bound.
 
-    The index behind the last bound counts what is above it. ``seconds`` is the sum of all.
+    The index behind the last bound counts longer durations. ``seconds`` is the sum of all.
     """
 
     seconds: float = 0.0
@@ -99,7 +99,7 @@ _NOTHING = {"count": 0, "sum": 0.0}
 def grown_metrics(before: _Snapshot, after: _Snapshot, *, subtask: int) -> MetricValues:
     """Return the metric increase between two snapshots of a subtask, perhaps empty.
 
-    The bounds of a histogram are those of all its values up to now.
+    The bounds of a histogram are the bounds of all its values up to now.
 
     Example:
         >>> before = {"counters": {"seen": 2}, "gauges": {}, "histograms": {}}
@@ -181,18 +181,18 @@ def date_failures(
 class OperatorCounts(msgspec.Struct, kw_only=True):
     """The record counts of one operator, and its additions to the user's metrics.
 
-    ``on_columns`` of those in ``records_in`` were taken as columns (ADR-0030).
-    ``late`` came after what they belong to was complete, ``timed_out`` were left out since a call
-    took too long and there is no fallback. ``unread`` went to side outputs that nobody reads, by
-    their tags. ``blocked`` calls kept the event loop for ``blocked_ms`` at most, the last of them
-    at the user's line ``blocked_at``. ``metrics`` are the function's own: counters and histograms
-    added up, of a gauge the last value of each subtask. ``failures`` are those in ``failed``, by
-    exception and line of the user's code.
+    ``on_columns`` records of ``records_in`` were taken as columns (ADR-0030). ``late`` came after
+    their window was complete, ``timed_out`` were dropped since a call took too long and there is no
+    fallback. ``unread`` went to side outputs without a reader, by their tags. ``blocked`` calls
+    kept the event loop for ``blocked_ms`` at most, the last of them at the user's line
+    ``blocked_at``. ``metrics`` are the function's own: counters and histograms added up, of a gauge
+    the last value of each subtask. ``failures`` are the records in ``failed``, by exception and
+    line of the user's code.
 
-    ``busy_ms`` is the time in the operator, of ``task_ms`` that the tasks took which it is part of;
-    ``times`` are those per record, each with the mean of its batch. What a source reads, and what
-    fires when event time goes on, is in ``busy_ms`` alone. ``bytes_out`` is the size of the files
-    that a sink staged, None of what is no sink.
+    ``busy_ms`` is the time in the operator, of ``task_ms`` that its tasks took; ``times`` are the
+    times per record, each with the mean of its batch. Reading of a source, and firing when event
+    time advances, is in ``busy_ms`` alone. ``bytes_out`` is the size of the files that a sink
+    staged, None for other operators.
     """
 
     records_in: int = 0
@@ -264,7 +264,7 @@ class KeySampler:
     """Looks at one record in so many of a subtask.
 
     Args:
-        key_of: Gives the key of a record.
+        key_of: Returns the key of a record.
     """
 
     def __init__(self, key_of: Callable[[Any], Any]) -> None:

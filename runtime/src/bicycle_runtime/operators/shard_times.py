@@ -56,10 +56,11 @@ def watermark_of(
     1. Generators whose input has ended count no more; when all have, it is ``WATERMARK_MAX``.
     2. A shard is idle when it has been silent for the idle timeout of its strategy.
     3. The least watermark of the shards that are not idle counts.
-    4. When all are idle, those that were heard last go on with the clock from where they stood.
+    4. When all are idle, the shards that were heard last advance with the clock from their last
+       time.
 
     Args:
-        generators: Those above the operator.
+        generators: The generators above the operator.
         times: The shards of each.
         finished: Generators whose input has ended.
         clock_ms: The job's clock.
@@ -82,7 +83,8 @@ def watermark_of(
     # 3. The least watermark of the shards that are not idle counts.
     if active:
         return min(active)
-    # 4. When all are idle, those that were heard last go on with the clock from where they stood.
+    # 4. When all are idle, the shards that were heard last advance with the clock from their last
+    # time.
     if not idle:
         return WATERMARK_MIN
     heard_ms = max(time.active_ms for time in idle)
@@ -94,7 +96,7 @@ def lagging(watermark: int, lag_ms: int) -> int:
     """Return the watermark of an operator that stays behind its generators.
 
     Args:
-        watermark: The one that ``watermark_of`` gives.
+        watermark: The result of ``watermark_of``.
         lag_ms: How far it stays behind.
     """
     return watermark if watermark in (WATERMARK_MIN, WATERMARK_MAX) else watermark - lag_ms

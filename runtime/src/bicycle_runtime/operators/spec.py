@@ -1,8 +1,8 @@
 """The stage plan: the work of each task of each level, as plain data for workers.
 
-The engine draws it from the job graph; this room executes it. A *level* is one Spark stage; task i
-of a level hosts instance i of every chain of that level. Routes say where the output of a chain
-goes.
+The engine makes it from the job graph; this room executes it. A *level* is one Spark stage; task i
+of a level hosts instance i of every chain of that level. Routes have the target of a chain's
+output.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class StateScope(Enum):
 class Link(Enum):
     """The link by which records get from one chain to another."""
 
-    DIRECT = "direct"  # same level, same subtask: handed over as Python objects
+    DIRECT = "direct"  # same level, same subtask: passed as Python objects
     SHUFFLE = "shuffle"  # a deeper level: through the exchange
     FEEDBACK = "feedback"  # staged, and read by the next epoch
 
@@ -57,9 +57,8 @@ class Link(Enum):
 class WatermarkSpec:
     """The watermark settings of one generator.
 
-    ``is_by_shard`` tells one in the chain of a source, with a time per shard of the source, from
-    one behind an exchange, with a time per subtask. ``sources`` are those that its records come
-    from.
+    ``is_by_shard`` is true in the chain of a source, with a time per shard of the source, and false
+    behind an exchange, with a time per subtask. ``sources`` are the sources of its records.
     """
 
     uid: str
@@ -76,13 +75,14 @@ class WatermarkSpec:
 class OperatorSpec:
     """One operator of a chain; ``key_selector`` is the payload id of its key selector.
 
-    ``input_selectors`` are those of an operator with several inputs, by ordinal. ``group_count`` is
-    the number of key groups; of a partitioner of the job, the number of subtasks behind it.
+    ``input_selectors`` are the selectors of an operator with several inputs, by ordinal.
+    ``group_count`` is the number of key groups; of a partitioner of the job, the number of subtasks
+    behind it.
 
-    ``watermarks`` is set for generators of watermarks that somebody below needs; ``generators`` are
-    the uids of those whose watermarks reach its input, and ``lag_ms`` how far its own stays behind
-    theirs. ``takes_times`` is set for sinks whose writers want the event times of records,
-    ``takes_rows`` for those whose writers take them as columns.
+    ``watermarks`` is set for generators whose watermarks an operator below needs; ``generators``
+    are the uids of the generators whose watermarks reach its input, and ``lag_ms`` how far its own
+    stays behind theirs. ``takes_times`` is set for sinks whose writers need the event times of
+    records, ``takes_rows`` for sinks whose writers take them as columns.
     """
 
     vertex: Vertex
@@ -117,9 +117,9 @@ class OperatorSpec:
 class RouteSpec:
     """One edge as the sending chain sees it.
 
-    ``operator`` is the position in the sending chain whose output it takes, ``tag`` the side
-    output of it, ``input_ordinal`` the input of the target that it feeds. ``carries_time`` says
-    that event times are needed at the target or behind it.
+    ``operator`` is the position in the sending chain whose output it takes, ``tag`` its side
+    output, ``input_ordinal`` the input of the target that it feeds. ``carries_time`` means that
+    event times are needed at the target or behind it.
     """
 
     edge: int
@@ -157,8 +157,8 @@ class ChainSpec:
 class StagePlan:
     """The chains of a job, each after its inputs, and the parallelism of each level.
 
-    ``is_timed`` says that an operator may wait for time: then idle time and the end of the input
-    have something to fire.
+    ``is_timed`` means that an operator may wait for time: then idle time and the end of the input
+    can fire timers.
     """
 
     chains: tuple[ChainSpec, ...]
@@ -191,7 +191,7 @@ class StagePlan:
     def edges_with_turns(self) -> dict[int, str]:
         """Return the edges along which records go to each subtask in turn.
 
-        By number, each with words that tell it apart in graphs of later code, too.
+        By number, each with texts that identify it in graphs of later code, too.
         """
         heads = {chain.index: chain.operators[0].uid for chain in self.chains}
         return {
@@ -234,7 +234,7 @@ class JobImage:
     """The constant data of a job that workers need. Sent once.
 
     ``state_metadata`` has the schema versions in which values of states may be sealed, by operator.
-    ``properties`` are those of the job.
+    ``properties`` are the properties of the job.
     """
 
     job_id: str

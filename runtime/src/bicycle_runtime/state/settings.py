@@ -1,6 +1,6 @@
 """Settings of the state of a running job, as plain data that travels to workers.
 
-The engine's options say it; ``rocksdb`` carries it out. Nothing here opens a folder.
+The engine's options set it; ``rocksdb`` carries it out. Nothing here opens a folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StateSettings:
             come from extensions.
         factory: Where the factory of another backend is, ``"module:name"``.
         folder: Local folder for caches on disk; None takes one that ends with the executor.
-        cache_entries: How many entries that nobody changed one operator holds ready in a subtask.
+        cache_entries: How many unchanged entries one operator keeps in memory in a subtask.
         block_cache_bytes: Blocks of files that a worker process holds, for all its operators.
         write_buffer_bytes: Writes that one operator of a subtask gathers before they go to disk.
         no_pickle: Neither load state from pickles nor store any.

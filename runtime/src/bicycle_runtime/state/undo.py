@@ -1,9 +1,10 @@
 """Undo of failed attempts: one log for state of every kind.
 
-Whatever an attempt may write (entries of keyed states, dicts and other attributes, named values,
-timers, side outputs) notes in the log of the attempt how to go back, before it changes. When the
-attempt fails, what was noted is done, newest first. Only operators whose policy tries records again
-or leaves them out work on such things (``memory.undoing``); for all others there is no log.
+All objects that an attempt may write (entries of keyed states, dicts and other attributes, named
+values, timers, side outputs) note in the log of the attempt how to go back, before they change.
+When the attempt fails, the noted steps are done, newest first. Only operators whose policy tries
+records again or drops them work on such objects (``memory.undoing``); for all others there is no
+log.
 
 A context variable has the log of the attempt that runs, also when several are in flight.
 """
@@ -17,7 +18,7 @@ from typing import Any
 
 __all__ = ["ATOMIC", "ATTEMPT", "Attempts", "UndoLog", "begin_attempt", "copied", "undo"]
 
-# Steps back: what is called, and with what.
+# Steps back: a function, and its arguments.
 UndoLog = list[tuple[Any, ...]]
 
 # Types whose values cannot be changed in place.
@@ -40,7 +41,7 @@ class Attempts:
     """The attempts of one operator.
 
     Args:
-        one_by_one: Whether none begins before the last has ended: then one log serves all.
+        one_by_one: Whether no attempt begins before the last has ended: then one log serves all.
     """
 
     def __init__(self, *, one_by_one: bool) -> None:

@@ -1,7 +1,7 @@
 """Arrays of 64-bit ints: how their rows are grouped, and how they travel. They are numpy's.
 
-A column travels in as few bytes as what it holds needs. Counts, lengths and starts of windows
-differ by little, and one or two bytes will do for each. On the exchange of a window of 100,000 keys
+The encoding of a column has as few bytes as its values need. Counts, lengths and starts of windows
+differ by little, and one or two bytes suffice for each. On the exchange of a window of 100,000 keys
 Java spends 0.2 us a record so, and 0.3 with eight bytes.
 """
 
@@ -15,9 +15,9 @@ __all__ = [
     "number_array", "numpy", "steps", "unpack",
 ]  # fmt: skip
 
-PackedInts = tuple[int, str, bytes]  # What is to be added, the type of the items, and the items.
+PackedInts = tuple[int, str, bytes]  # The offset to add, the type of the items, and the items.
 
-TOTAL_MAX = 1 << 62  # what a sum of ints may come to: half of what an item holds
+TOTAL_MAX = 1 << 62  # the limit of a sum of ints: half of the range of an item
 _SPAN_MAX = 1 << 20
 _NARROW_MAX = (1 << 32) - 1
 
@@ -69,7 +69,7 @@ class Runs:
             ``gap_ms``.
         gap_ms: See there.
 
-    ``firsts`` has the row that stands first in each run.
+    ``firsts`` has the first row of each run.
     """
 
     def __init__(self, numbers: Any, times: Any = None, *, gap_ms: int = 0) -> None:

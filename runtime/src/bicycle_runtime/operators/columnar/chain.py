@@ -37,7 +37,7 @@ class FoldsColumns(Protocol):
             key: Of each record; there is one at least.
             times: Of each, as an array of ints.
             frame: The records.
-            batch: Gives the same records as a batch.
+            batch: Returns the same records as a batch.
         """
 
 
@@ -45,9 +45,9 @@ class ChainOnColumns:
     """Takes batches past the steps behind a source or a window.
 
     Args:
-        operators: Those steps; the last one is ``folding``, if there is one.
-        folding: Folds the columns; None where records go on from their columns.
-        steps: What was chosen for the chain.
+        operators: The operators of these steps; the last one is ``folding``, if there is one.
+        folding: Folds the columns; None if records are emitted from their columns.
+        steps: The choice for the chain.
         first: The place of the first of them in the chain.
     """
 
@@ -141,8 +141,8 @@ class _Passage:
     Args:
         frame: Its records.
 
-    ``rows`` are the places of the records that are left, None for all; ``times`` are those of the
-    records, None while they are those of the batch.
+    ``rows`` are the places of the remaining records, None for all; ``times`` are the times of the
+    records, None while the times of the batch hold.
     """
 
     def __init__(self, frame: Frame) -> None:

@@ -1,12 +1,12 @@
 """The choice of columns: the operators of a chain on columns, reasons for others.
 
 ``levels`` decides it for all chains of a task, from code and declared types, and calls nothing of
-the user's, so that ``bicycle plan`` says what workers do. What only data can tell is asked of each
-batch (``ChainOnColumns.take``) and of each window that is due (``ColumnMerge``).
+the user's, so that ``bicycle plan`` reports the decisions of workers. Conditions on data are
+checked for each batch (``ChainOnColumns.take``) and for each window that is due (``ColumnMerge``).
 
 A chain works on columns from its source to the step that folds a window, or not at all. Behind a
-window, and where a map makes new records of a source's, it does so as far as it can. What a chain
-gives as columns, those that it hands it to take as columns: a fork divides no records.
+window, and behind a map that makes new records of a source's, it does so as far as it can. The next
+chains take its columns as columns: a fork divides no records.
 
 Source: ADR-0030 (one way through windows).
 """
@@ -61,9 +61,9 @@ class FieldColumn(NamedTuple):
     """The accumulators of one aggregate as a column of numbers.
 
     ``selects`` is the place of the first aggregate with the same selector, None for the number of
-    records, and ``value`` what the selector computes, None where it must be called. ``form`` is
-    what is made of it; ``ufunc`` names the function that joins two of them; ``accumulators`` makes
-    those that are kept.
+    records, and ``value`` the expression of the selector, None if it must be called. ``form`` is
+    the form of the column; ``ufunc`` names the function that joins two values; ``accumulators``
+    makes the kept ones.
     """
 
     selects: int | None
@@ -87,8 +87,9 @@ class ColumnStep(NamedTuple):
 class ColumnSteps:
     """The column steps of a chain.
 
-    ``steps`` are those behind the first operator, ``key_by`` last where it folds. ``kinds`` has the
-    types of fields that a source checks. ``columns`` are folded by ``windows``; None for no fold.
+    ``steps`` are the steps behind the first operator, ``key_by`` last if it folds. ``kinds`` has
+    the types of fields that a source checks. ``columns`` are folded by ``windows``; None for no
+    fold.
     """
 
     steps: tuple[ColumnStep, ...]
@@ -101,10 +102,10 @@ class ColumnSteps:
 class ChainChoice:
     """The choice for a chain.
 
-    ``because`` has, by operator, why it works on records; None where it works on columns.
-    ``steps`` is what the chain does with columns, from the operator at ``first`` on, None when it
-    does nothing. ``gives`` is the shape of what it hands on as columns, None where it gives
-    records; ``spares_records`` tells that columns spare it records.
+    ``because`` has, by operator, why it works on records; None if it works on columns. ``steps``
+    are the chain's steps on columns, from the operator at ``first`` on, None without such steps.
+    ``gives`` is the shape of its column output, None if it emits records; ``spares_records`` means
+    that columns spare it records.
     """
 
     because: Mapping[str, str | None]
@@ -124,7 +125,8 @@ def fires_from_columns(plan: WindowPlan) -> bool:
 def field_columns(functions: Sequence[Any]) -> list[FieldColumn] | None:
     """Return the columns of aggregates, or None if one does more than fold a value.
 
-    Selectors behind one that must be called are called, too: it may change what they would read.
+    Selectors behind one that must be called are called, too: it may change the fields that they
+    read.
 
     Args:
         functions: Aggregates as they are carried out; an average is a sum and a count.
@@ -179,7 +181,7 @@ class Choosing:
     Args:
         steps: The operators that may work on columns.
         load: Returns the object of a payload id.
-        shape: Of what comes to the first of them; None where that has no plain fields.
+        shape: Shape of the input of the first step; None if that has no plain fields.
     """
 
     def __init__(self, steps: Sequence[OperatorSpec], load: Load, shape: Shape | None) -> None:
@@ -271,7 +273,7 @@ _STEPS: dict[OperatorKind, str] = {
     OperatorKind.MAP: "map",
     OperatorKind.KEY_BY: "get_key",
 }
-# What types of field there may be; other values than those of fields are looked at as they come.
+# The possible types of a field; other values are checked as they come.
 _KINDS: dict[OperatorKind, tuple[type, ...]] = {
     OperatorKind.ASSIGN_TIMESTAMPS: (int,),
     OperatorKind.KEY_BY: (int, str),

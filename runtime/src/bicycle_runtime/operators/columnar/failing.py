@@ -1,7 +1,7 @@
 """Failures of values that a function computes and does not use.
 
-Python computes each value where it stands, and fails there. An expression computes a value where it
-is used: in one branch of a condition, or nowhere. What may fail therefore stays in the expression.
+Python computes each value in place, and fails there. An expression computes a value at its use: in
+one branch of a condition, or nowhere. Parts that may fail therefore remain in the expression.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def with_failures_of(computed: Sequence[Expression], result: Any) -> Any:
         return result
     always: set[int] = set()
     _note_computed(result, always)
-    for value in reversed(computed):  # The last ones hold those before them.
+    for value in reversed(computed):  # The last ones hold the earlier ones.
         if value.operation not in _NEVER_FAIL and id(value) not in always:
             result = Expression("checked", value, result)
             _note_computed(value, always)

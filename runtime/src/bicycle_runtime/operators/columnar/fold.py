@@ -1,8 +1,8 @@
 """The fold of columns by key and window before the shuffle, without records.
 
-Only what comes to exactly the same is folded so: counts, sums of ints and floats, least and
-greatest of them and of texts, and sets of ints or texts. It travels as columns; ``ColumnMerge`` is
-at the other end.
+Only aggregates with exactly the same result are folded so: counts, sums of ints and floats, least
+and greatest of them and of texts, and sets of ints or texts. The fold travels as columns;
+``ColumnMerge`` is at the other end.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from bicycle_sdk.windows import SessionWindows
 
 __all__ = ["ColumnFold", "ColumnPartials", "KeyedFrame", "Partials"]
 
-_ROWS_MAX = 1 << 18  # rows that are held back at most; then what they fold to travels
+_ROWS_MAX = 1 << 18  # rows that are held back at most; then their fold travels
 _KEYS_MAX = 1 << 18  # keys that are known from one epoch to the next
 # hot path: columns cost 50 us a block and no more, contents 4 us each, of which keys have few.
 _CONTENTS_MIN = 8
@@ -73,9 +73,9 @@ class Partials:
 class ColumnPartials:
     """Contents folded in columns, one per key and window.
 
-    Shape: as many contents as item i of ``lengths`` says belong to key i; ``starts`` has the start
-    of the slice or session of each, ``ends`` the end where it is a session, and each of ``columns``
-    what an aggregate folded.
+    Shape: item i of ``lengths`` is the number of contents of key i; ``starts`` has the start of the
+    slice or session of each, ``ends`` the end if it is a session, and each of ``columns`` the fold
+    of one aggregate.
     """
 
     key_count: int
@@ -99,7 +99,7 @@ class ColumnFold:
     """Folds the records of an epoch.
 
     Args:
-        chosen: Windows, and what contents are made of.
+        chosen: Windows, and the parts of their contents.
         group_count: Key groups.
     """
 
@@ -124,7 +124,7 @@ class ColumnFold:
         if len(self._codes) > _KEYS_MAX:
             self._codes = KeyCodes(self._group_count)
         self._keys: list[Keys] = []
-        self._places: list[Any] = []  # starts of slices, or the times of what sessions are made of
+        self._places: list[Any] = []  # starts of slices, or the times of the records of sessions
         self._held: list[_Selected] = []
         self._count = 0
         self._total_max = 0
@@ -179,11 +179,11 @@ class ColumnFold:
         """Add records; return whether columns could fold them.
 
         They must be folded one by one when an int has more than 64 bits or a sum might have, or
-        when what is to be folded is of no type that columns fold.
+        when values have a type that columns do not fold.
 
         Args:
             placed: The records.
-            values: What selectors give of them, by the place of their first aggregate.
+            values: Results of selectors, by the place of their first aggregate.
         """
         frame, selected = placed.frame, self._select(values)
         if selected is None:
@@ -251,7 +251,7 @@ class ColumnFold:
         return selected[_name(column), column.form].joined(runs, column.ufunc)
 
 
-_Selected = dict[tuple[str, str], Folded]  # by value, and what is made of it
+_Selected = dict[tuple[str, str], Folded]  # by value, and its fold
 
 
 def _name(column: FieldColumn) -> str:
@@ -313,9 +313,9 @@ def _blocks(
     Args:
         keys: In the order of their groups.
         groups: The group of each key.
-        bounds: Where the contents of each key begin, and where those of the last one end.
+        bounds: The start of the contents of each key, and the end of the last contents.
         spans: The start of the slice or session of each content; the ends of sessions, else None.
-        contents: What each aggregate folded.
+        contents: The fold of each aggregate.
     """
     cuts = steps(groups)
     lengths = NarrowInts(numpy().diff(bounds))

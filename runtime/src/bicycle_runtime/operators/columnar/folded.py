@@ -1,8 +1,8 @@
 """Columns of folded values: numbers, exact sums of floats, texts and sets.
 
-A sum of floats is kept as the digits of a number: each is an int of 64 bits, at a place that tells
-what one of it is worth. Adding digit by digit rounds nothing, so the sum is the same in any order;
-only what a window gives is rounded, once.
+A sum of floats is kept as the digits of a number: each is an int of 64 bits, at a place that
+determines the worth of one unit. Adding digit by digit rounds nothing, so the sum is the same in
+any order; only the result of a window is rounded, once.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ __all__ = [
 FoldedKind = Literal["int", "float", "sum", "text", "ints", "texts"]
 PackedFolded = tuple[FoldedKind, Any]
 
-# What one of a digit is worth: 2 ** (43 * place - 16). Two places hold what has up to 134 million
-# in front of the point, and is no less than a hundredth; and 2 ** 18 digits add up to 2 ** 61.
+# The worth of one unit of a digit: 2 ** (43 * place - 16). Two places hold numbers with up to 134
+# million in front of the point, and no less than a hundredth; and 2 ** 18 digits add up to 2 ** 61.
 _BITS, _OFFSET = 43, -16
 _PLACES_MAX = 4
 _EXPONENT_MAX = 500
@@ -155,7 +155,7 @@ class FoldedTexts(Folded):
 class FoldedSets(Folded):
     """Different values for each row.
 
-    Shape: ``sizes`` says how many of the ``values``, which are an array of Arrow, a row has.
+    Shape: ``sizes`` has the number of the ``values`` in each row, which are an array of Arrow.
     """
 
     kind: FoldedKind
@@ -209,8 +209,8 @@ def digits_of(column: Any) -> FoldedNumbers | None:
         return None
     top = -((_BITS + _OFFSET - exponent) // _BITS)
     parts, rest = {}, column
-    # hot path: 5 ns a number and place. Each step is exact: units are powers of two, and what
-    # rounding to a whole number leaves has no more digits than there were.
+    # hot path: 5 ns a number and place. Each step is exact: units are powers of two, and the rest
+    # after rounding to a whole number has no more digits than before.
     for place in range(top, top - _PLACES_MAX, -1):
         unit = _unit(place)
         digits = np.rint(rest * (1 / unit))

@@ -78,7 +78,7 @@ class MappedFrame:
 
     Args:
         count: How many they are.
-        form: What they are.
+        form: The form of the records.
         columns: By the names of their fields.
     """
 

@@ -2,13 +2,13 @@
 
 A function that only picks fields, compares, computes, rounds and formats is the same as an
 expression, however it is written. Its bytecode is run with expressions in place of values: both
-ways of a condition are followed to their ends. Whatever is not known to be free of effects ends the
-reading, and the function is called record by record as ever. What a function takes from outside is
-looked up again for each batch. What it computes and does not use may still fail, and so belongs to
+ways of a condition are followed to their ends. Any operation that may have effects ends the
+reading, and the function is called record by record as ever. Outer values of a function are looked
+up again for each batch. A value that it computes and does not use may still fail, and so belongs to
 the expression.
 
-Nothing of the user's is called. What is read are instructions of Python 3.11 to 3.13; one that is
-not known ends the reading, too.
+No code of the user is called. It reads instructions of Python 3.11 to 3.13; an unknown instruction
+ends the reading, too.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def read(function: Any) -> Expression:
     """Return the expression that a function of one record computes.
 
     Raises:
-        Reading: it does more, or it cannot be told.
+        Reading: it does more, or its effects are unknown.
 
     Example:
         >>> read(lambda order: order.price * 2 > 10)
@@ -393,7 +393,7 @@ class _Run:
         raise Reading(_MORE)
 
 
-_ONE_LOOK_UP = sys.version_info >= (3, 12)  # LOAD_ATTR stands for LOAD_METHOD, too.
+_ONE_LOOK_UP = sys.version_info >= (3, 12)  # LOAD_ATTR is LOAD_METHOD, too.
 
 
 def _value(part: Any) -> Expression:
@@ -439,7 +439,7 @@ def _method_call(method: _Method, arguments: list[Any]) -> Expression:
         raise Reading(_MORE)
     if method.name not in _METHODS or len(arguments) > _ARGUMENTS_MAX:
         raise Reading(_MORE)
-    # What is no text is refused by the function, and then goes one by one.
+    # The function refuses values that are no text, which then go one by one.
     owner = _value(method.owner)
     return Expression("apply", getattr(str, method.name), owner, *map(_value, arguments))
 

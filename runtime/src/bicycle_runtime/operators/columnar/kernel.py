@@ -1,13 +1,13 @@
 """The kernel: expressions over columns of records, with results equal to Python's.
 
-Arrays compute where they come to the same: ints as long as 64 bits hold every result, floats by the
-rules of IEEE 754, which are Python's. Everything else is done value by value with Python's own
-functions, in one sweep. Where a record would fail, or values have types whose operators may be
-anybody's code, the kernel refuses all of them, and they go one by one: so errors meet ``on_error``
-with the record in hand.
+Arrays compute if they have the same results: ints as long as 64 bits hold every result, floats by
+the rules of IEEE 754, which are Python's. Everything else is done value by value with Python's own
+functions, in one sweep. If a record would fail, or values have types whose operators may run any
+code, the kernel refuses all of them, and they go one by one: so errors go to ``on_error`` with
+their record.
 
-What computes columns from columns is a ``Step``: an expression here, and whatever else gives the
-same for each record, or refuses.
+A computation of columns from columns is a ``Step``: an expression here, or any other step with the
+same result for each record, or a refusal.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EXACT_MAX = 1 << 53  # ints up to here are floats
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
 _NUMBERS = frozenset({"i", "f"})
 _DIGITS_MAX = 15
-# What is there already: to pick it again would be no gain.
+# Columns that exist already: picking them again would be no gain.
 _AT_HAND = frozenset({"field", "itself", "literal", "free"})
 _SCALED_MAX = float(1 << 40)  # so that scaling is wrong by less than 0.0001
 _TIE_NEAR = 1e-3
@@ -64,7 +64,7 @@ class Columns(Protocol):
         """Return a field of each.
 
         Raises:
-            Refused: a record has none of that name.
+            Refused: a record has no such field.
         """
 
     def field_or(self, name: Any, default: Vector) -> Vector:
@@ -77,7 +77,7 @@ class Columns(Protocol):
 class HasExpression(ABC):
     """A function of a record that declares the expression that it computes.
 
-    Both ways must give the same: the call for one record, the expression over columns.
+    Both ways must have the same result: the call for one record, the expression over columns.
     """
 
     __slots__ = ()
@@ -101,7 +101,7 @@ class ComputedColumns(Protocol):
         Called once for each of them with the same records, which need not be computed again.
 
         Args:
-            inputs: What it reads of the records.
+            inputs: The fields that it reads.
             columns: The records.
 
         Raises:
@@ -114,7 +114,7 @@ class NotedColumns:
 
     Args:
         columns: The columns.
-        above: Those of which these are some, None for none.
+        above: The columns that contain these, or None.
         mask: Which of them.
     """
 
@@ -188,7 +188,7 @@ def mask_of(condition: Vector) -> Mask:
     """Return for which records a value counts as true.
 
     Raises:
-        Refused: that is for code of its type to tell.
+        Refused: code of its type must decide.
     """
     np = numpy()
     array, listed = condition.array, condition.bools
@@ -207,7 +207,7 @@ def _compute(operation: str, values: list[Vector], count: int) -> Vector:
         return _by_items(OPERATIONS[operation], values, count)
     if operation == "is_null":
         return _are_null(values[0])
-    with numpy().errstate(all="ignore"):  # Python gives inf and nan without a word, too.
+    with numpy().errstate(all="ignore"):  # Python returns inf and nan without an error, too.
         found = _in_arrays(operation, values)
     if found is not None:
         return Vector(count, None, found)
@@ -364,7 +364,7 @@ def _item(arguments: tuple[Any, ...], columns: Columns) -> Vector:
         raise Refused from error
 
 
-# What is more than a function of values.
+# Functions with more than values as input.
 _SPECIAL: dict[str, Callable[[tuple[Any, ...], Columns], Vector]] = {
     "field": lambda arguments, columns: columns.field(arguments[0]),
     "field_or": lambda arguments, columns: columns.field_or(

@@ -69,8 +69,8 @@ class Keys:
 def key_column(values: Vector) -> Keys | None:
     """Return values as keys; None when one of them cannot be in an array.
 
-    That is what is neither int nor string, an int of more than 64 bits, or a string that is no
-    Unicode text.
+    These are keys that are neither int nor string, ints of more than 64 bits, and strings that are
+    no Unicode text.
     """
     is_tuple = isinstance(values, TupleVector)
     vectors = values.parts if isinstance(values, TupleVector) else (values,)
@@ -235,7 +235,7 @@ def unpacked_values(several: Sequence[PackedValues]) -> Any:
 def ordered(keys: Keys, groups: Any) -> tuple[Keys, Any, Any]:
     """Return distinct keys, the group of each, and the index of each row's key.
 
-    Keys stand by key group, and within one in the order in which windows fire.
+    Keys are sorted by key group, and within one in the order in which windows fire.
 
     Args:
         keys: By row.

@@ -1,7 +1,7 @@
 """Levels: the choice of column operators for all chains that a task runs together.
 
-A chain begins on columns where a source or a window gives them, or a chain before it: what comes
-out of a fork, or into a union, is taken as it lies.
+A chain begins on columns if a source, a window or a chain before it emits them: the output of a
+fork, or the input of a union, is taken as it is.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def choose_level(
         plan: The chains of the job.
         level: Which of them run in one task.
         load: Returns the object of a payload id.
-        gives_fields: Tells whether a source gives ``FieldRecords``; asked when nothing else needs
-            records, so that it may begin to.
+        gives_fields: Returns whether a source emits ``FieldRecords``; called when nothing else
+            needs records, so that it may begin to.
     """
     chains = plan.chains_at(level)
     choices = _Choices(load, {chain.index: _inputs(plan, chain) for chain in chains})
@@ -89,14 +89,14 @@ class _Choices:
 
     Args:
         load: Returns the object of a payload id.
-        inputs: By index of a chain those whose output it takes as it is; None where it also has
+        inputs: By index of a chain, the chains whose output it takes as it is; None if it also has
             others.
     """
 
     def __init__(self, load: Load, inputs: Mapping[int, Sequence[int] | None]) -> None:
         self._load, self._inputs = load, inputs
         self.found: dict[int, ChainChoice] = {}
-        self.refused: set[int] = set()  # chains whose sources give records
+        self.refused: set[int] = set()  # chains whose sources emit records
         self._lasts: dict[int, str] = {}  # the last operator of each chain
 
     def choose(self, chain: ChainSpec) -> None:

@@ -42,7 +42,7 @@ class ColumnWindow:
 
     def keys(self) -> list[Any]:
         """Return the keys."""
-        # hot path: 50 ns a key; strings that are there by now lie far from each other, and cost 90.
+        # hot path: 50 ns a key; old strings are far from each other in memory, and cost 90.
         return self.names.take(self.codes).to_list()
 
     def columns(self) -> list[list[Any]]:
@@ -60,8 +60,8 @@ class ColumnMerge:
     """Joins the blocks of an epoch.
 
     Args:
-        columns: What contents are made of.
-        step_ms: What the starts of slices differ by multiples of.
+        columns: The parts of contents.
+        step_ms: The starts of slices differ by multiples of this.
     """
 
     def __init__(self, columns: Sequence[FieldColumn], *, step_ms: int = 1) -> None:

@@ -20,8 +20,8 @@ _Form = Literal["object", "mapping", "tuple", "named tuple", "value"]
 class Shape:
     """The way to look up fields in records, and their names.
 
-    ``names`` are all of them, None where any may be there; ``kinds`` has the types of those that
-    are known: object for what holds neither numbers nor texts.
+    ``names`` are all of them, None if any may be there; ``kinds`` has the known types: object for
+    fields that hold neither numbers nor texts.
     """
 
     form: _Form
@@ -71,7 +71,7 @@ class Shape:
         return fits and (self.names is None or name in self.names)
 
 
-# What windows give: their fields have names and places.
+# Results of windows: their fields have names and places.
 RESULT_SHAPE = Shape(
     form="named tuple",
     names=frozenset({*WindowResult._fields, *range(len(WindowResult._fields))}),
@@ -82,7 +82,7 @@ def shape_of_form(kind: type | None, names: Sequence[Any]) -> Shape:
     """Return the shape of records in columns.
 
     Args:
-        kind: What they are; None for plain values.
+        kind: Their type; None for plain values.
         names: Of their columns: fields, or places.
     """
     form: _Form = "object"
@@ -109,7 +109,7 @@ def mapped_shape(expression: Expression, shape: Shape) -> tuple[Shape | None, st
     """Return the shape of a map's results, or None and the reason.
 
     Args:
-        expression: What the map computes.
+        expression: The expression of the map.
         shape: Of its input.
     """
     values: list[Any]

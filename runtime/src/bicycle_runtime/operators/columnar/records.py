@@ -1,8 +1,8 @@
 """Records in columns, which are created only on access.
 
-A source whose records have fields can give them so (``FieldReader``), and windows give their
-results so: steps that need nothing but fields take the columns, a writer that needs nothing but
-what records hold takes rows. Every other operator sees a sequence of records like any other.
+A source whose records have fields can emit them so (``FieldReader``), and windows emit their
+results so: steps that need only fields take the columns, a writer that needs only the values of
+records takes rows. Every other operator sees a sequence of records like any other.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class FieldRecords(LazyRecords):
         rows: Something for each record by which its fields are found: an object that has them, or
             the record's number.
         make: Makes the records themselves, as many as there are rows.
-        getter: Gives what looks a field up in a row, by its name; a row without it has ``missing``
-            there, or the look-up raises.
-        names: Tells the fields that all of the records have, as dicts in this order; None where
-            they are no dicts, or not alike.
-        are_written: Whether rows have the JSON text of the records, where ``names`` tells some.
+        getter: Returns a function that looks a field up in a row, by its name; a row without it has
+            ``missing`` there, or the look-up raises.
+        names: Returns the fields of all records, as dicts in this order; None if they are no dicts,
+            or not alike.
+        are_written: Whether rows have the JSON text of the records, if ``names`` returns any.
         kinds: The types of fields that are the same in all rows, as far as they are known.
 
-    With ``is_shared`` others read the rows, too: what is not plain in them is copied.
+    With ``is_shared`` others read the rows, too: values that are not plain are copied.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class FieldRecords(LazyRecords):
             kind: The type of its values, where it is known.
 
         Raises:
-            AttributeError: a row has none; or a ``KeyError``, or a ``TypeError``.
+            AttributeError: a row has no such field; or a ``KeyError``, or a ``TypeError``.
         """
         items = list(map(self.getter(name), self.rows))
         kind = kind or self.kinds.get(name)
@@ -165,7 +165,7 @@ class DictRecords(FieldRecords):
         return None
 
 
-# What a row has for a field that its record lacks.
+# The value of a row for a field that its record lacks.
 MISSING = msgspec.UNSET
 
 
@@ -181,8 +181,8 @@ class FieldReader(SourceReader, Protocol):
 class RecordForm:
     """The type and names of records in columns.
 
-    ``kind`` is dict, tuple, a named tuple, a dataclass, or None where a record is a plain value;
-    ``names`` are those of its columns: fields, or places.
+    ``kind`` is dict, tuple, a named tuple, a dataclass, or None if a record is a plain value;
+    ``names`` are the names of its columns: fields, or places.
     """
 
     kind: type | None
@@ -216,7 +216,7 @@ class RecordForm:
             found: Iterable[Any] = columns[0].each()
             return found
         if issubclass(self.kind, tuple):
-            # hot path: zip() gives the same tuple again when nobody kept it, so that encoding rows
+            # hot path: zip() returns the same tuple again if it was not kept, so that encoding rows
             # takes 0.4 us, encoding records that were made first 0.9 to 1.6.
             return self._rows(columns, count)
         is_alike = self.kind is dict or _is_in_order(self.kind, self.names)
@@ -260,13 +260,13 @@ class ColumnRecords(LazyRecords):
     """Records of one form in columns.
 
     Args:
-        form: What they are.
-        parts: Of each part of them how many they are, and what gives the columns of the form's
-            names; called whenever they are asked for.
+        form: The form of the records.
+        parts: For each part the number of its records, and a function that returns the columns of
+            the form's names; called at each access.
     """
 
     def __init__(self, form: RecordForm, *parts: Part) -> None:
-        # What makes them must not hold them: a cycle keeps a whole epoch until it is collected.
+        # Their maker must not hold them: a cycle keeps a whole epoch until it is collected.
         super().__init__(sum(count for count, _ in parts), partial(_make_records, form, parts))
         self.form = form
         self.parts = parts
@@ -307,7 +307,7 @@ class _WrittenRows(ColumnRecords):
     """Records of one part whose rows are there.
 
     Args:
-        form: What they are.
+        form: The form of the records.
         part: As of ``ColumnRecords``.
         rows: Objects with the JSON text of the records.
     """

@@ -1,8 +1,7 @@
 """Vectors: a value per record, in an array, a column of texts, or a list.
 
-Arrays of numbers are numpy's, columns of texts Arrow's, objects Python's. Which of them there is
-shows in nothing but the pace. A vector knows the types of its values, and those exactly: a bool is
-no int here.
+Arrays of numbers are numpy's, columns of texts Arrow's, objects Python's. The choice affects
+nothing but the speed. A vector knows the exact types of its values: a bool is no int here.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Vector:
         items: The values as Python's; None where there is an array.
         array: The values as an array of int64, float64 or bool.
         kinds: Their types, when known.
-        is_constant: All values are the one that ``items`` or ``array`` has.
+        is_constant: All values are the single value of ``items`` or ``array``.
     """
 
     __slots__ = ("_array", "_items", "_kinds", "count", "is_constant")
@@ -199,7 +198,7 @@ class TupleVector(Vector):
         return self._items
 
     def each(self) -> Any:
-        # hot path: zip() gives the same tuple again when nobody kept it.
+        # hot path: zip() returns the same tuple again if it was not kept.
         return zip(*(part.each() for part in self.parts), strict=True)
 
     def take(self, mask: Mask) -> Vector:

@@ -1,8 +1,8 @@
 """Calls to other systems and to models: for single records, or many in one call.
 
 Both run with several calls in flight, a time limit that covers all attempts, a fallback and
-retries. A call for many records is settled as a whole first; what fails again is divided until the
-records are known that fail by themselves, and only those meet ``on_error``.
+retries. A call for many records is settled as a whole first; records that fail again are divided
+until the records are known that fail by themselves, and only these go to ``on_error``.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ class AsyncIOOperator(ProcessOperator):
         self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext, function: Any
     ) -> None:
         super().__init__(spec, policy, context, function, method=self.hook)
-        self.is_direct = False  # What is called is a function of ours around the user's.
+        self.is_direct = False  # The call is a function of ours around the user's.
         details, on_error = spec.vertex.details, spec.vertex.on_error
         self.settings = replace(call_settings(details), limits_all_attempts=True)
         self.retries = details.get("retries", 0)
         self.backoff_ms = details.get("backoff_ms", 100)
         self._has_fallback = type(function).timeout not in _NO_FALLBACK
-        if not self.retries:  # The retries of ``on_error`` count where the call itself names none.
+        if not self.retries:  # The retries of ``on_error`` count if the call has none.
             self.retries, self.backoff_ms = on_error.retries, on_error.backoff_ms
 
     def methods(self) -> Callable[..., Any]:
@@ -163,7 +163,7 @@ class AsyncIOBatchOperator(AsyncIOOperator):
         Args:
             values: The records of the call.
             first: Position of the first in the batch.
-            error: What the call raised.
+            error: The exception of the call.
         """
         if isinstance(error, BicycleError):
             raise error

@@ -1,8 +1,7 @@
 """The context of a function on a worker: the task's key, state, side outputs.
 
-What belongs to the record in hand (its key, its event time, its message) is looked up when a
-function asks. The context holds the batch and knows the position in it; nothing is written per
-record.
+Properties of the current record (its key, its event time, its message) are looked up on access. The
+context holds the batch and knows the position in it; nothing is written per record.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ Sent = tuple[str, Any, int | None, int]
 class WorkerContext(ProcessContext):
     """Context of one operator instance. ``record`` is that of the call in flight.
 
-    ``batch`` is set by the operator before its calls; ``follow`` and ``hold`` say where in it they
-    are.
+    ``batch`` is set by the operator before its calls; ``follow`` and ``hold`` set the position in
+    it.
 
     Args:
         task_info: Which instance this is.
-        processing_time: Time of the epoch in ms; ``now()`` gives it, so that a replay sees the
+        processing_time: Time of the epoch in ms; ``now()`` returns it, so that a replay sees the
             same.
-        key_selector: Gives the key of a record; None when the stream is not keyed.
+        key_selector: Returns the key of a record; None when the stream is not keyed.
         group_count: Key groups of the operator.
     """
 
@@ -50,7 +49,7 @@ class WorkerContext(ProcessContext):
         group_count: int = 1,
         **others: Any,
     ) -> None:
-        self.batch: Batch | None = None  # None when there is none, as while timers fire
+        self.batch: Batch | None = None  # None without a record, as while timers fire
         self._results: Sequence[Any] = ()
         self._timer_ms: int | None = None
         self._held: int | None = None

@@ -1,8 +1,8 @@
 """The keyed states that a function declares, found without running it.
 
-A state is known beforehand when its descriptor is a field of the function or its class. One that is
-only named in a call (``ctx.get_value_state("count", int)``) is known once the call is made; that a
-function makes such calls is told by the names in its code.
+A state is known beforehand when its descriptor is a field of the function or its class. A state
+that is only named in a call (``ctx.get_value_state("count", int)``) is known once the call is made;
+the names in a function's code show whether it makes such calls.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ __all__ = [
     "window_growth",
 ]
 
-# What the state of a window grows with: nothing that lasts; the number of keys; the number of
-# records, because nothing lets them go; as well as giving no result at all.
+# The growth of a window's state: by nothing that lasts; by the number of keys; by the number of
+# records, because nothing removes them; or the window has no result at all.
 WindowGrowth = Literal["none", "keys", "records", "silent"]
 
 _GETTERS = frozenset(
@@ -57,7 +57,7 @@ def declared_states(function: Any) -> list[StateDescriptor]:
     """Return the descriptors in fields of a function or its class, by state name."""
     fields: dict[str, Any] = {}
     for owner in (*reversed(type(function).__mro__), function):
-        fields |= getattr(owner, "__dict__", {})  # What a derived class has of its own counts.
+        fields |= getattr(owner, "__dict__", {})  # A derived class counts by its own attributes.
     found = {each.name: each for each in fields.values() if isinstance(each, StateDescriptor)}
     return [found[name] for name in sorted(found)]
 

@@ -1,8 +1,8 @@
 """The context of functions with state: keys by record, states and timers by key.
 
-The keys of a batch are computed at once, when one is first asked for. Handles that ``open``
-obtained belong to the context of the operator; while several calls are in flight, each with a
-context of its own, they find the one of the call that uses them.
+The keys of a batch are computed at once, at the first access. Handles that ``open`` obtained belong
+to the context of the operator; while several calls are in flight, each with a context of its own,
+they find the context of the call that uses them.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         """Return the keys of the batch in hand.
 
         Raises:
-            StateDefinitionError: there is none.
+            StateDefinitionError: there is no key.
         """
         if self._keys is None:
             selector, batch = self._key_selector, self.batch
@@ -268,7 +268,7 @@ class KeyedContext(WorkerContext, OnTimerContext[Any]):
         Args:
             timer: The timer.
             previous: The watermark that the epoch began with.
-            side_time_ms: The event time of its side outputs; None for none.
+            side_time_ms: The event time of its side outputs, or None.
         """
         self._fired, self._previous, self._side_time_ms = timer, previous, side_time_ms
         self.time_domain, self._timer_ms, _ = timer

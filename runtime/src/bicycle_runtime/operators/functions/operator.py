@@ -47,8 +47,8 @@ class EpochTime:
 class Advance:
     """The progress of event time at the input of an operator.
 
-    ``watermark`` W in ms: no record at or before W is expected any more. ``previous`` is where it
-    stood when the epoch began: a record is late when what it belongs to was complete by then.
+    ``watermark`` W in ms: no record at or before W is expected any more. ``previous`` is the
+    watermark at the start of the epoch: a record is late when its window was complete by then.
     ``now_ms`` is the recorded processing time of the epoch.
     """
 
@@ -71,7 +71,7 @@ class Operator(ABC):
     Args:
         spec: Which operator this is.
         policy: Settles records whose function failed.
-        context: What the user's function gets.
+        context: The context of the user's function.
     """
 
     def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:
@@ -86,15 +86,15 @@ class Operator(ABC):
         self.busy_ns = 0
         self.times = Durations()
         self._metrics_before = context.metrics.snapshot()
-        self.select: Callable[[Batch], Batch] | None = None  # what a replay shows it of a batch
+        self.select: Callable[[Batch], Batch] | None = None  # a replay's view of a batch
 
     def begin_epoch(self, time: EpochTime) -> None:
         """Get ready for an epoch.
 
         ``on_columns`` counts the records that it took as columns, ``late`` its late records,
-        ``timed_out`` those that were left out since a call took too long; operators that know them
-        do. ``unread`` counts, by tag, what its chain found no reader for. ``busy_ns`` is the time
-        in the operator, ``times`` how long records took.
+        ``timed_out`` records that were dropped since a call took too long; operators that know them
+        do. ``unread`` counts, by tag, side outputs without a reader in its chain. ``busy_ns`` is
+        the time in the operator, ``times`` the durations of records.
         """
         self.records_in = self.records_out = self.on_columns = self.late = self.timed_out = 0
         self.unread = {}
@@ -203,9 +203,9 @@ class Timed(ABC):
     """The additional interface of an operator that waits for event or processing time.
 
     In an epoch it sees ``restore`` (when it is stateful), ``begin_time``, all its records, then
-    ``advance`` once, then ``commit``. Keyed operators stand behind an exchange, so the watermark of
-    ``advance`` knows all records of this epoch; an operator in the chain of a source knows those of
-    its own task only.
+    ``advance`` once, then ``commit``. Keyed operators are behind an exchange, so the watermark of
+    ``advance`` knows all records of this epoch; an operator in the chain of a source knows only the
+    records of its own task.
     """
 
     @abstractmethod
@@ -216,17 +216,18 @@ class Timed(ABC):
     def advance(self, advance: Advance) -> Iterator[Batch]:
         """Fire due timers: event time up to the watermark, processing time to ``now_ms``.
 
-        Called once per epoch, also when neither has moved, and asked for all that it yields. The
-        records, made by ``emitted`` with their event times, go on through the chain before the next
-        are asked for; side outputs are taken by ``take_sides`` after each batch and at the end.
+        Called once per epoch, also when neither has moved, and read to its end. The records, made
+        by ``emitted`` with their event times, pass through the chain before the next are read; side
+        outputs are taken by ``take_sides`` after each batch and at the end.
         """
 
     @abstractmethod
     def next_event_ms(self) -> int | None:
         """Return the least watermark at which ``advance`` has work, or None.
 
-        Asked after ``advance``. Without input an epoch is run when idle time has brought the
-        watermark there, and not before: so what waits and does not say so, waits for input.
+        Called after ``advance``. Without input an epoch is run when idle time has brought the
+        watermark there, and not before: so an operator that waits and does not report it waits for
+        input.
         """
 
     @abstractmethod
@@ -303,7 +304,7 @@ def side_batches(batch: Batch, sent: Iterable[Sent]) -> list[SideBatch]:
 
     Args:
         batch: The input; of joined batches each has batches per tag of its own.
-        sent: What was sent (an event time is None for a record that has none).
+        sent: The sent records (an event time is None for a record without one).
     """
     lineage = batch.lineage
     by_tag: dict[tuple[str, int], tuple[list[Any], list[int]]] = {}

@@ -1,8 +1,8 @@
 """Lists of one subtask without keys, which a start or another parallelism divides.
 
 Every subtask writes the elements of its own lists under its own number. When the job starts again,
-and when the parallelism changes, each subtask reads those of all: an operator list is cut into even
-parts, a union list is given whole to each. A worker that is lost changes nothing: its successor
+and when the parallelism changes, each subtask reads the elements of all: an operator list is cut
+into even parts, each subtask gets a whole union list. A lost worker changes nothing: its successor
 reads the lists of this one subtask.
 """
 
@@ -55,7 +55,7 @@ class OperatorLists(KeyedTable):
         """Return the entries of a list.
 
         Raises:
-            StateDefinitionError: it is asked for after ``open``, or was declared otherwise before.
+            StateDefinitionError: it is requested after ``open``, or was declared otherwise before.
         """
         if self._is_opened and descriptor.name not in self._states:
             raise StateDefinitionError(
@@ -69,7 +69,7 @@ class OperatorLists(KeyedTable):
         """Load this subtask's share of the sealed lists of all subtasks.
 
         Args:
-            change_sets: What lies in the files of all of them, oldest first.
+            change_sets: The content of all their files, oldest first.
         """
         self.reset()
         self.apply(change_set for change_set in change_sets if self.claims(change_set.name))

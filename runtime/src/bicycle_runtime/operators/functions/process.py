@@ -139,7 +139,7 @@ class ProcessOperator(Operator):
 
         Args:
             batch: The batch.
-            groups: Key groups by which calls are told apart; None when they are not.
+            groups: Key groups by which calls are distinguished; None without key groups.
         """
         return Calls(self.methods(), batch.values, groups, self.context, self.is_direct)
 
@@ -159,7 +159,7 @@ class ProcessOperator(Operator):
 
         Args:
             method: The method.
-            note: Notes what it may change unseen, where attempts can be undone.
+            note: Notes its unseen changes, if attempts can be undone.
         """
         call = direct(method) or eager(method)
         attempts = self.context.attempts
@@ -245,7 +245,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
     fires_each: FiresEach | None = None
     fires_one_by_one = False
 
-    def __init__(  # an operator's four parts, the method, and where its state lies
+    def __init__(  # an operator's four parts, the method, and the location of its state
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
         *, method: str, storage: Storage,
     ) -> None:  # fmt: skip
@@ -262,7 +262,7 @@ class StatefulOperator(ProcessOperator, Stateful, Timed):
         self._files = SealedFiles(spec.uid, storage)
         self.timer_lead_ms: int = getattr(function, "timer_lead_ms", 0)
         if spec.scope is StateScope.KEY_GROUPS and context.broadcast is None:
-            # Expired entries go also in epochs, and in a replay, in which nobody asks for them.
+            # Expired entries are removed also in epochs, and in a replay, that do not read them.
             for state in declared_states(function):
                 if state.time_to_live is not None:
                     context.keyed.entries_of(state)

@@ -2,7 +2,7 @@
 
 A record takes a token. Tokens come at an even rate, and at most ``burst`` of them wait for records,
 so that after a pause so many may pass at once. A bucket is full when a worker process begins; no
-checkpoint holds it, since time goes on while a job is down.
+checkpoint holds it, since time passes while a job is down.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from bicycle_runtime.operators.user_calls.waits import WAITS
 
 __all__ = ["RateLimitOperator", "TokenBucket"]
 
-# Records go on in pieces of at least this time, since each piece costs about as much as a record.
+# Records are emitted in pieces of at least this time, since each piece costs about as much as a
+# record.
 _PIECE_S = 0.01
 _EXACTNESS = 1e-9  # of sums of fractions
-_WAIT_MIN_S = 1e-9  # A shorter wait may be less than what a clock can tell, and never end.
+_WAIT_MIN_S = 1e-9  # A shorter wait may be below the clock's resolution, and never end.
 
 
 class TokenBucket:
@@ -34,7 +35,7 @@ class TokenBucket:
         per_second: How many come.
         burst: How many it holds, 1 or more; it begins full.
         now: Reads a clock that only goes forward, in seconds.
-        wait: Lets so many seconds pass on that clock; None waits in real time.
+        wait: Waits so many seconds of that clock; None waits in real time.
 
     Example:
         >>> from bicycle_runtime.base.clock import ManualClock
@@ -57,7 +58,7 @@ class TokenBucket:
         self._per_second = per_second
         self._burst = burst
         self._piece = min(burst, max(1, int(per_second * _PIECE_S)))
-        self.before_wait: Callable[[], None] | None = None  # Those that pass do not wait for it.
+        self.before_wait: Callable[[], None] | None = None  # Passing records do not wait for it.
         self.follow(now, _wait if wait is None else wait)
 
     def follow(self, now: Callable[[], float], wait: Callable[[float], object]) -> None:
@@ -93,8 +94,9 @@ def _wait(seconds: float) -> None:
 class RateLimitOperator(Operator):
     """An operator that limits the rate of records; excess records delay the task.
 
-    The subtasks share the rate and the burst evenly. What may pass goes on through the chain at
-    once, by ``emit``, which the chain sets; the last piece of a batch is what ``apply`` returns.
+    The subtasks share the rate and the burst evenly. Records that may pass are emitted through the
+    chain at once, by ``emit``, which the chain sets; the last piece of a batch is the result of
+    ``apply``.
     """
 
     def __init__(self, spec: OperatorSpec, policy: RecordPolicy, context: WorkerContext) -> None:

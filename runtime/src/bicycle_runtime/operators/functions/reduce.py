@@ -33,12 +33,12 @@ class ReduceOperator(Operator, Stateful):
         context: Task info, time, and where tables come from.
         function: The reduce function, a callable or a ``ReduceFunction``.
         initial: Makes the first accumulator of a key; None takes the first value.
-        key_selector: Gives the key of a record.
+        key_selector: Returns the key of a record.
         value_type: Type of the accumulators when known.
-        storage: Where the state lies.
+        storage: The location of the state.
     """
 
-    def __init__(  # an operator's four parts, and what a reduce needs besides
+    def __init__(  # an operator's four parts, and the further parts of a reduce
         self, spec: OperatorSpec, policy: RecordPolicy, context: KeyedContext, function: Any,
         *, initial: Callable[[Any], Any] | None, key_selector: Callable[[Any], Any],
         value_type: Any, storage: Storage,

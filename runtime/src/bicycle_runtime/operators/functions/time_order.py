@@ -1,10 +1,10 @@
 """Records that wait for the watermark, for functions that follow event time.
 
-Records of an epoch are gathered; once event time has moved, those up to the watermark are sorted
-and called one after the other, and before each the timers of earlier times fire. Those behind the
+Records of an epoch are gathered; once event time has moved, records up to the watermark are sorted
+and called one after the other, and before each the timers of earlier times fire. Records behind the
 watermark are kept as state of their keys, a chunk for each epoch; the times at which the first of a
-chunk is due lie in a queue beside those of timers. Of equal times the records of the first input
-come first, then those that arrived first.
+chunk is due are in a queue beside the times of timers. Of equal times the records of the first
+input come first, then records in the order of arrival.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ _Call = tuple[Any, Callable[..., Any], int]  # record, method, time of the recor
 class _Records:
     """Records with all that is known of them, by column.
 
-    ``parts`` says of each record which of ``sources`` it came with: an input, and what is known of
-    where the input had it from.
+    ``parts`` has for each record which of ``sources`` it came with: an input, and its known origin.
     """
 
     times: Sequence[int] = field(default_factory=list)
@@ -250,7 +249,7 @@ class TimeOrder:
     ) -> Iterator[tuple[Any, Any]]:
         """Yield records with methods until a timer is due, and hold the next record."""
         context, timers = self._context, self._context.timers.event
-        timers.is_due(previous)  # from here on the queue knows of nothing earlier than it says
+        timers.is_due(previous)  # from here on the queue has no earlier time than it reports
         first, held[:] = held[:], []
         # hot path: a call of the queue for each record would cost more than all of this.
         for call in chain(first, rest):
@@ -299,7 +298,7 @@ def _split(chunk: _Chunk, watermark: int) -> tuple[_Chunk, _Chunk]:
 
 def _repeat(times: Sequence[int], counts: list[int]) -> Iterable[int]:
     """Return each time repeated by its count."""
-    # hot path: most functions give one for one.
+    # hot path: most functions have one result per record.
     if counts.count(1) == len(counts):
         return times
     return chain.from_iterable(map(repeat, times, counts))

@@ -1,8 +1,8 @@
 """Firing of a function's timers: in order, each once, until no timer is due.
 
-Event-time timers fire once the watermark has reached them, then those of processing time; what
-``on_timer`` sets for a time that has come fires in the same round. A failure is settled as the
-operator's policy says, with the key and the time of the timer in place of a record.
+Event-time timers fire once the watermark has reached them, then processing-time timers; timers that
+``on_timer`` sets for a past time fire in the same round. A failure is settled by the operator's
+policy, with the key and the time of the timer in place of a record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["FiresEach", "TimerRound"]
 _LAST_FIRINGS_MAX = 10_000  # Of timers of one key that were set when all input had ended.
 _FIRINGS_MAX = 10_000_000  # Of timers of one key in one round.
 _LISTS = frozenset({list, tuple})
-_UNCOUNTED_PART = 10  # So long as this part of them have not fired, nobody counts by key.
+_UNCOUNTED_PART = 10  # Timers are counted by key only after this part of them has fired.
 
 
 class FiresEach(Protocol):
@@ -48,15 +48,15 @@ class TimerRound:
     """One round of firing.
 
     Args:
-        context: Whose timers, and what ``on_timer`` gets.
+        context: The owner of the timers, and the argument of ``on_timer``.
         on_timer: The function's hook.
         function: Its name, for errors.
         policy: Settles failures.
         advance: How far time has come.
         due_ms: Timers of event time up to here are due.
         follows_time: The watermark that ``on_timer`` sees is the time of the timer.
-        firings_max: So many timers of one key may fire; a function that sets timers for times that
-            have come would go on forever.
+        firings_max: So many timers of one key may fire; a function that sets timers for past times
+            would never end.
     """
 
     def __init__(
@@ -74,7 +74,8 @@ class TimerRound:
         self._values: list[Any] = []
         self._times: list[int | None] = []
         self._is_last = advance.watermark == WATERMARK_MAX
-        # What the epoch had set or deleted before: a timer that it had not is of this round.
+        # The timers that the epoch had set or deleted before: a timer outside them is of this
+        # round.
         self._before = set(context.timers.event.touched) if self._is_last else set()
         self._set_late: Counter[Any] = Counter()
         self._firings_max = firings_max
@@ -86,7 +87,7 @@ class TimerRound:
         """Call ``on_timer`` for each due timer, and return the outputs with their times.
 
         Args:
-            fires_each: What gets ready for many timers of event time in one call, if it is there.
+            fires_each: Prepares many timers of event time in one call, if present.
             one_by_one: Whether ``on_timer`` is called for each of these then, and not
                 ``fire_each`` for all of them.
         """
@@ -300,8 +301,8 @@ class TimerRound:
     def _time_of(self, timer: Timer) -> int | None:
         """Return the event time of a timer's outputs, or None if unknown.
 
-        What processing time emits has none of its own; it gets the first time behind the watermark
-        of before, so that it is never late.
+        Results of processing time have no event time; they get the first time behind the earlier
+        watermark, so that they are never late.
         """
         if timer.domain == "event":
             return timer.time_ms

@@ -223,7 +223,7 @@ class SubtaskError(ValueError):
         super().__init__(problem)
         call = partitioner if hasattr(partitioner, "__code__") else type(partitioner).__call__
         code = getattr(call, "__code__", None)
-        # Where no frame of the function is left, its first line is what people look for.
+        # Without a frame of the function, its first line is the location.
         self.user_line = (
             None if code is None else f"{code.co_filename}:{code.co_firstlineno} in {code.co_name}"
         )

@@ -1,8 +1,8 @@
 """The operator of functions with several inputs, with common state and timers.
 
-A batch comes from one input at a time, which its ordinal names; it decides which method is called
-and what the records are keyed by. Joins are such functions, too: they say when each of their
-results happened, and which records came too late.
+A batch comes from one input at a time, its ordinal; it decides which method is called and by which
+selector the records are keyed. Joins are such functions, too: they set the time of each of their
+results, and count late records.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class CoProcessOperator(StatefulOperator):
     Args:
         spec: Which operator this is.
         policy: Settles failed records and timers.
-        context: What the function gets.
+        context: The context of the function.
         function: The function.
-        selectors: What each input is keyed by, by ordinal.
-        storage: Where state lies.
+        selectors: The key selector of each input, by ordinal.
+        storage: The location of state.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CoProcessOperator(StatefulOperator):
         return replace(calls, each=partial(self._each, records))
 
     def call_groups(self, batch: Batch) -> Sequence[int]:
-        # Only records of keyed inputs have key groups; those of others are called the same way.
+        # Only records of keyed inputs have key groups; other records are called the same way.
         if batch.groups is None:
             return [self.context.task_info.subtask_index] * len(batch.values)
         return batch.groups

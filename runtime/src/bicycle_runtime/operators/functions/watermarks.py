@@ -1,10 +1,10 @@
 """Watermarks: the progress of event time, from input shards to each operator.
 
-A *generator* is a source, or an operator that assigns timestamps. It keeps one time per *shard*:
-a shard of the source, or the subtask where it stands behind an exchange. What is sealed are these
-times; the watermark of an operator is a pure function of them (``watermark_of``), so that each task
-and the driver compute the same, and it never goes back. This module reads no clock: ``clock_ms`` is
-the job's own, which stands still while the job does.
+A *generator* is a source, or an operator that assigns timestamps. It keeps one time per *shard*: a
+shard of the source, or the subtask if it is behind an exchange. These times are sealed; the
+watermark of an operator is a pure function of them (``watermark_of``), so that each task and the
+driver compute the same, and it never goes back. This module reads no clock: ``clock_ms`` is the
+job's own, which stops while the job does.
 
 Source: ADR-0013 (watermarks by epoch).
 """
@@ -149,10 +149,10 @@ class AssignOperator(GeneratorOperator):
 
     Args:
         spec: Which operator this is.
-        policy: Settles records whose time cannot be told.
+        policy: Settles records whose time cannot be determined.
         context: Task info.
         function: From a record to its time; None keeps the times that there are.
-        keeper: Follows them; None when nobody below needs it.
+        keeper: Follows them; None if no operator below needs it.
     """
 
     def __init__(

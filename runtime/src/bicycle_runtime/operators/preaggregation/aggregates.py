@@ -73,7 +73,7 @@ class Folding:
     def _reader(self, function: Any) -> Callable[[Accumulators], Any]:
         """Return a function that reads an aggregate's result from the accumulators."""
         if type(function) is Average:
-            # An average is a sum over a count, which others may ask for, too.
+            # An average is a sum over a count, which other aggregates may use, too.
             total: Sum[Any, Any] = Sum(function.selector, skips_none=function.skips_none)
             counted: Count[Any] = Count(function.selector if function.skips_none else None)
             namespace, count = self._position(total), self._position(counted)
@@ -118,7 +118,7 @@ class Folding:
         """Return the same where all functions have ``field_columns``.
 
         Args:
-            columns: By function, with what it comes to in each window.
+            columns: By function, with its result in each window.
         """
         return [
             map(truediv, *(columns[namespace] for namespace in namespaces))
@@ -226,7 +226,7 @@ class Sketch:
 
     Args:
         precision: Binary logarithm of the number of hashes that are kept.
-        data: What ``dump`` returned, None for an empty sketch.
+        data: Result of ``dump``, None for an empty sketch.
     """
 
     __slots__ = ("_joined", "_new", "precision")

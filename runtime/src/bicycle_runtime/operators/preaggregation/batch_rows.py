@@ -18,8 +18,8 @@ __all__ = ["Rows", "rows_of"]
 class Rows:
     """Columns of equal length; ``batch`` holds the records, for errors.
 
-    ``namespaces`` says where each record belongs: the start of its slice, or the end of its
-    session. ``selected`` has what selectors gave, by the place of their first aggregate.
+    ``namespaces`` has the namespace of each record: the start of its slice, or the end of its
+    session. ``selected`` has the results of selectors, by the place of their first aggregate.
     """
 
     batch: Batch

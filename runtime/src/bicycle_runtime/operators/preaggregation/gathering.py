@@ -93,8 +93,8 @@ class KeptContents(Contents):
 class _Selection:
     """Aggregates of one selector, and their values that wait to be folded, by ordinal.
 
-    As long as all values are ints and all aggregates sums, ``totals`` takes them: False in a
-    ordinal that got none, which becomes an int with the first that is added to it.
+    As long as all values are ints and all aggregates sums, ``totals`` takes them: False in an
+    ordinal without a value, which becomes an int with the first value added to it.
     """
 
     def __init__(self, selector: Callable[[Any], Any]) -> None:
@@ -203,7 +203,7 @@ class FoldedContents(Contents):
             rows = self._select(selection, rows)
         for selection in self._selections:
             selection.values = rows.selected[selection.positions[0]]
-            # hot path: set(map(type, …)) costs 12 ns a record and lets sums run unchecked.
+            # hot path: set(map(type, …)) costs 12 ns a record and makes checks of sums unnecessary.
             selection.kinds = set(map(type, selection.values))
         self._is_careful = not all(
             selection.kinds <= (selection.plain_types or frozenset())

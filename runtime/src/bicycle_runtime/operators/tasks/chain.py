@@ -24,7 +24,7 @@ class Chain:
     Args:
         spec: Which chain this is.
         operators: Its operators, in order; a source's own reading is done by the task, not here.
-        copies: What copies the records that an operator gets, by its place in the chain.
+        copies: Functions that copy the input of an operator, by its place in the chain.
         columns: Takes batches past some operators; None where records are needed.
     """
 
@@ -38,7 +38,7 @@ class Chain:
         self._columns = columns
         self._main: list[Router] = []
         self._sides: dict[tuple[int, str], list[Router]] = {}
-        self.below: Sequence[Chain] = ()  # Those of the task that get its records, in order.
+        self.below: Sequence[Chain] = ()  # The next chains of the task, in order.
         for index, operator in enumerate(operators):
             if isinstance(operator, RateLimitOperator):
                 operator.emit = partial(self._run, first=index + 1)
@@ -84,7 +84,7 @@ class Chain:
         Pauses after each operator that may fire, so that shuffle blocks can leave.
         """
         for index, operator in enumerate(self.operators):
-            if operator.gathers:  # What others have fired waits here.
+            if operator.gathers:  # Records fired by others wait here.
                 self._pass_on(index, operator.drain())
                 yield
             advance = advance_of(operator)

@@ -1,7 +1,7 @@
 """The states of an operator as its code declares them, found without running it.
 
-What a function only asks for while it runs is not among them; ``may_ask_for`` tells which names its
-code mentions.
+States that a function only names while it runs are not among them; ``may_ask_for`` returns the
+names in its code.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["DeclaredOperator", "declared_operator"]
 class DeclaredOperator(msgspec.Struct, frozen=True, kw_only=True):
     """The declared states and keys of one operator. ``texts`` are the texts in its code.
 
-    ``texts`` are those that its code has.
+    ``texts`` are the texts in its code.
     """
 
     states: list[DeclaredState] = []

@@ -15,8 +15,8 @@ __all__ = ["EpochOrder", "LetterOrder", "TaskOrder", "TimeOrder"]
 class LetterOrder(msgspec.Struct, frozen=True, kw_only=True):
     """A dead letter that is fed once more to the operator that refused it.
 
-    ``value`` is the pickled record, which came in on input ``ordinal``; ``request`` is who asked.
-    A record came from ``offset`` of ``shard`` of ``source``, where that is known.
+    ``value`` is the pickled record, which came in on input ``ordinal``; ``request`` identifies the
+    request. A record came from ``offset`` of ``shard`` of ``source``, if known.
     """
 
     id: str
@@ -34,8 +34,8 @@ class LetterOrder(msgspec.Struct, frozen=True, kw_only=True):
 class TaskOrder(msgspec.Struct, kw_only=True):
     """The order for one task: slices, states, feedback files and dead letters.
 
-    ``turns`` says whose turn it is on edges that take turns; a task that is not told begins with
-    the subtask of its own number.
+    ``turns`` has the next subtask of edges that take turns; a task without a turn begins with the
+    subtask of its own number.
     """
 
     slices: dict[str, list[Slice]] = {}
@@ -48,9 +48,9 @@ class TaskOrder(msgspec.Struct, kw_only=True):
 class TimeOrder(msgspec.Struct, frozen=True, kw_only=True):
     """The event time at the start of an epoch.
 
-    ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks``
-    those of the operators that have one, ``finished`` the generators whose input has ended. No
-    watermark stays below ``floor_ms``.
+    ``clock_ms`` is the job's own clock, ``times`` the shards of all generators, ``watermarks`` the
+    watermarks of operators, ``finished`` the generators whose input has ended. No watermark stays
+    below ``floor_ms``.
     """
 
     clock_ms: int = 0

@@ -1,8 +1,8 @@
 """Operators of a stage plan: the program of one task of one level, built once.
 
 User functions are loaded here, each subtask its own copy, and opened. A program is kept between
-epochs, so that connections, models and state stay warm; nothing in it is trusted further than its
-state labels say.
+epochs, so that connections, models and state stay warm; its state labels limit what it may use of
+them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["Program", "build_program"]
 
-# Kinds whose operators need nothing but their function, and those that have none.
+# Kinds whose operators need only their function, and kinds without a function.
 _FUNCTION_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
     OperatorKind.MAP: MapOperator,
     OperatorKind.FLAT_MAP: FlatMapOperator,
@@ -104,7 +104,7 @@ _PLAIN_OPERATORS: dict[OperatorKind, Callable[..., Operator]] = {
 class Program:
     """The program of one task: chains in topological order, codecs, routers, outbox.
 
-    ``sent`` is what has gone along any edge.
+    ``sent`` are the records that went along any edge.
     """
 
     subtask: int

@@ -1,11 +1,11 @@
 """Records with more than one reader, and the readers that need copies.
 
-Along a task records are handed on as objects. An object that two branches get, that goes out and to
-a side output, or that an operator may keep in its state, must not be changed by a function below it
-for the others. So each branch in which a function may change records gets copies, unless nobody
-else has the originals. Records of a type that cannot be changed in place are never copied.
+Along a task records are passed as objects. An object that two branches get, that goes out and to a
+side output, or that an operator may keep in its state, must not be changed by a function below it
+for the others. So each branch in which a function may change records gets copies, unless no other
+branch has the originals. Records of a type that cannot be changed in place are never copied.
 
-Key selectors, filters and functions that tell the time of a record must not change it.
+Key selectors, filters and functions that return the time of a record must not change it.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def copied_edges(plan: StagePlan, spec: ChainSpec) -> set[int]:
 def is_separating(plan: StagePlan, edge: int) -> bool:
     """Return whether records on an edge may share parts that a function changes.
 
-    What operators with state give may be the same row in several pairs or windows. How many of them
-    travel together depends on epochs, so none may be changed by what happens to another.
+    Results of operators with state may be the same row in several pairs or windows. How many of
+    them travel together depends on epochs, so no row may be changed by the processing of another.
     """
     for spec in plan.chains:
         for route in spec.routes:
@@ -74,7 +74,7 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
 
     Args:
         declared: Their declared type; None when it is not known.
-        sender: Who gives them, for errors.
+        sender: The sender, for errors.
     """
     if declared is not None and is_frozen_type(declared):
         return None
@@ -88,8 +88,8 @@ def copier(declared: Any, *, sender: str) -> Copy | None:
         if _are_frozen(values):
             return batch
         data = codec.encode_typed(values)
-        # What is pickled at once would still have parts in common, and so would what cannot be
-        # encoded; what holds a lock or a connection can only be shared.
+        # Values pickled together would still have parts in common, and so would values that cannot
+        # be encoded; an object with a lock or a connection can only be shared.
         copies = list(map(separate, values)) if data is None else codec.decode("typed", data)
         return Batch(copies, batch.lineage, batch.groups, batch.ordinal, batch.keys)
 

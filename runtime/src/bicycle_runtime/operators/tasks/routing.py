@@ -215,7 +215,7 @@ class ShuffleRouter:
         codec: Codec of the edge.
         next_parallelism: How many tasks the next level has.
         emit: Takes the blocks.
-        sent: What the task has sent along any edge.
+        sent: The records that the task has sent along any edge.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Records on several edges to one task: encoded, sent and read once.
 
-The first blob has them, and those of the other edges name it. That they are the same is seen from
-the objects: the same ones in the same order. Where records may change in place, blobs are only
-compared while no function runs, and each edge reads records of its own.
+The first blob has them, and the blobs of the other edges name it. Equality is determined by the
+objects: the same ones in the same order. If records may change in place, blobs are only compared
+while no function runs, and each edge reads records of its own.
 """
 
 from __future__ import annotations

@@ -2,13 +2,15 @@
 
 Numbered steps of ``run_task``:
 
-1. Sort the shuffle blocks: mine, those for deeper levels, reports on their way to the driver.
+1. Sort the shuffle blocks: own blocks, blocks for deeper levels, reports on their way to the
+   driver.
 2. Read source slices and feedback files, and feed them to their chains.
-3. Feed the record blobs, those sent to all first, in the order of edge, sender, sequence; then
+3. Feed the record blobs, the blobs sent to all first, in the order of edge, sender, sequence; then
    dead letters that are replayed.
-4. Let event time go on, in the order of the operators: what one fires, the next have seen.
+4. Advance event time, in the order of the operators: later operators see the fired results of
+   earlier ones.
 5. Write state deltas and staged output under names that no other attempt uses.
-6. Tell the next level which attempt this is and how far event time has come.
+6. Report to the next level the number of this attempt and the event time.
 7. Send the report towards the driver.
 
 A task changes nothing that a second attempt could not repeat. A failure of user code is part of
@@ -103,9 +105,9 @@ def run_task(
 
     Args:
         image: The job.
-        program: What this task runs; its user functions stay open.
-        order: What to do in this epoch.
-        blocks: What the level before sent to this task.
+        program: The program of this task; its user functions stay open.
+        order: The task's work in this epoch.
+        blocks: The blocks that the level before sent to this task.
     """
     task = _Task(image, program, order)
     yield from task.run(blocks)
@@ -125,7 +127,7 @@ class _Task:
         self._report = TaskReport(
             level=program.level, subtask=program.subtask, attempt=self._attempt
         )
-        self._times: ShardTimes = {}  # what this epoch says of shards, here and in levels before
+        self._times: ShardTimes = {}  # the epoch's times of shards, here and in levels before
         self._generators = image.plan.generators()
         self._edges_behind_broadcasts = {
             route.edge
@@ -240,7 +242,7 @@ class _Task:
         for edge, files in self._order.feedback.items():
             for file in files:
                 body = memoryview(self._image.storage.read(file.path))
-                # Unlike those of an exchange, they come from a checkpoint.
+                # Unlike the records of an exchange, they come from a checkpoint.
                 refuse_pickles(state=no_pickle, records=no_pickle)
                 try:
                     blob = read_header(body)

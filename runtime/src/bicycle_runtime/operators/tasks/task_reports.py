@@ -21,16 +21,16 @@ class TaskReport(msgspec.Struct, kw_only=True):
     """The result of one task.
 
     ``source_ends`` is next offset per shard per source vertex, ``states`` the state of each
-    stateful operator including this epoch, ``staged`` the finished files of each sink,
-    ``feedback`` those of each feedback edge, ``senders`` the attempt of each task of the level
-    before whose shuffle blocks were read, ``turns`` the subtask whose turn is next on each edge
-    that takes turns. ``times`` are the shards that generators of this task followed;
-    ``next_event_ms`` and ``next_timer_ms`` say for which watermark, and for which processing time,
-    operators wait; ``state_metadata`` has that of states that functions asked for and that were not
-    known before, by operator; ``loaded`` is the size of each range that was loaded again, by
-    operator, in the process ``worker_cache``; ``keys`` is a sample of the keys of each ``key_by``,
-    ``state_keys`` counts those with state, by operator. With a ``failure`` (an error as JSON data)
-    the rest counts for nothing.
+    stateful operator including this epoch, ``staged`` the finished files of each sink, ``feedback``
+    the files of each feedback edge, ``senders`` the attempt of each task of the level before whose
+    shuffle blocks were read, ``turns`` the subtask whose turn is next on each edge that takes
+    turns. ``times`` are the shards that generators of this task followed; ``next_event_ms`` and
+    ``next_timer_ms`` are the watermark and the processing time for which operators wait;
+    ``state_metadata`` has the metadata of states that functions requested and that were not known
+    before, by operator; ``loaded`` is the size of each range that was loaded again, by operator, in
+    the process ``worker_cache``; ``keys`` is a sample of the keys of each ``key_by``,
+    ``state_keys`` counts keys with state, by operator. With a ``failure`` (an error as JSON data)
+    the rest is void.
     """
 
     level: int

@@ -20,7 +20,7 @@ def prepare_attempts(function: Any, calls: Iterable[Callable[..., Any]]) -> Atte
 
     Args:
         function: Its function.
-        calls: What is called of it.
+        calls: The methods that are called.
     """
     awaits = isinstance(function, BuiltInFunction) and function.awaits
     # A hook of timers is awaited if it is ``async``, whether it waits or not.
@@ -35,12 +35,12 @@ def undoing(
 ) -> Callable[..., Any]:
     """Return a call that undoes its changes of state before it raises.
 
-    What it returns is read here, since the body of a generator is part of the attempt.
+    Its result is read here, since the body of a generator is part of the attempt.
 
     Args:
         call: The user's function.
-        attempts: Those of the operator.
-        note: Notes in the log, at the beginning, what the attempt may change unseen.
+        attempts: The attempts of the operator.
+        note: Notes in the log, at the beginning, the unseen changes that the attempt may make.
     """
     if is_async(call):
         return _awaiting(call, note)
@@ -104,7 +104,7 @@ async def _await(result: Awaitable[Any], shared: UndoLog | None, begun: UndoLog)
     Args:
         result: The result.
         shared: The log of calls one after another; None when each has its own.
-        begun: What the call has noted before it returned.
+        begun: The notes of the call before it returned.
     """
     log = begin_attempt() if shared is None else shared
     log.clear()

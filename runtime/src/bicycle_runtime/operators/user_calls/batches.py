@@ -2,10 +2,9 @@
 
 One coroutine drives a whole batch and awaits the functions, so that an ``async`` function which
 never suspends costs about as much as a plain call. Several calls in flight are a ``Flight``. When a
-batch returns, nothing is in flight. What to do with a call that failed is not decided here but by
-``settle``.
+batch returns, nothing is in flight. ``settle`` decides about a failed call.
 
-In a ``Flight`` more calls are only started once one has suspended; those of one key group never
+In a ``Flight`` more calls are only started once one has suspended; calls of one key group never
 overlap.
 """
 
@@ -48,7 +47,7 @@ def call_all(calls: Calls, settings: CallSettings, settle: Settle, *, awaits: bo
     """Make all calls of a batch and return the outputs of each.
 
     Args:
-        calls: What is called.
+        calls: The calls to make.
         settings: Order, timeout, calls in flight.
         settle: Decides about failed calls.
         awaits: Whether the function is ``async``.
@@ -66,9 +65,9 @@ def call_on(
     """Call one after another, behind the results that are there.
 
     Args:
-        calls: What is called.
-        records: The records behind those of the results, as ``calls.records()`` gives them.
-        results: What each call gives is added.
+        calls: The calls to make.
+        records: The records behind the results' records, as ``calls.records()`` returns them.
+        results: The list to which the results of each call are added.
         settle: Decides about failed calls.
         awaits: Whether the function is ``async``.
     """
@@ -125,7 +124,7 @@ def each(
         if awaits:
             run_watched(_await_each(function, records, results), results)
         else:
-            # hot path: extend(map(…)) runs at C speed and keeps what was done before a failure.
+            # hot path: extend(map(…)) runs at C speed and keeps the results before a failure.
             results.extend(map(function, records))
             refuse_stop(results, values)
 
@@ -174,8 +173,8 @@ _TICKS_PER_TIMEOUT = 20
 class Flight:
     """A batch with several calls in flight.
 
-    The first worker calls one after another. If a call suspends, its number is ``base``: what lies
-    behind it is shared by as many workers as there are calls waiting at one time, ``capacity`` at
+    The first worker calls one after another. If a call suspends, its number is ``base``: the calls
+    behind it are shared by as many workers as there are calls waiting at one time, ``capacity`` at
     most.
     """
 
@@ -282,7 +281,7 @@ class Flight:
         task = asyncio.current_task()
         if task is None or (index not in self.timed_out and task.cancelling()):
             raise error
-        if index not in self.timed_out:  # What the function awaited was cancelled.
+        if index not in self.timed_out:  # The function's awaitable was cancelled.
             return await self._settle(users_error(error), index, context)
         task.uncancel()
         return await self.settle(self._timeout(), index, self._attempt(index, context))

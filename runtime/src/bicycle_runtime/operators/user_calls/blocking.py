@@ -1,10 +1,9 @@
 """Detection of calls that block the event loop: the operator and the user's line.
 
-An ``async`` function that waits without ``await`` stops every other call in flight, and nothing
-tells. So a thread beside the loop pings it while user code runs in it; when no ping is answered for
-too long, it looks where the thread of the loop stands. Calls one after another keep nobody waiting:
-for them a finished call is an answer, too. Nothing is interrupted, and plain functions are not
-watched.
+An ``async`` function that waits without ``await`` stops every other call in flight, without a sign.
+So a thread beside the loop pings it while user code runs in it; when no ping is answered for too
+long, it samples the stack of the loop's thread. Calls one after another delay no other call: for
+them a finished call is an answer, too. Nothing is interrupted, and plain functions are not watched.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ def _location_in(frame: FrameType | None) -> str | None:
         line = _Line(code.co_filename, frame.f_lineno or code.co_firstlineno, code.co_qualname)
         frame = frame.f_back
         if line.filename == asyncio.events.__file__ or (lines and is_ours(line)):
-            break  # What lies further out runs the loop, or called us.
+            break  # Outer frames run the loop, or called us.
         if not is_ours(line):
             lines.append(line)
     users = without_loop(lines[::-1])

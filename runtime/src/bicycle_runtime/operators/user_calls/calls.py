@@ -1,6 +1,6 @@
 """The calls for a batch and their outcome; and the awaiting of one after another.
 
-Who decides about a call that failed is a contract here, ``Settle``.
+The decision about a failed call is a contract here, ``Settle``.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Settle(Protocol):
 class CallContext(Protocol):
     """The interface of a context: its current record, and copies for calls in flight.
 
-    Calls one after another write nothing for each record: the one in hand is that behind the last
-    result.
+    Calls one after another write nothing for each record: the current record is the record behind
+    the last result.
     """
 
     def follow(self, results: Sequence[Any]) -> None:
@@ -84,9 +84,10 @@ class Calls:
     """The calls for a batch.
 
     ``methods`` is the function, or with ``groups`` the functions by key group; ``context`` is the
-    second argument of each call, and knows the record in hand. A call that ``is_direct`` gives its
-    result, although its function is ``async``; others of such functions are awaited. ``each`` makes
-    all calls behind the results that are there: it gets these, adds to them, and the context.
+    second argument of each call, and knows the current record. A call that ``is_direct`` returns
+    its result, although its function is ``async``; other calls of such functions are awaited.
+    ``each`` makes all calls behind the existing results: it gets these, adds to them, and the
+    context.
     """
 
     methods: Callable[..., Any] | Methods
@@ -126,8 +127,8 @@ class Calls:
 def call_each(calls: Calls, records: Iterator[Any], results: list[Any]) -> None:
     """Call for records in turn; a failure keeps the results of earlier calls.
 
-    What is left of the records may be taken over by others when one fails (see ``Flight``), so the
-    number of results says nothing at the end.
+    The remaining records may be taken over by others when one fails (see ``Flight``), so the number
+    of results does not show the end.
     """
     context = calls.context
     if calls.each is not None:

@@ -26,7 +26,7 @@ _KNOWN_MAX = 256
 def direct(function: Callable[..., Any]) -> Callable[..., Any] | None:
     """Return the plain function of an ``async`` function without ``await``, or None.
 
-    It must be called where the function would be awaited: the body may ask for the running loop.
+    It must be called at the place of the await: the body may read the running loop.
 
     Returns:
         None for any other function.

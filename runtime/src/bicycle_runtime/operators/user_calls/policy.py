@@ -1,8 +1,7 @@
 """The policy for records whose function failed: retry, fail, skip, dead letter.
 
-One policy serves one operator in one task. It is the border to user code: what crosses it is
-either a plain result or one of our errors, with the user's file and line first and our own frames
-left out.
+One policy serves one operator in one task. It is the border to user code: only plain results and
+our errors cross it, with the user's file and line first and our own frames left out.
 """
 
 from __future__ import annotations
@@ -205,8 +204,8 @@ class RecordPolicy:
     def check_rate(self) -> None:
         """Fail the epoch when a larger share of its records failed than allowed.
 
-        A single failure says nothing among fewer records than would allow for one: while epochs are
-        that small, they count together.
+        A single failure is not significant among fewer records than would allow for one: while
+        epochs are that small, they count together.
 
         Raises:
             ErrorRateError: the share is larger than ``max_error_rate``.
@@ -416,7 +415,8 @@ def whole_trace(error: BaseException) -> str:
 def user_frames(error: BaseException) -> tuple[str, str]:
     """Return a traceback without our frames, and the user's ``file:line in function``.
 
-    When every frame is ours (the function has the wrong signature, say) the location is empty.
+    When every frame is ours (for example, the function has the wrong signature) the location is
+    empty.
     """
     frames = traceback.extract_tb(error.__traceback__)
     users = without_loop([frame for frame in frames if not is_ours(frame)])

@@ -36,8 +36,8 @@ def is_async(function: Any) -> bool:
 def eager(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function; a generator function is wrapped to run fully in each call.
 
-    The body of a generator must run while its record is the one in hand: state and side outputs go
-    by that.
+    The body of a generator must run while its record is the current one: state and side outputs
+    depend on that.
     """
     target: Any = inspect.unwrap(function)
     if inspect.isasyncgenfunction(target):
@@ -72,7 +72,7 @@ def resolve(function: Callable[..., Any], *arguments: Any) -> Any:
         return value
     if not _is_in_loop():
         return run_watched(_wait(value))
-    # An ``async`` function asks for its key: the loop of this thread is busy with the function.
+    # An ``async`` function reads its key: the loop of this thread is busy with the function.
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(asyncio.run, _wait(value)).result()
 
@@ -114,7 +114,7 @@ def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Res
     """Run a coroutine of user code, and find out when it keeps the loop for long.
 
     Args:
-        coroutine: What is run.
+        coroutine: The coroutine to run.
         done: Results so far, when calls are made one after another: then each is a sign of life.
     """
     with LOOP_WATCH.watching(_worker_loop(), done):
@@ -124,8 +124,8 @@ def run_watched(coroutine: Coroutine[Any, Any, Result], done: Sized = ()) -> Res
 def cancel_calls() -> bool:
     """Cancel all tasks in the worker's event loop; return False if it does not run.
 
-    Meant for a signal handler: it writes to the pipe of the loop, which does the rest. What ran
-    the loop raises CancelledError.
+    Meant for a signal handler: it writes to the pipe of the loop, which does the rest. The caller
+    of the loop raises CancelledError.
     """
     if _loop is None or not _loop.is_running():
         return False

@@ -1,7 +1,7 @@
 """Deliberate waits inside an epoch: pauses before retries, and rate limits.
 
-What watches how long an epoch takes must not take them for a call that never comes back. So a
-wait is told before it begins; what several calls wait at the same time counts once.
+The watchdog of epochs must not take them for a call that never returns. So a wait is reported
+before it begins; the waits of several calls at the same time count once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Waits:
         """Begin with a task: nothing was waited for yet.
 
         Args:
-            tell: Gets the seconds of all its waits so far, each with what it is to take.
+            tell: Gets the seconds of all its waits so far, each with its expected duration.
         """
         self._tell = tell
         self._total_s = 0.0

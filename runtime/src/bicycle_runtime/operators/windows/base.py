@@ -45,9 +45,9 @@ class WindowOperator(Operator, Stateful, Timed):
         policy: Settles records and windows whose function failed.
         context: Task info, time, and the states that a window function keeps per key.
         plan: The window.
-        key_selector: Gives the key of a record.
+        key_selector: Returns the key of a record.
         record_type: Declared type of the records, None when unknown.
-        storage: Where the state lies.
+        storage: The location of the state.
     """
 
     # Whether each key has windows of its own, with times and records that are replaced one by one.

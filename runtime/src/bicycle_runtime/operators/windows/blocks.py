@@ -1,6 +1,6 @@
 """Blocks of a combining step: contents, or records that may be late, as bytes.
 
-A block holds what belongs to one key group, so that the shuffle needs to look at it once.
+A block holds the records of one key group, so that the shuffle needs to look at it once.
 """
 
 from __future__ import annotations

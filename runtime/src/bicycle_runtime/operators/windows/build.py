@@ -31,12 +31,12 @@ class FoldingOperator(WindowOperator):
     """The operator that folds an epoch's records by window and key, or merges folds.
 
     In an epoch: records are placed and gathered; ``advance`` puts them into the table, fires the
-    windows that the watermark has reached and those that fired before and got more records, and
-    drops those that are over.
+    windows that the watermark has reached and fired windows with new records, and drops windows
+    that are over.
 
     Args:
         parts: As of ``WindowOperator``.
-        kind: What is kept.
+        kind: The kept form of windows.
         options: As of ``WindowOperator``.
     """
 

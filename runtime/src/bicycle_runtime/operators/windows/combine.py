@@ -1,7 +1,7 @@
 """The step before the shuffle: sends one content per key and window.
 
-It folds as the window would. Records whose window may be closed are not folded: they travel as
-they are, so that the window can count them and tell how late they were.
+It folds like the window. Records whose window may be closed are not folded: they travel as they
+are, so that the window can count them with their lateness.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bicycle_sdk.windows import WindowPlan
 
 __all__ = ["CombineOperator"]
 
-_ACCUMULATORS_MAX = 1 << 17  # contents that are held back at most; then what there is travels
+_ACCUMULATORS_MAX = 1 << 17  # contents that are held back at most; then they travel
 
 
 class CombineOperator(Operator, Timed):
@@ -39,10 +39,10 @@ class CombineOperator(Operator, Timed):
 
     Args:
         spec: Which operator this is.
-        policy: Settles records that a function refuses, as the window's own policy says.
+        policy: Settles records that a function refuses, by the window's own policy.
         context: Task info and time.
         plan: The window.
-        key_selector: Gives the key of a record.
+        key_selector: Returns the key of a record.
         record_type: Declared type of the records, None when unknown.
     """
 
@@ -95,8 +95,8 @@ class CombineOperator(Operator, Timed):
     ) -> Batch | None:
         """Fold records by field, or return None without effect if they need single folds.
 
-        Where selectors must be called, they are called once: what columns do not fold of what they
-        give is folded one by one here.
+        If selectors must be called, they are called once: results that columns do not fold are
+        folded one by one here.
         """
         fold = self._columns
         assert fold is not None

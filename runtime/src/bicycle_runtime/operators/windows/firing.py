@@ -56,7 +56,7 @@ class FiringContext(WindowContext[Any]):
     """The context of window functions on a worker, with the operator's keyed state.
 
     Args:
-        operator: The operator's context; what its states expire by is kept up to date.
+        operator: The operator's context; the time by which its states expire is kept up to date.
     """
 
     def __init__(self, operator: KeyedContext) -> None:
@@ -164,11 +164,11 @@ class Firing:
         Args:
             window: The window.
             contents: Accumulators or records by key.
-            values_of: Gives the values that the window function keeps for a key.
+            values_of: Returns the values that the window function keeps for a key.
         """
         keys = in_order(contents)
         if not self._keeps_records:
-            # What failed, and what to do, is found out below.
+            # The failure and its handling are found below.
             with until_failure():
                 # hot path: 350 ns a result, most of it for the exact rounding of sums.
                 columns = self._folding.columns([contents[key] for key in keys])
@@ -183,7 +183,7 @@ class Firing:
         Args:
             window: The window.
             keys: The keys.
-            columns: What was folded, as ``field_columns`` says: a number for each key.
+            columns: The folds, as ``field_columns`` describes them: a number for each key.
         """
         found = self._folding.columns_of_folded(columns)
         return self._on_columns(window, keys, found), [window.end - 1] * len(keys)
@@ -211,7 +211,7 @@ class Firing:
             return [], []
         ends = [item.window.end - 1 for item in fired]
         if self._process is None and not self._keeps_records:
-            # What failed, and what to do, is found out below.
+            # The failure and its handling are found below.
             with until_failure():
                 columns = self._folding.columns([item.content for item in fired])
                 bounds = (

@@ -28,7 +28,7 @@ _RESULTS_PER_BATCH = 4_096
 class KeptSlices(KeptWindows):
     """Windows stored as an entry (or records) per key and slice, joined on firing.
 
-    What is over goes slice by slice, when all windows of a slice are.
+    Slices that are over are removed one by one, when all windows of a slice are over.
     """
 
     is_by_key: ClassVar[bool] = False
@@ -148,7 +148,7 @@ class KeptSlices(KeptWindows):
     def _windows_due(self, namespaces: list[int], complete: Iterable[int]) -> list[Window]:
         """Return the windows that fire, in the order of their ends."""
         due = set()
-        # Of slices that lie far back only windows near the watermark fire.
+        # Of slices that are far back only windows near the watermark fire.
         first = bisect_left(namespaces, self._slices.least_open(self.window.complete_before))
         for start in namespaces[first:]:
             for window in self._slices.windows_of(start):
@@ -188,7 +188,7 @@ class KeptSlices(KeptWindows):
                 if key not in joined:
                     joined[key] = content
                     continue
-                if key not in own:  # What the table holds must not be changed by merging.
+                if key not in own:  # The table's objects must not be changed by merging.
                     joined[key] = self.folding.copy(joined[key])
                     own.add(key)
                 joined[key] = merged(joined[key], content)

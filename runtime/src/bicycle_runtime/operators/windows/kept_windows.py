@@ -32,7 +32,7 @@ class KeptWindows(ABC):
 
     # Whether each key has windows of its own, with times and records that are replaced one by one.
     is_by_key: ClassVar[bool] = True
-    columns: ColumnMerge  # merges what arrives in columns
+    columns: ColumnMerge  # merges the columns that arrive
 
     def __init__(self, window: WindowOperator, placement: Placement) -> None:  # noqa: ARG002  # each kind has its own
         self.window = window

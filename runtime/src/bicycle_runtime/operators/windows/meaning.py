@@ -1,8 +1,8 @@
 """The window settings that determine the meaning of sealed contents.
 
-The start of a window is part of where its content lies, and accumulators stand in the order of
-their aggregates. Gaps of sessions, triggers, evictors and lateness may change: what is kept then
-goes on by the new rules.
+The start of a window is part of the location of its content, and accumulators are in the order of
+their aggregates. Gaps of sessions, triggers, evictors and lateness may change: kept content
+continues under the new rules.
 """
 
 from __future__ import annotations

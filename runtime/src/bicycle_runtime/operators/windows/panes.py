@@ -66,7 +66,7 @@ def type_of_panes(accumulators: Any, *, keeps_records: bool) -> Any:
 
     Args:
         accumulators: Their type, None when unknown.
-        keeps_records: Whether panes have none, since records are kept instead.
+        keeps_records: Whether panes have no accumulators, since records are kept instead.
     """
     if accumulators is None and not keeps_records:
         return None
@@ -81,11 +81,12 @@ def type_of_panes(accumulators: Any, *, keeps_records: bool) -> Any:
 def dump_panes(panes: list[Pane], *, type_of_all: Any) -> list[Any]:
     """Return the panes of a key as plain data; the form is part of the state format.
 
-    What functions save by name has no type: it is encoded by itself, so that the rest has one.
+    Values that functions save by name have no type: they are encoded by themselves, so that the
+    rest has one.
 
     Args:
         panes: The panes.
-        type_of_all: What ``type_of_panes`` returned: only its values are stored by their type.
+        type_of_all: Result of ``type_of_panes``: only its values are stored by their type.
     """
     row = tuple if type_of_all is None else get_args(type_of_all)[0]._make
     return [

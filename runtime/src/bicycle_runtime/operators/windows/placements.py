@@ -98,7 +98,7 @@ class SessionPlacement(Placement):
     Args:
         windows: The gap.
         contents: Where the records go.
-        policy: Settles records whose gap cannot be told.
+        policy: Settles records whose gap cannot be determined.
     """
 
     def __init__(self, windows: SessionWindows, contents: Contents, policy: RecordPolicy) -> None:
@@ -128,7 +128,7 @@ def place_records(plan: WindowPlan, contents: Contents, policy: RecordPolicy) ->
     Args:
         plan: The window.
         contents: Where the records go.
-        policy: Settles records whose namespace cannot be told.
+        policy: Settles records whose namespace cannot be determined.
     """
     if isinstance(plan.assigner, AlignedWindows):
         return SlicePlacement(plan.assigner, contents)
@@ -141,7 +141,7 @@ def divide(rows: Rows, placement: Placement, closed: int) -> tuple[Rows, Rows]:
 
     Args:
         rows: The rows.
-        placement: What placed them.
+        placement: The placement of the records.
         closed: The latest end at which a window takes no more records.
     """
     places, least = placement.places(rows), placement.least_open(closed)

@@ -91,7 +91,7 @@ class KeptSessions(KeptWindows):
         yield self.window.fired(list(self._due()))
 
     def expire(self) -> None:
-        self._touched.clear()  # Those that are over went as they were due.
+        self._touched.clear()  # Windows that are over were removed when due.
 
     def next_event_ms(self) -> int | None:
         return self.window.event_times.first(self._is_waiting)

@@ -376,7 +376,7 @@ class TriggeredOperator(WindowOperator):
         times, values = self.table.records.row(*self._window_key)
         kept = [e.timestamp for e in elements], [e.value for e in elements]
         if isinstance(self._assigner, SessionWindows):
-            # All sessions of a key lie in one row, in the order of arrival.
+            # All sessions of a key are in one row, in the order of arrival.
             inside, others = _split(times, pane)
             namespaces = dict(zip(map(id, whole), inside, strict=False))
             ordered = [(namespaces.get(id(e), len(times)), e.timestamp, e.value) for e in elements]

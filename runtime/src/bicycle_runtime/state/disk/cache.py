@@ -2,7 +2,7 @@
 
 An entry is *hot* when it was used since the cache was last aged, *warm* when it was used in the
 span before, and *touched* when the running epoch changed it. Touched entries stay until they are
-sealed; of the others the bound keeps those used last.
+sealed; of the others the bound keeps the entries used last.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class DiskCache:
 
     Args:
         settings: Bounds of memory.
-        job_url: The job's checkpoint storage, which tells its state from that of others.
+        job_url: The job's checkpoint storage, which distinguishes its state from other jobs'.
     """
 
     def __init__(self, settings: StateSettings, *, job_url: str) -> None:

@@ -1,8 +1,8 @@
 """Dicts that are partly in memory, such as a user's ``counts: dict[str, int]``.
 
 The storage of the ``dict`` itself holds the hot entries, so that a hit runs at C speed; a miss
-looks among the warm ones and then on disk. What the epoch changed is noted, and shadows what is
-sealed. Iterating goes in key order, with new entries last, and ``len`` counts on disk.
+looks among the warm ones and then on disk. The epoch's changes are noted, and shadow the sealed
+entries. Iterating goes in key order, with new entries last, and ``len`` counts on disk.
 """
 
 from __future__ import annotations
@@ -94,9 +94,9 @@ class DiskDict(dict[Any, Any]):
     """A dict over sealed entries, of values that are not changed in place.
 
     Args:
-        sealed: Where the sealed entries lie.
+        sealed: The location of the sealed entries.
         is_part: Whether it is part of another, which settles and ages it.
-        is_new: Whether nothing is sealed, so that nobody need look.
+        is_new: Whether nothing is sealed, so that no lookup on disk is needed.
     """
 
     __slots__ = ("_is_whole", "_sealed_entries", "_warm", "is_emptied", "is_lasting", "touched")
@@ -114,7 +114,7 @@ class DiskDict(dict[Any, Any]):
         if not is_part:
             sealed.cache.join(self)
 
-    # --- what a dict does --------------------------------------------------------------------
+    # --- methods of a dict ---------------------------------------------------------------------
 
     def __missing__(self, key: Any) -> Any:
         value = self._fault(key)
@@ -236,7 +236,7 @@ class DiskDict(dict[Any, Any]):
         """Put all entries of another mapping or of pairs."""
         self.put_all(dict(*others, **named))
 
-    # --- what the runtime does ---------------------------------------------------------------
+    # --- methods for the runtime ---------------------------------------------------------------
 
     def replaced_by(self, entries: dict[Any, Any]) -> DiskDict:
         """Hold these entries and no others, all of them written."""
@@ -249,7 +249,7 @@ class DiskDict(dict[Any, Any]):
         """Put an entry if its key is new; return whether it was put."""
         if dict.__contains__(self, key):
             return False
-        # hot path: where all is in memory, nobody need look further.
+        # hot path: if all entries are in memory, no further lookup is needed.
         is_new = key in self.touched or (self._is_whole is True and not self._warm)
         if not is_new and self._fault(key) is not MISSING:
             return False
@@ -279,7 +279,7 @@ class DiskDict(dict[Any, Any]):
 
     def take_changes(self) -> tuple[dict[Any, Any], list[Any], bool]:
         """Return the puts and removals of the epoch, and whether they are all entries."""
-        # What is not in memory, and was touched, is gone.
+        # A touched entry that is not in memory is deleted.
         kept, gone = {}, []
         for key in list(self) if self.is_emptied else list(self.touched):
             value = dict.get(self, key, MISSING)
@@ -318,7 +318,7 @@ class DiskDict(dict[Any, Any]):
 
         Args:
             key: The key.
-            data: What is sealed for it, if anything.
+            data: The sealed data, or None.
         """
         value = dict.get(self, key, MISSING)
         if value is MISSING and data is not None and key not in self.touched:
@@ -416,7 +416,7 @@ class DiskDict(dict[Any, Any]):
     def _has_all(self) -> bool:
         """Return whether all entries are in memory, as while a state is small or new."""
         if self._is_whole is None:
-            # Nothing was sealed before; what is sealed from now on passes through here.
+            # Nothing was sealed before; entries sealed from now on pass through here.
             self._is_whole = self._sealed_entries.is_empty()
         return self._is_whole
 
@@ -430,7 +430,7 @@ class DiskDict(dict[Any, Any]):
                     yield key, dict.__getitem__(self, key)
                 elif key not in touched:
                     yield key, _Sealed(data)
-                if key in touched:  # Perhaps only since it was handed out.
+                if key in touched:  # Perhaps only since it was returned.
                     seen.add(key)
         for key in [key for key in self.touched if key not in seen]:
             if dict.__contains__(self, key):

@@ -2,8 +2,8 @@
 
 Single values are dicts on disk by key. Maps and lists are one dict on disk by ``(key, map key)``,
 so that a map of any size is read entry by entry. Of a small map all map keys are kept in order once
-it was scanned, and later scans need no disk. A scan of a large one joins what is sealed with what
-the epoch changed, both in key order.
+it was scanned, and later scans need no disk. A scan of a large one joins the sealed entries with
+the epoch's changes, both in key order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
     "new_dict",
 ]
 
-_Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, what is sealed for it.
+_Entry = tuple[bytes, Any, bytes | None]  # Bytes of a map key, the map key, its sealed data.
 # So many more map keys of a key are looked through for each scan of it, to have all of them.
 _PARTS_PER_SCAN = 64
 
@@ -46,7 +46,7 @@ class DiskValueEntries(CarefulValueEntries):
     """One value per key.
 
     Args:
-        sealed: Where the values lie.
+        sealed: The location of the values.
         is_frozen: Whether values are of a type that cannot be changed in place.
         expiry: When values expire; None for never.
     """
@@ -86,7 +86,7 @@ class DiskMapEntries(MapEntries):
         cache: The operator's.
         name: Name of the state.
         group_of: The key group of a key.
-        sealed: Where the entries lie, by ``(key, map key)``.
+        sealed: The location of the entries, by ``(key, map key)``.
         is_frozen: Whether values are of a type that cannot be changed in place.
         expiry: When entries expire; None for never.
         order: The order of map keys in memory, that of their bytes.
@@ -153,7 +153,7 @@ class DiskMapEntries(MapEntries):
         if ordered is not None:
             is_new = self._enter(ordered, part)
         else:
-            self._place(part)  # Refuse what has no order now, not when the epoch is written.
+            self._place(part)  # Refuse unordered keys now, not when the epoch is written.
         self.stored[entry_key] = value
         self.touched.setdefault(entry_key, is_new)
         if self.expiry is not None:
@@ -375,8 +375,8 @@ class DiskMapEntries(MapEntries):
         ordered = self._sorted.get(key)
         if ordered is not None:
             return ordered
-        # Each scan of a key looks a little further, so that what is looked through in vain is
-        # never much more than what was asked for.
+        # Each scan of a key reads a little further, so that reading in vain never takes much more
+        # than the requested entries.
         scans = self._scans[key] = self._scans.get(key, 0) + 1
         count = scans * _PARTS_PER_SCAN
         entries = list(islice(self._entries(key), count + 1))

@@ -1,20 +1,19 @@
 """The local folder of a state space, and the sealed files: open or heal, catch up.
 
-The folder stands at a checkpoint id, as the table in memory does:
+The folder has a checkpoint id, like the table in memory:
 
-- What this process wrote and the driver sealed is put in as it is.
-- What others have sealed since is read from their files and put in.
+- Files written by this process and sealed by the driver are put in as they are.
+- Entries sealed by others since are read from their files and put in.
 - A folder that is missing, foreign, damaged or at a checkpoint id that is not among the last ones
-  is built again from the files. That is told by a log event, never by an error: the folder is a
-  cache.
+  is built again from the files. A log event reports this, never an error: the folder is a cache.
 
 Nothing that is not sealed ever reaches the folder. So a base is a checkpoint of the folder at the
 beginning of an epoch; its files are written beside the epochs (``rocksdb.bases``).
 
 The database of a range is built from the bases that a sealed state names. The largest base is taken
-as it is, and loses the key groups of others by a range of deletions. What the rest of the bases
-have is copied into it, entry by entry but without decoding any. A base of which only a small part
-is wanted is copied from as well.
+as it is, and loses the key groups of others by a range of deletions. The entries of the other bases
+are copied into it one by one, without decoding. A base of which only a small part is needed is
+copied from as well.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ class LocalFolder:
 
     Args:
         store: Has the table.
-        cache: What the parts of the table share.
+        cache: The cache that the parts of the table share.
     """
 
     def __init__(self, store: Store, cache: DiskCache) -> None:
@@ -75,7 +74,7 @@ class LocalFolder:
         self._claimed: ClaimedFolder | None = None
         self._space: RocksSpace | None = None
         self._identity = ""
-        self._known: dict[str, SstRef] = {}  # What storage has of the files of the space, by name.
+        self._known: dict[str, SstRef] = {}  # The space's files in the storage, by name.
 
     def stand_at(
         self, state: RangeState, checkpoint_id: str | None, written: list[ChangeSet]
@@ -84,7 +83,7 @@ class LocalFolder:
 
         Args:
             state: The sealed state.
-            checkpoint_id: Where they stand; None for nowhere.
+            checkpoint_id: Their checkpoint id, or None.
             written: The changes that lead there and are not put in yet.
 
         Raises:
@@ -211,7 +210,7 @@ class LocalFolder:
 
         Args:
             state: The sealed state.
-            is_table_current: Whether the table stands where the space does.
+            is_table_current: Whether the table has the checkpoint id of the space.
         """
         assert self._space is not None
         checkpoint_id = self._space.checkpoint_id
@@ -223,7 +222,8 @@ class LocalFolder:
             self._start_over(state)
             return
         elif any(ref.is_base for ref in newer):
-            # A base is complete: what it does not name must be gone. The deltas in it say so too.
+            # A base is complete: entries that it does not name must be deleted. The deltas in it
+            # confirm this.
             if not self._replay(state, since, is_table_current=is_table_current):
                 self._start_over(state)
                 return
@@ -329,7 +329,7 @@ class LocalFolder:
         return range(state.first_group, state.end_group)
 
 
-_SHARE_MIN = 0.25  # A base of which less is wanted is copied from: else all of it lies here, too.
+_SHARE_MIN = 0.25  # A base of which less is needed is copied from, not taken whole.
 
 
 def restore(
@@ -346,7 +346,7 @@ def restore(
         open_space: Opens a folder.
 
     Returns:
-        The space, and what the storage has of its files by their names.
+        The space, and its files in the storage by their names.
 
     Raises:
         StateFileError: a file is missing or damaged.

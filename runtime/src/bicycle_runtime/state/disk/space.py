@@ -1,7 +1,7 @@
 """The state space of the backend ``rocksdb``: partly in memory, the rest on disk.
 
-It gives tables dicts, entries and queues that read what they do not hold (``cache``), and stands on
-the folder that holds what is sealed (``folder``).
+It makes dicts, entries and queues for tables that read missing entries (``cache``), over the folder
+with the sealed entries (``folder``).
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class DiskSpace(StateSpace):
         """The key groups in the space."""
         return self.cache.groups
 
-    # --- what is sealed ----------------------------------------------------------------------
+    # --- sealed state --------------------------------------------------------------------------
 
     def read(self, group: int, name: str, key: Any) -> bytes | None:
         data = self.cache.read(state_start(group, name) + key_bytes(key))
@@ -253,7 +253,7 @@ class DiskDueTimes(UncountedPart, DueTimes):
             names_of("due", domain),
             lambda order, data: (time_in(order), window_key_in(data)),
         )
-        self._taken: dict[bytes, None] = {}  # What the running epoch has taken out.
+        self._taken: dict[bytes, None] = {}  # The entries that the running epoch has removed.
         self._taking: int | None = None  # The time that is being taken out.
         self._later: list[tuple[int, WindowKey]] = []
         cache.join(self)
@@ -306,7 +306,7 @@ class DiskDueTimes(UncountedPart, DueTimes):
         """Return the earliest time that is set, or None, and forget earlier times.
 
         Args:
-            is_set: Tells whether something is due at a time.
+            is_set: Returns whether anything is due at a time.
         """
         while (entry := self._time_queue.first()) is not None:
             time_ms, window_key = entry[1]

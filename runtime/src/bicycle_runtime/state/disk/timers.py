@@ -1,16 +1,15 @@
 """Timers and expiry times that are partly in memory.
 
-Whether a timer is set is told by a dict on disk; in which order they fire, by an agenda over the
-index by time. What is set already is not written again.
+A dict on disk has the timers that are set; an agenda over the index by time has their order. A
+timer that is set already is not written again.
 
-A *time queue* is the agenda: what waits for a time, in order, for timers and for windows that are
-due. The space has entries that are sealed in an index by time. A heap holds those that the running
-epoch has added, and of the sealed ones all that come before the *floor*; from there on they are
-read when they are needed, a chunk at a time. Entries may be out of date: the code that gets one
-looks.
+A *time queue* is the agenda: the items that wait for a time, in order, for timers and for windows
+that are due. The space has sealed entries in an index by time. A heap holds the entries that the
+running epoch has added, and of the sealed ones all that come before the *floor*; later entries are
+read on demand, a chunk at a time. Entries may be out of date: their reader checks.
 
-The times at which entries expire lie in the space twice: by entry, as they are sealed, and by time,
-so that a sweep reads only what is due.
+The times at which entries expire are in the space twice: by entry, as they are sealed, and by time,
+so that a sweep reads only expired entries.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class DiskTimerQueue(UncountedPart, TimerQueue):
     """A ``TimerQueue`` over cache.
 
     Args:
-        kind: What they are for.
+        kind: The purpose of the timers.
         groups: The key group of a key, by indexing.
         cache: The operator's.
     """
@@ -215,7 +214,7 @@ class TimeQueue(Generic[Item]):
     Args:
         cache: The operator's.
         name: Name of the index.
-        item_of: Makes an item of what sorts it and of the data of its entry.
+        item_of: Makes an item of its sort key and the data of its entry.
     """
 
     def __init__(
@@ -300,18 +299,18 @@ class TimeQueue(Generic[Item]):
 
 
 _STALE_MAX = 1_000  # So many times that are out of date are passed over when one is looked for.
-UNKNOWN_MS = -(2**63)  # What clocks of event time say before any event time is known.
+UNKNOWN_MS = -(2**63)  # The time of event-time clocks before any event time is known.
 
 
 class DiskExpiry(Expiry):
     """The expiry times of the entries of one state, also kept on disk.
 
-    The space keeps them by time as well; what it has there may be out of date, so each is looked up
-    before it counts.
+    The space keeps them by time as well; its entries by time may be out of date, so each is looked
+    up before it counts.
 
     Args:
         ttl: How long entries live.
-        clock: Tells the time in ms in the domain of the TTL.
+        clock: Returns the time in ms in the domain of the TTL.
         cache: The operator's.
         name: Name of the state of times.
         stamps: The times by entry.

@@ -1,13 +1,12 @@
 """Entries and records of windows, of which only a part is in memory.
 
-Entries are a dict on disk per namespace and key group. Which namespaces there are is known without
-the disk. The dict of a namespace that nothing is held of is let go, and made again when it is asked
-for.
+Entries are a dict on disk per namespace and key group. The namespaces are known without the disk.
+The dict of a namespace without entries in memory is released, and made again on demand.
 
-Records lie in chunks. A chunk, the records of one epoch, namespace and key, never changes; it is
-put in, read, and removed. Windows that are read and dropped a key group at a time hold nothing but
-the chunks of the running epoch. Where windows belong to keys, the records of the keys that were
-used last stay in memory, and an index tells in which epochs those of another key lie.
+Records are stored in chunks. A chunk, the records of one epoch, namespace and key, never changes;
+it is put in, read, and removed. Windows that are read and dropped a key group at a time hold only
+the chunks of the running epoch. If windows belong to keys, the records of the keys used last stay
+in memory, and an index has the epochs of other keys' records.
 """
 
 from __future__ import annotations
@@ -176,8 +175,8 @@ class DiskKeyRecords(Records):
         self._cache = cache
         self._hot: dict[WindowKey, _Held] = {}
         self._warm: dict[WindowKey, _Held] = {}
-        self._fresh: dict[WindowKey, None] = {}  # What the running epoch has changed.
-        self._hot_count = 0  # Records in what is hot.
+        self._fresh: dict[WindowKey, None] = {}  # The changes of the running epoch.
+        self._hot_count = 0  # Records in hot entries.
         cache.join(self)
         cache.keep_index(RowIndex())
 
@@ -241,7 +240,7 @@ class DiskKeyRecords(Records):
             namespace, group, epoch = part
             held = {key: self._hot[namespace, group, key].chunks for key in keys}
             put = {key: chunks[epoch] for key, chunks in held.items() if epoch in chunks}
-            # What came and went in the running epoch is sealed nowhere.
+            # Entries added and removed in the running epoch are not sealed.
             gone = [key for key in keys if key not in put and epoch != self.epoch]
             if put or gone:
                 yield self._chunk_change_set(part, put, gone)
@@ -307,7 +306,7 @@ class DiskWindowEntries(WindowEntries):
         cache: The operator's.
         prefix: First letter of the names of its change sets.
         value_type: Declared type of the values, None when unknown.
-        dump: Turns a value into what is stored; ``load`` is its inverse.
+        dump: Encodes a value for the storage; ``load`` is its inverse.
         load: See ``dump``.
     """
 
@@ -383,7 +382,7 @@ class DiskWindowEntries(WindowEntries):
         listed = dict.fromkeys(keys)
         super().touch(namespace, group, listed)
         values = self._dict(namespace, group)
-        # What is not held was removed, which is noted, or is yet to be put.
+        # Entries not held were removed, which is noted, or are yet to be put.
         values.touched.update((key, None) for key in listed if dict.__contains__(values, key))
 
     def drop(self, namespace: int) -> None:
@@ -442,7 +441,7 @@ class _Loading:
     """Reads values that are stored in another form.
 
     Args:
-        codec: Reads what is stored.
+        codec: Reads stored values.
         load: Makes a value of it.
     """
 

@@ -1,7 +1,7 @@
 """Attributes of a function that are state, and how each is stored.
 
 Read off the instance and its class: a plain ``dict`` is stored entry by entry, anything else as one
-value. Annotations give the types, and with them the schemas by which values can be read later.
+value. Annotations determine the types, and with them the schemas by which values can be read later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bicycle_sdk.state.aliases import aliases_of
 
 __all__ = ["SNAPSHOT", "Attribute", "declared_attributes", "describe_attributes"]
 
-SNAPSHOT = "$snapshot"  # Where what ``snapshot_state`` returns lies.
+SNAPSHOT = "$snapshot"  # The location of results of ``snapshot_state``.
 _SNAPSHOT_NAME = "snapshot_state"
 _VERSION = "state_version"
 _IMMUTABLE = frozenset({str, int, float, bool, bytes, type(None), complex})
@@ -58,7 +58,7 @@ def describe_attributes(function: Any, registry: SchemaRegistry | None = None) -
         registry: Knows in which schema versions they are sealed; None when nothing is.
 
     Raises:
-        SCHEMA_REFUSED: what is sealed cannot be read as it is declared now.
+        SCHEMA_REFUSED: sealed values cannot be read by the current declaration.
     """
     snapshots = _snapshots(function)
     sealed = registry or SchemaRegistry()
@@ -79,7 +79,7 @@ def describe_attributes(function: Any, registry: SchemaRegistry | None = None) -
 def declared_attributes(function: Any) -> list[DeclaredState]:
     """Return the state attributes of a function as its code declares them, by name.
 
-    Of a function that makes its own snapshots that is what these are.
+    For a function that makes its own snapshots, these are the snapshots.
     """
     snapshots = [state for state, _ in _snapshots(function)]
     return snapshots or [state for state, _, _ in _declared_attributes(function)]

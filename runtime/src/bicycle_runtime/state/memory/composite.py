@@ -24,8 +24,8 @@ class CompositeTable(Generic[Main]):
     """A ``StateTable`` made of others.
 
     Args:
-        main: Gets the change sets that nobody else claims.
-        others: Get those that they claim.
+        main: Gets the change sets that no other table claims.
+        others: Get the change sets that they claim.
     """
 
     def __init__(self, main: Main, *others: NamedTable) -> None:

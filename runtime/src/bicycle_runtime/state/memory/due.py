@@ -53,7 +53,7 @@ class DueTimes:
         """Return the earliest time that is set, or None, and forget earlier times.
 
         Args:
-            is_set: Tells whether something is due at a time.
+            is_set: Returns whether anything is due at a time.
         """
         while self._heap:
             time_ms = self._heap[0]

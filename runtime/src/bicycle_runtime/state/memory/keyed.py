@@ -1,9 +1,9 @@
 """Keyed states of an operator in a subtask: value, list, map, reducing and others.
 
-Entries, which the space makes, hold entries as Python objects: all of them, or those used last. An
-entry is encoded when it is written, by its declared type, and only what changed since the last
-commit is. A state of which a sealed file tells before the function has asked for it stays encoded,
-and is kept even if nobody ever asks.
+Entries, which the space makes, hold entries as Python objects: all of them, or the ones used last.
+An entry is encoded when it is written, by its declared type, and only if it changed since the last
+commit. A state in a sealed file that the function has not yet requested stays encoded, and is kept
+even if the function never requests it.
 
 Three kinds of change sets: ``$state.<kind>.<name>`` has entries, ``$ttl.<name>`` the times from
 which they live. A TTL may therefore be added and taken away again.
@@ -42,7 +42,7 @@ class _State:
     entries: KeyedEntries
     codec: ValueCodec
     stored_name: str
-    groups: set[int] = field(default_factory=set)  # Those that may have entries.
+    groups: set[int] = field(default_factory=set)  # Key groups that may have entries.
 
 
 class KeyedTable:
@@ -50,8 +50,8 @@ class KeyedTable:
 
     Args:
         groups: The key group of a key, by indexing.
-        clock: Tells the time in ms in a domain, for states with a TTL.
-        space: Where entries lie; None for memory.
+        clock: Returns the time in ms in a domain, for states with a TTL.
+        space: The location of entries; None for memory.
         prefix: Begins the names of its change sets, so that tables can share files.
         registry: Knows in which schema versions states are sealed; None when nothing is.
     """
@@ -85,7 +85,7 @@ class KeyedTable:
         Raises:
             StateDefinitionError: the state was declared otherwise before.
             STATE_KIND_CHANGED: sealed files have it as another kind.
-            SCHEMA_REFUSED: what is sealed cannot be read as it is declared now.
+            SCHEMA_REFUSED: sealed values cannot be read by the current declaration.
         """
         known = self._states.get(descriptor.name)
         if known is not None:
@@ -221,7 +221,7 @@ class KeyedTable:
 
     def _apply_entries(self, state: _State, change_set: ChangeSet) -> None:
         entry_keys = _decode(change_set.keys)
-        if not self._space.holds_all:  # They are read again when somebody asks.
+        if not self._space.holds_all:  # They are read again on demand.
             state.entries.unload([*entry_keys, *_decode(change_set.deleted)])
             return
         if change_set.is_full and change_set.group in state.groups:

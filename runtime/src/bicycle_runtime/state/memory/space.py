@@ -1,10 +1,10 @@
 """The space of one operator's state: creates tables, and holds sealed entries.
 
 A space is ordered by *key group · state · key · map key*. Tables (attributes, keyed states, timers,
-accumulators, windows) are written once, over the dicts, entries and queues that a space gives them:
-these work on objects, note what the running epoch changes, and know what is sealed. In memory they
-hold all of it (``MemorySpace``); over a database they hold what was used last, and read the rest.
-A backend is a class that derives from ``StateSpace``, and ``stores.backends`` has its name.
+accumulators, windows) are written once, over the dicts, entries and queues of a space: these work
+on objects, note the changes of the running epoch, and know the sealed entries. In memory they hold
+all of it (``MemorySpace``); over a database they hold the entries used last, and read the rest. A
+backend is a class that derives from ``StateSpace``, and ``stores.backends`` has its name.
 """
 
 from __future__ import annotations
@@ -92,14 +92,14 @@ class NotingDict(Protocol):
 class StateSpace(WindowTables):
     """The state of one operator in one subtask.
 
-    ``holds_all`` says that tables have all that is sealed as objects; where they have not,
-    ``read``, ``has`` and ``names`` tell of it. ``groups`` are the key groups that it has.
+    ``holds_all`` means that tables have all sealed entries as objects; otherwise ``read``, ``has``
+    and ``names`` return them. ``groups`` are its key groups.
     """
 
     holds_all: bool
     groups: range
 
-    # --- what is sealed ----------------------------------------------------------------------
+    # --- sealed state --------------------------------------------------------------------------
 
     @abstractmethod
     def read(self, group: int, name: str, key: Any) -> bytes | None:
@@ -142,7 +142,7 @@ class StateSpace(WindowTables):
             entries: Name of the state of its entries.
             times: Name of the state of the times from which they live.
             groups: The key group of a key, by indexing.
-            clock: Tells the time in ms in a domain, for its TTL.
+            clock: Returns the time in ms in a domain, for its TTL.
         """
 
     @abstractmethod
@@ -150,7 +150,7 @@ class StateSpace(WindowTables):
         """Return the timers of a kind.
 
         Args:
-            kind: What they are for.
+            kind: The purpose of the timers.
             groups: The key group of a key, by indexing.
         """
 
@@ -169,7 +169,7 @@ class StateSpace(WindowTables):
         Args:
             store: The store.
             state: The sealed state.
-            checkpoint_id: Where they stand; None for nowhere.
+            checkpoint_id: Their checkpoint id, or None.
             written: The changes that have led there and are not part of the space yet.
         """
 

@@ -1,16 +1,16 @@
 """The tables of rich functions and of running reduces, per key group.
 
-A table takes sealed change sets over, is changed by the running epoch, and gives the changes as
+A table takes sealed change sets over, is changed by the running epoch, and returns the changes as
 change sets at the end of the epoch. It neither reads nor writes files (``stores`` do) and calls no
-user function but the state hooks of rich functions. Where the space does not hold all, a key group
-is read when it is first used.
+user function but the state hooks of rich functions. If the space does not hold all, a key group is
+read at its first use.
 
-What changed in one dict attribute of one key group is known in two ways, and each is right at its
+The changes in one dict attribute of one key group are found in two ways, and each is right at its
 own load. *Noting*: the dict is a ``TrackedDict``, which makes each write slower, and a commit costs
-what was touched. *Comparing*: the dict is a plain one, and a commit compares it with what was last
-written, value by value. A table that sees more records in an epoch than it has entries compares;
-any other notes, so that a commit never costs more than the records did. A dict of which only a part
-is in memory notes.
+as much as the touched entries. *Comparing*: the dict is a plain one, and a commit compares it with
+the last written values one by one. A table that sees more records in an epoch than it has entries
+compares; any other notes, so that a commit never costs more than the records did. A dict of which
+only a part is in memory notes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class DictState:
 
     Args:
         attribute: How it is stored.
-        entries: The dict that notes, with what the function had before it was opened.
+        entries: The dict that notes, with the function's entries from before it was opened.
     """
 
     __slots__ = ("_attribute", "_written", "entries")
@@ -81,7 +81,7 @@ class DictState:
 
         Args:
             group: The key group.
-            current: What the function's attribute holds now.
+            current: The current value of the function's attribute.
 
         Raises:
             STATE_TYPE_CHANGED: it is no dict any more.
@@ -139,8 +139,8 @@ class DictState:
 
 
 NAMED = "$named"
-# Names the dicts that were written, of those that a function begins with entries in: once it has
-# deleted them all, nothing else tells such a dict from one that was never used.
+# Names the dicts that were written, among dicts that a function begins with entries in: once it has
+# deleted them all, nothing else distinguishes such a dict from one that was never used.
 BEGUN = "$begun"
 _KEYS = AnyCodec()
 _NO_KEY = _KEYS.encode_list([None])
@@ -171,7 +171,7 @@ class FunctionTable:
         attributes: Its state attributes, described *before* it was opened.
         call_hook: Calls a hook of the function, waiting for it when it is ``async``.
         undoes: Whether attempts can be undone.
-        space: Where the entries lie; None for memory.
+        space: The location of the entries; None for memory.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class FunctionTable:
         self._compares = False
         self.groups: dict[int, GroupState] = {}
         self.touched: set[int] = set()
-        # Of key groups whose snapshots were applied: the newest, and what was sealed behind it.
+        # Of key groups whose snapshots were applied: the newest, and the sealed state behind it.
         self._unrestored: dict[int, list[ChangeSet]] = {}
 
     def group(self, group: int) -> GroupState:
@@ -229,7 +229,7 @@ class FunctionTable:
     def expect(self, record_count: int) -> None:
         """Take note of the records of an epoch: the next one is expected to have as many."""
         if not self._space.holds_all:
-            return  # What is in memory is not all there is to compare with.
+            return  # Entries in memory are not all entries to compare with.
         entry_count = sum(
             len(kept.entries) for state in self.groups.values() for kept in state.dicts.values()
         )
@@ -264,8 +264,8 @@ class FunctionTable:
     def restore_snapshots(self) -> None:
         """Call ``restore_state`` once for each key group with newer snapshots.
 
-        Called when all that is sealed has been applied. A key group that was in use begins again
-        with a new instance: a hook may add what it is given to what is there.
+        Called when all sealed entries have been applied. A key group that was in use begins again
+        with a new instance: a hook may add its argument to existing state.
         """
         waiting, self._unrestored = self._unrestored, {}
         for group, (newest, *behind) in sorted(waiting.items()):

@@ -2,8 +2,8 @@
 
 Beside the timers of functions there are the times for which records of a key wait (``waiting``).
 
-The queues decide the order; this table saves what changed in them: ``$timers.<domain>`` has
-``(key, time)`` for each timer that waits. Who lets them fire is not known here.
+The queues decide the order; this table saves the changes in them: ``$timers.<domain>`` has ``(key,
+time)`` for each timer that waits. Their firing is not known here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TimerTable:
 
     Args:
         groups: The key group of a key, by indexing.
-        space: Where they lie; None for memory.
+        space: Their location; None for memory.
     """
 
     def __init__(self, groups: Mapping[Any, int], *, space: StateSpace | None = None) -> None:

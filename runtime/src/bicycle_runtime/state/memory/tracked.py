@@ -133,7 +133,7 @@ class TouchTrackedDict(TrackedDict):
     __slots__ = ()
 
     def __iter__(self) -> Iterator[Any]:
-        # Copying a dict reads it behind its back, unless its iterator is not the one of dict.
+        # Copying a dict reads it without its methods, unless its iterator is not the one of dict.
         return super().__iter__()
 
     def __or__(self, other: Any) -> dict[Any, Any]:

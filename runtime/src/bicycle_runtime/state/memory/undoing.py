@@ -1,7 +1,7 @@
 """Undo logs for entries, timers, dicts and attributes: a failed attempt is undone.
 
-Each of these notes in the log of the attempt (``state.undo``) how to go back, and then does what
-the bare thing does. A value that can be changed in place is copied when it is handed out.
+Each of these notes in the log of the attempt (``state.undo``) how to go back, and then acts like
+the plain object. A mutable value is copied when it is returned.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class UndoPlainEntries:
 
     __slots__ = ("delete", "get", "put")
 
-    # hot path: reading costs what it does elsewhere, writing 120 ns more.
+    # hot path: reading costs no more than elsewhere, writing 120 ns more.
 
     def __init__(self, entries: ValueEntries, note: Callable[[tuple[Any, ...]], None]) -> None:
         values, back = entries.entries, entries.put_back
@@ -83,7 +83,7 @@ class UndoValueEntries:
         self._is_frozen = is_frozen
         self._stamps = None if entries.expiry is None else entries.expiry.stamps
         if is_frozen and self._stamps is None:
-            # hot path: reading changes nothing, so that it costs what it does elsewhere.
+            # hot path: reading changes nothing, so that it costs no more than elsewhere.
             self.get = entries.get  # type: ignore[method-assign]  # it is the same
 
     def get(self, key: Hashable, default: Any = None) -> Any:
@@ -243,7 +243,7 @@ class UndoList(list[Any]):
 class UndoDict(dict[Any, Any]):
     """The part of a dict attribute that takes notes. A class of dicts follows it in the bases.
 
-    The order of entries is not state: what was removed comes back as the last.
+    The order of entries is not state: a removed entry comes back as the last.
     """
 
     __slots__ = ()
@@ -380,7 +380,7 @@ def attribute_memo(
                 value = kind(value)
                 setattr(instance, name, value)
             (kept if isinstance(value, UndoDict) else changeable)[name] = value
-        if changeable:  # In one go, so that what is shared between them stays so.
+        if changeable:  # In one go, so that shared parts stay shared.
             kept |= copy.deepcopy(changeable)
         log.append((_set_all, instance, kept))
 

@@ -1,11 +1,12 @@
 """State of windows: entries per namespace, key group and key, and kept records.
 
-A *namespace* is an int that the operator chooses: the start of a window, or 0 where windows belong
-to keys. Entries are written whole when touched. Records are written in *chunks*: those of one epoch
-and namespace, so that a long window is not written again each time a record joins it. What was
-never sealed leaves no trace when it is dropped. Nothing here knows when windows fire.
+A *namespace* is an int that the operator chooses: the start of a window, or 0 if windows belong to
+keys. Entries are written whole when touched. Records are written in *chunks*: the records of one
+epoch and namespace, so that a long window is not written again each time a record joins it.
+Unsealed entries are dropped without a trace. Nothing here knows when windows fire.
 
-``WindowTables`` is what window operators ask of a space: the parts of which a table is made.
+``WindowTables`` is the interface of a space for window operators: the parts of which a table is
+made.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ __all__ = [
 _KEYS = AnyCodec()
 RECORDS = "r"  # First letter of the names of change sets of records, as that of entries.
 Row = tuple[list[int], list[Any]]  # times and values of records, in the order of arrival
-Settings = tuple[tuple[str, Any], ...]  # Those of the window that give stored values their meaning.
+Settings = tuple[tuple[str, Any], ...]  # The window's attributes that define stored values.
 
 
 class WindowEntries:
@@ -49,7 +50,7 @@ class WindowEntries:
     Args:
         prefix: First letter of the names of its change sets; names are part of the state format.
         value_type: Declared type of the values, None when unknown.
-        dump: Turns a value into what is stored; ``load`` is its inverse.
+        dump: Encodes a value for the storage; ``load`` is its inverse.
         load: See ``dump``.
     """
 
@@ -65,7 +66,7 @@ class WindowEntries:
         self._value_type = value_type
         self._codec = ValueCodec(value_type)
         self._dump, self._load = dump, load
-        # By namespace and key group; where the values themselves lie is told by ``contents``.
+        # By namespace and key group; ``contents`` has the location of the values themselves.
         self.namespaces: dict[int, dict[int, Any]] = {}
         self._touched: dict[tuple[int, int], dict[Any, None]] = {}
         self._sealed: set[tuple[int, int]] = set()
@@ -108,7 +109,7 @@ class WindowEntries:
         Args:
             namespace: The namespace.
             group: The key group.
-            keys: Those of other keys need not be there; None for all.
+            keys: Values of other keys may be absent; None for all.
         """
         found: Mapping[Any, Any] = self.namespaces.get(namespace, {}).get(group, {})
         return found
@@ -357,8 +358,8 @@ def joined_row(chunks: Mapping[int, Row]) -> Row:
 class WindowTable:
     """The state of one window operator in one subtask, a ``StateTable``.
 
-    ``generation`` grows when sealed changes are put in: what the operator derived from the table
-    must then be made again.
+    ``generation`` grows when sealed changes are put in: the operator must then derive its data from
+    the table again.
     """
 
     def __init__(
@@ -443,8 +444,8 @@ class WindowTables(ABC):
 
         Args:
             entries: The entries.
-            moments: Gives the times that an entry waits for.
-            rules: What ``moments`` goes by, besides the entry.
+            moments: Returns the times that an entry waits for.
+            rules: The parameters of ``moments``, besides the entry.
         """
 
     def table(self, entries: WindowEntries, records: Records) -> WindowTable:

@@ -1,5 +1,5 @@
 """Local databases: the sealed entries of one operator in one subtask.
 
-The folder is a cache of what is sealed, never more: what an epoch changes stays in memory until its
+The folder is a cache of the sealed state, never more: an epoch's changes stay in memory until its
 delta is sealed. ``rocksdict`` is loaded when the first folder is opened.
 """

@@ -1,14 +1,14 @@
 """Bases that RocksDB made: the files of a local database, in the job's storage.
 
 A checkpoint links the files of the database at a checkpoint id, in a moment; a thread then writes
-those that the storage has not got. A file is named by its content and by the base that first had
-it. What the sealed state names is used again, and nothing else: so a file that is being collected
-is never counted on, nor is one that was removed ever written again. The small files that say which
-of them form a database lie in the index of the base.
+files that the storage has not got. A file is named by its content and by the base that first had
+it. Only files that the sealed state names are used again: so a file that is being collected is
+never counted on, nor is a removed file ever written again. Small files with the list of a
+database's files are in the index of the base.
 
-Reading goes the other way round: the files are brought into a folder, which opens as a database.
-They are copied, not linked, into folders that are written to: a cache that shares its files with
-what is sealed could damage it.
+Reading is the reverse: the files are brought into a folder, which opens as a database. They are
+copied, not linked, into folders that are written to: a cache that shares its files with the sealed
+state could damage it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ __all__ = [
     "watch",
 ]
 
-Progress = Callable[[int], None]  # Told how many bytes more have come; from any thread.
+Progress = Callable[[int], None]  # Called with the number of new bytes; from any thread.
 
 _LOGGER = logging.getLogger(__name__)
 _SST = "*.sst"
@@ -80,7 +80,7 @@ def upload(state: RangeState, place: Path, known: dict[str, SstRef]) -> Make:
     Args:
         state: The sealed state that the checkpoint holds.
         place: Folder of the checkpoint.
-        known: What is known of the files of the database by their names; gets what is written.
+        known: The known files of the database by their names; gets the written files.
     """
     sealed = {sst.path: sst for ref in state.files for sst in ref.ssts}
     return partial(_upload, place, known, sealed)
@@ -139,7 +139,7 @@ def index_of(files: SealedFiles, ref: StateRef) -> BaseIndex:
     """Return the index of a base.
 
     Raises:
-        StateFileError: it is missing or damaged, or its entries lie in another way.
+        StateFileError: it is missing or damaged, or its entries have another layout.
     """
     index = decode_index(files.data_of(ref), path=ref.path, operator=files.operator)
     if index.layout not in READ_LAYOUTS:
@@ -154,15 +154,14 @@ def bring(
 ) -> None:
     """Bring the files of a base into a new folder, several at a time.
 
-    The file that makes a database of it comes last: a folder that was not finished is none.
+    The file that makes a database of it comes last: an unfinished folder is no database.
 
     Args:
         files: The operator's.
         index: Of the base.
         target: The folder.
-        progress: Is told what has come.
-        is_linked: Only look at files of this machine where they lie, for reading. Then the
-            database itself finds what is damaged.
+        progress: Gets the number of new bytes.
+        is_linked: Only read files of this machine in place. Then the database itself finds damage.
 
     Raises:
         StateFileError: a file is missing or damaged.
@@ -243,7 +242,7 @@ def mount(
         files: The operator's.
         ref: The base.
         index: Of the base.
-        progress: Is told what has come.
+        progress: Gets the number of new bytes.
 
     Raises:
         StateFileError: a file is missing or damaged.

@@ -1,9 +1,9 @@
 """Claims on local folders: one per worker process; folders of dead ones are taken.
 
 Several processes of a host may run the same subtask, one after another; each has a *folder* of its
-own. The kernel lets a lock go when its process ends, so the folder of a dead process is taken over
-with all that lies in it, while that of a zombie stays untouched and another folder is used. Folders
-of ranges that nobody owns any more are removed in the same way: only what no process holds.
+own. The kernel releases a lock when its process ends, so the folder of a dead process is taken over
+with its content, while the folder of a zombie stays untouched and another folder is used. Folders
+of ranges without an owner are removed in the same way, if no process holds them.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _SCRATCH = "base-"
 class ClaimedFolder:
     """A folder that this process alone uses until ``release``.
 
-    What lies in it has a number that grows each time it is built again, because a database that is
-    damaged may still be held open by a reader.
+    Its content has a number that grows each time it is built again, because a damaged database may
+    still be held open by a reader.
     """
 
     def __init__(self, path: Path, number: int, descriptor: int) -> None:
@@ -93,7 +93,7 @@ def folder_of(root: str, identity: str) -> Path:
 
     Args:
         root: Folder of all local state.
-        identity: Tells the job's storage, the operator and the key groups.
+        identity: Identifies the job's storage, the operator and the key groups.
     """
     job_url = identity.partition("\n")[0]
     return Path(root) / f"{_job_prefix(job_url)}{_digest(identity)[:24]}"
@@ -112,7 +112,7 @@ def claim_folder(folder: Path) -> ClaimedFolder:
             path.mkdir(parents=True, exist_ok=True)
             descriptor = _lock(path)
         except FileNotFoundError:
-            continue  # Somebody has just removed the folder, as that of a range without owner.
+            continue  # Another process has just removed it, as a range without an owner.
         except OSError as error:
             raise LOCAL_STATE_UNUSABLE(folder=str(path), reason=str(error)) from error
         if descriptor is not None:
@@ -126,7 +126,7 @@ def claim_folder(folder: Path) -> ClaimedFolder:
 def remove_others(root: str, job_url: str, kept: Collection[str]) -> int:
     """Remove the folders of a job except for some identities; return how many.
 
-    What a process holds, be it a zombie, stays until somebody asks again.
+    Folders held by a process, be it a zombie, stay until the next call.
     """
     names = {folder_of(root, identity).name for identity in kept}
     found = Path(root).glob(f"{_job_prefix(job_url)}*")
@@ -138,7 +138,8 @@ def _is_removed(folder: Path) -> bool:
         with contextlib.suppress(OSError):
             descriptor = _lock(path)
             if descriptor is not None:
-                # Renamed first: who comes meanwhile finds nothing there, instead of a half.
+                # Renamed first: a process that comes meanwhile finds nothing there, instead of a
+                # half.
                 path.rename(folder / f"{_GONE}{path.name}-{os.getpid()}")
                 os.close(descriptor)
     for path in folder.glob(f"{_GONE}*"):

@@ -1,9 +1,9 @@
 """Indexes: entries derived from sealed entries, for reading in another order.
 
-An index is part of the space only: state files know nothing of it. It is kept up with whatever
-change sets are put in, and a mark in the space says that it is complete. Where the mark is missing,
-as in what an earlier version or other code has written, it is made again from the change sets. It
-may hold entries that are out of date, so the code that finds one looks at what it stands for.
+An index is part of the space only: state files know nothing of it. It is updated with all change
+sets that are put in, and a mark in the space means that it is complete. Without the mark, as in a
+folder of an earlier version or other code, it is made again from the change sets. It may hold
+entries that are out of date, so their reader checks the entry itself.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class DueIndex:
     Args:
         prefix: Begins the names of the change sets of the entries.
         decoded: Returns keys and values of a change set.
-        moments: Gives the times that a value waits for.
-        rules: What ``moments`` goes by, besides the value.
+        moments: Returns the times that a value waits for.
+        rules: The parameters of ``moments``, besides the value.
     """
 
     def __init__(

@@ -1,9 +1,8 @@
 """The layout of the local space: keys, in order, and the bytes of values.
 
-A key is *key group · name of the state · key*, each part encoded so that bytes sort as the
-parts do; the key of a map's entry is ``(key, map key)``. So all entries of a group, of a state in
-it, and of a key in that stand side by side. This layout is local: a folder that has another one is
-built again.
+A key is *key group · name of the state · key*, each part encoded so that bytes sort as the parts
+do; the key of a map's entry is ``(key, map key)``. So all entries of a group, of a state in it, and
+of a key in that are adjacent. This layout is local: a folder with another layout is built again.
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ def key_start(key: Any) -> bytes:
 def behind_key(start: bytes) -> bytes:
     """Return an upper bound of all keys that start with a key and have more parts.
 
-    A text may begin with the bytes of a shorter one: where that ends with a NUL, it goes on with
-    0xff, as no key begins.
+    A text may begin with the bytes of a shorter one: if that ends with a NUL, the text continues
+    with 0xff, as no key begins.
     """
     return start + b"\xff"
 
@@ -126,7 +125,7 @@ def key_in(ordered: bytes, data: bytes) -> Any:
 
     Args:
         ordered: Its key without the start of its change set.
-        data: What is stored there.
+        data: The stored data.
     """
     if data[0] == 0:
         return ordered[1:-1].replace(b"\x00\xff", b"\x00").decode("utf-8", "surrogatepass")

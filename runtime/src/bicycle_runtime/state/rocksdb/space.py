@@ -1,8 +1,8 @@
 """A RocksDB with an operator's sealed entries in a subtask, and its checkpoint id.
 
-It knows change sets but no types. What is applied is applied with its checkpoint id as one step, or
-else the checkpoint id is gone meanwhile, so that a process that dies leaves nothing that passes for
-whole. There is no log of writes: what was lost is applied again.
+It knows change sets but no types. A change set is applied with its checkpoint id as one step, or
+else the checkpoint id is removed meanwhile, so that a dying process leaves nothing that passes for
+whole. There is no log of writes: lost changes are applied again.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = [
 _KEYS = AnyCodec()
 _CHECKPOINT_ID, _IDENTITY, _MARK = b"\xff\x01label", b"\xff\x02identity", b"\xff\x03"
 # Of keys and values. A folder of another layout is foreign; bases in the storage name it, too.
-# Layout 1 knew no indexes and would not keep them up: what it has written is read all the same.
+# Layout 1 knew no indexes and would not update them: its folders are read all the same.
 LAYOUT = "2"
 READ_LAYOUTS = ("1", LAYOUT)
 _BATCH_BYTES = 8 << 20
 _BATCH_ENTRIES = 20_000
 _TIMES = "$ttl."
 _ENTRIES = "$state."
-_LOG_BYTES_MAX = 256 << 10  # What RocksDB tells of itself; without a bound it grows forever.
+_LOG_BYTES_MAX = 256 << 10  # RocksDB's own log; without a bound it grows forever.
 _MANIFEST_BYTES_MAX = 256 << 10  # It is part of each base.
 _OPEN_FILES_MAX = 256
 _BLOOM_BITS = 10
@@ -94,7 +94,7 @@ class RocksSpace:
             settings: Bounds of memory.
 
         Raises:
-            SpaceError: what lies there is no database, or damaged, or held by somebody.
+            SpaceError: the folder has no database, or a damaged one, or is held by a process.
         """
         with _space_errors():
             database = rocksdict.Rdict(str(path), _options(settings))
@@ -105,7 +105,7 @@ class RocksSpace:
         """Open a folder for reading; no process may write to it.
 
         Raises:
-            SpaceError: what lies there is no database, or damaged.
+            SpaceError: the folder has no database, or a damaged one.
         """
         with _space_errors():
             access = rocksdict.AccessType.read_only(False)
@@ -116,7 +116,7 @@ class RocksSpace:
         """Write data in memory to the folder, and close it.
 
         Raises:
-            SpaceError: it could not be written; the folder is let go nevertheless.
+            SpaceError: it could not be written; the folder is released nevertheless.
         """
         with _space_errors():
             self._database.close()
@@ -163,7 +163,7 @@ class RocksSpace:
     def absorb(self, other: RocksSpace, groups: range) -> None:
         """Copy the entries of some key groups, and common state, from another space.
 
-        What not both of them have by time is not known to be complete.
+        An index by time that only one of them has is not known to be complete.
         """
         marks = other.marks()
         self.tidy((), {mark: False for mark in self.marks() - marks})
@@ -202,7 +202,7 @@ class RocksSpace:
         Args:
             files: The changes.
             checkpoint_id: The checkpoint id.
-            indexes: Those that are kept up.
+            indexes: The indexes to update.
         """
         batch = self._new_batch()
         self.checkpoint_id = None
@@ -226,8 +226,8 @@ class RocksSpace:
     ) -> None:
         """Put sealed changes in that others made, and make sure that marks are still true.
 
-        A mark says that all entries of a state have their times. Others may have run without a
-        time to live.
+        A mark means that all entries of a state have their times. Other operators may have run
+        without a time to live.
         """
         marks = self.marks()
         untimed: dict[str, list[bytes]] = {}
@@ -404,7 +404,7 @@ def _put(batch: rocksdict.WriteBatch, change_set: ChangeSet) -> None:
     for key in gone:
         batch.delete(start + key_bytes(key))
     if change_set.name.startswith(_TIMES):
-        # What is deleted or renewed stays in the index by time until a sweep finds it.
+        # Deleted and renewed entries stay in the index by time until a sweep finds them.
         times = _KEYS.decode_list(bytes(change_set.values))
         for key, raw_key, time_ms in zip(keys, raw_list(change_set.keys), times, strict=True):
             put(index_key(change_set.name, time_ms, key), bytes(raw_key))

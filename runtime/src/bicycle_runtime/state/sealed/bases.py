@@ -1,15 +1,15 @@
 """Making a base beside the epochs: announced, begun, made, taken.
 
 1. *Announced*: a commit that finds it time for a base puts a mark into the range state.
-2. *Begun*: the worker that runs the next epoch finds the mark sealed, takes hold of what is sealed
-   there, and writes it in a thread, into the folder that the mark names.
-3. *Made*: the index, which says what the base is made of, is written last.
+2. *Begun*: the worker that runs the next epoch finds the mark sealed, takes a checkpoint of the
+   sealed state, and writes it in a thread, into the folder that the mark names.
+3. *Made*: the index, which lists the files of the base, is written last.
 4. *Taken*: a commit that finds the index puts the base in place of the files that it holds.
 
-The mark goes from epoch to epoch, so all that lies between is of one history, and another worker
-may take what this one made. Nothing is written before an epoch that names the folder is sealed, so
-whatever a worker that died left behind is found from the manifests. What is lost is work, never
-state: a base that nobody makes is announced again when the checkpoint interval is over.
+The mark goes from epoch to epoch, so all epochs between are of one history, and another worker may
+take the base that this one made. Nothing is written before an epoch that names the folder is
+sealed, so the files of a dead worker are found from the manifests. Only work can be lost, never
+state: a base that no worker makes is announced again when the checkpoint interval is over.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class BaseFolder:
         """Leave the processor to the epochs for a while. Called between any two steps.
 
         Raises:
-            BaseGivenUp: nobody wants the base any more.
+            BaseGivenUp: the base is not needed any more.
         """
         if self._is_given_up.wait(seconds):
             raise BaseGivenUp
@@ -184,8 +184,8 @@ class Bases:
 
         Args:
             state: The sealed state.
-            prepare: Takes hold of what is sealed there, and returns what writes it; None when it
-                cannot now.
+            prepare: Takes a checkpoint of the sealed state, and returns a function that writes it;
+                None when it cannot now.
         """
         mark = state.making
         if self._work is not None and (mark is None or mark.folder != self._work.folder.path):

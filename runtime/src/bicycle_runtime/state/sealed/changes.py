@@ -1,13 +1,13 @@
 """The changes of an epoch as change sets, and the file that holds them.
 
-One change set is what changed in one named state of one key group: entries put, entries deleted, or
+One change set has the changes in one named state of one key group: entries put, entries deleted, or
 the whole state replaced (*full*). Values are encoded before they come here, so that change sets can
 be merged, restricted to a range of key groups and moved without knowing their types; keys are
-compared as Python does, where ``1 == 1.0``. Merging is last-wins, so applying a change set twice,
-or one that repeats older entries, changes nothing.
+compared as Python does, with ``1 == 1.0``. Merging is last-wins, so applying a change set twice, or
+one that repeats older entries, changes nothing.
 
 An object of state begins with magic, format version and checksum, before its content: ``framed``
-and ``unframed`` are inverses, and do not know what the content is.
+and ``unframed`` are inverses, and do not read the content.
 """
 
 from __future__ import annotations
@@ -208,11 +208,11 @@ def unframe(
 
     Args:
         data: The object.
-        magic: What it must begin with.
+        magic: The bytes with which it must begin.
         version: The format version that is read.
         path: For errors.
         operator: For errors.
-        foreign: The reason that is told when it begins with something else.
+        foreign: The reason in the error when it begins with other bytes.
 
     Raises:
         StateFileError: cut, changed, foreign, or of another format version.

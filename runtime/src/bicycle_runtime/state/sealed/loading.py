@@ -1,7 +1,7 @@
 """The progress of loading, reported while state is loaded or files are fetched.
 
-A worker process has one meter: it runs one task at a time. Stores say which range they load again,
-and the code that reads files, or fetches them, says how many bytes there were.
+A worker process has one meter: it runs one task at a time. Stores set the range that they load
+again, and the code that reads files, or fetches them, adds the number of bytes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoadMeter:
 
         Args:
             total: How many bytes are to be loaded when nothing is there.
-            tell: Told after each file.
+            tell: Called after each file.
         """
         self.ranges = {}
         self._done, self._total, self._tell = 0, total, tell

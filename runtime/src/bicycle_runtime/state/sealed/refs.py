@@ -1,12 +1,13 @@
 """References to the files of a subtask's state: sizes and checksums as plain data.
 
 A *range state* lists files oldest first: an optional base, merged deltas, deltas. Applying all of
-them in order gives the state. Files are shared and never changed; a rescaled subtask simply lists
-the files of the ranges it overlaps and keeps the key groups it owns. Files are merged in tiers, so
-that the list stays short while the cost of a commit stays proportional to what was touched.
+them in order results in the state. Files are shared and never changed; a rescaled subtask simply
+lists the files of the ranges it overlaps and keeps the key groups it owns. Files are merged in
+tiers, so that the list stays short while the cost of a commit stays proportional to the touched
+entries.
 
-A base is made beside the epochs. While it is, the range state carries its *mark*: so everybody who
-seals the range knows of it, and a worker that finds it made takes it in place of the files it
+A base is made beside the epochs. While it is, the range state carries its *mark*: so every task
+that seals the range knows of it, and a worker that finds it made takes it in place of the files it
 holds.
 """
 
@@ -79,7 +80,7 @@ def with_commit(state: RangeState, ref: StateRef, kept: Sequence[StateRef]) -> R
 def with_base(state: RangeState, base: Sequence[StateRef]) -> RangeState:
     """Return a state with a base in place of the files that it holds, the mark gone.
 
-    A delta that was merged over the end of the base stays: applying again what the base has
+    A delta that was merged over the end of the base stays: applying changes of the base again
     changes nothing.
     """
     newer = [ref for ref in state.files if ref.last_epoch > base[0].last_epoch]
@@ -90,12 +91,12 @@ def merge_start(files: Sequence[StateRef], *, since: int = 0) -> int:
     """Return the index from which files merge with a new delta, or ``len(files)``.
 
     The newest ``TIER_FILES - 1`` files of one tier join the new file and form a file of the next
-    tier; that may complete the next tier, and so on. A base is never merged, nor what is large:
-    that waits for the next base.
+    tier; that may complete the next tier, and so on. A base is never merged, nor are large files:
+    they wait for the next base.
 
     Args:
         files: The files of the sealed state.
-        since: The epoch of a base in the making, which replaces what is as old.
+        since: The epoch of a base in the making, which replaces files of this age.
     """
     start, tier = len(files), 0
     while True:
@@ -118,10 +119,10 @@ def fold_start(files: Sequence[StateRef], *, is_interval_over: bool) -> bool:
     """Return whether a base is due.
 
     It is when there are very many deltas, when they outgrow the base (so that the total cost of
-    bases is proportional to what was written), or when the checkpoint interval is over and the
+    bases is proportional to the written bytes), or when the checkpoint interval is over and the
     deltas are a quarter of the base. Of files that several ranges share since a change of the
-    parallelism, the share counts: so none of them is in haste to write a base of its own, and none
-    puts it off forever.
+    parallelism, the share counts: so no range writes a base of its own too early, or puts it off
+    forever.
     """
     base_bytes = sum(ref.counted_bytes for ref in files if ref.is_base)
     delta_bytes = sum(ref.counted_bytes for ref in files if not ref.is_base)

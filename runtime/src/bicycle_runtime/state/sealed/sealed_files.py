@@ -1,8 +1,8 @@
 """The sealed files of one operator: read by reference, written per epoch.
 
-A path is unique to an attempt, so that nothing is ever overwritten; what no manifest names is
-garbage. Which files are merged or folded is decided by ``refs``; what a database holds, ``stores``
-know.
+A path is unique to an attempt, so that nothing is ever overwritten; files that no manifest names
+are garbage. ``refs`` decides which files are merged or folded; ``stores`` know the content of a
+database.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The tables of an operator, and the state space that a backend's name selects.
 
-Operators ask here and do not know the backend. ``space_for`` is the one place that does: ``memory``
-is at hand, ``rocksdb`` and what an extension brings are loaded when a job asks for them.
+Operators call this module and do not know the backend. ``space_for`` alone does: ``memory`` is at
+hand, ``rocksdb`` and backends of extensions are loaded when a job names them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Table = TypeVar("Table", bound=StateTable)
 class Tables:
     """Makes the tables of one operator in one subtask, and their store.
 
-    ``undoes`` says whether attempts can be undone in what is made.
+    ``undoes`` means that attempts can be undone in these tables.
 
     Args:
         registry: Knows in which forms the states of the operator are sealed; None when nothing is.
-        space: Where their entries lie; None for memory.
+        space: The location of their entries; None for memory.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ def tables_for(
 
     Args:
         settings: The backend and its bounds.
-        job_url: The job's checkpoint storage, which tells its state from that of others.
+        job_url: The job's checkpoint storage, which distinguishes its state from other jobs'.
         registry: Knows in which forms the states of the operator are sealed; None when nothing is.
     """
     return Tables(registry, space_for(settings, job_url=job_url))
@@ -129,7 +129,7 @@ def remove_unowned(
 ) -> int:
     """Remove local state of ranges without an owner; return the number of folders.
 
-    It is a cache: what is missing is built again.
+    It is a cache: missing folders are built again.
 
     Args:
         settings: The backend, and the local folder of this machine.

@@ -28,7 +28,7 @@ def parts_of(
 ) -> Iterator[Sequence[ChangeSet]]:
     """Yield the change sets of files, in their order, that count for some key groups.
 
-    Those of a database come one key group at a time, those of other files all at once.
+    Parts of a database come one key group at a time, parts of other files all at once.
 
     Raises:
         StateFileError: a file is missing or damaged.
@@ -55,7 +55,7 @@ class Contents:
         Args:
             files: The operator's.
             refs: The files.
-            groups: The key groups; what all subtasks have a copy of is there, too.
+            groups: The key groups; entries copied to all subtasks are included.
             wants: Leaves change sets out. Of a database it is asked before they are read, with
                 change sets that are empty except for their names.
 
@@ -85,8 +85,8 @@ class Contents:
 class KeptContents(Contents):
     """A reader that caches files for later queries, since a file never changes.
 
-    At most 192 MiB of files and 8 open databases are kept; those that were used longest ago go
-    first. The files must lie in one storage. Not for several threads.
+    At most 192 MiB of files and 8 open databases are kept; the ones used longest ago are dropped
+    first. The files must be in one storage. Not for several threads.
     """
 
     def __init__(self) -> None:
@@ -110,7 +110,7 @@ class KeptContents(Contents):
                     files.data_of(ref), path=ref.path, operator=files.operator
                 )
                 kept = (ref.byte_count, change_sets)
-            self._kept[ref.path] = kept  # As the one that was used last.
+            self._kept[ref.path] = kept  # As the database used last.
             self._make_room()
             yield [s for s in kept[1] if s.group in counted or s.group == EVERYWHERE]
 

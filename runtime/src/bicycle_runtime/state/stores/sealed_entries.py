@@ -1,8 +1,8 @@
 """Sealed state as entries, read from its files without the code of the job.
 
 Tables need types and functions; here the change sets of the files are folded as they are, and their
-names tell what they are about: which state, of which kind, and of windows from which time on.
-Values stay encoded until somebody asks. Nothing is written, and no pickle is loaded.
+names show which state, of which kind, and for windows from which time on. Values stay encoded until
+they are read. Nothing is written, and no pickle is loaded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _PANE = (
     "start_ms", "end_ms", "first_ms", "last_ms", "count", "content", "trigger_state",
     "event_timers_ms", "processing_timers_ms", "values",
 )  # fmt: skip
-# Of these, what is stored in parts is one entry: the parts by their order.
+# Of these, a value stored in parts is one entry: the parts by their order.
 _JOINED = ("list", "records")
 
 
@@ -73,10 +73,10 @@ _JOINED = ("list", "records")
 class SealedEntry:
     """One entry of one state.
 
-    ``group`` is the key group, the subtask of a state without keys, or ``EVERYWHERE`` for what all
-    subtasks have a copy of. ``part`` tells entries of one key and state apart: the key within a
-    map, the time of a timer, the start of a window. ``data`` is the encoded value, ``key_size``
-    the size of the encoded key. ``since_ms`` is when the life of an entry with a TTL began.
+    ``group`` is the key group, the subtask of a state without keys, or ``EVERYWHERE`` for entries
+    copied to all subtasks. ``part`` distinguishes entries of one key and state: the key within a
+    map, the time of a timer, the start of a window. ``data`` is the encoded value, ``key_size`` the
+    size of the encoded key. ``since_ms`` is when the life of an entry with a TTL began.
     """
 
     state: str
@@ -135,7 +135,7 @@ def sealed_entries(
         storage: Checkpoint storage of the job.
         state: The sealed range.
         operator: Operator uid, for errors.
-        groups: Only these of its key groups, and what every subtask has a copy of; None for all.
+        groups: Only these of its key groups, and the entries copied to every subtask; None for all.
         is_window: Whether a window operator wrote it, whose change sets have names of their own.
         wants: Leaves change sets out before they are decoded.
 
@@ -161,8 +161,8 @@ def entries_of_keys(
 ) -> Iterator[SealedEntry]:
     """Yield the entries of a range for some keys, or with such a key as their part.
 
-    Change sets whose bytes cannot hold a key are not decoded, and of the others only what is asked
-    for is made into entries: of a million keys one is found in milliseconds.
+    Change sets whose bytes cannot hold a key are not decoded, and of the others only requested keys
+    are made into entries: of a million keys one is found in milliseconds.
 
     Args:
         change_sets: Of all files of the range, the oldest first.
@@ -295,7 +295,7 @@ def _entries(group: int, name: str, by_key: ByKey, *, is_window: bool) -> Iterat
 def _meaning(name: str, *, is_window: bool) -> tuple[str, StateKind | None, Any]:
     """Return the state, kind and part that the name of a change set encodes.
 
-    There is no kind for times, nor for what tells that a dict was written.
+    There is no kind for times, nor for marks of written dicts.
     """
     if name in _FIXED:
         return (*_FIXED[name], None)

@@ -1,11 +1,10 @@
 """A state table at the sealed state: loads, catches up, writes an epoch's changes.
 
 A store belongs to one operator in one subtask and lives as long as the worker process. Its table
-stands at a *checkpoint id*, the path of the commit that it includes. The driver says which
-checkpoint id is sealed; a table that stands elsewhere (another attempt won, or another worker ran
-the last epochs) catches up, or is built again: by the space in which its entries lie, where that is
-a database, else from the files. Bases are made beside the epochs, so no epoch writes all of a
-state.
+has a *checkpoint id*, the path of the commit that it includes. The driver sends the sealed
+checkpoint id; a table with another one (another attempt won, or another worker ran the last epochs)
+catches up, or is built again: by the space of its entries, if that is a database, else from the
+files. Bases are made beside the epochs, so no epoch writes all of a state.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ class StateStore(Generic[Table]):
         operator: Operator uid, for paths and errors.
         storage: Checkpoint storage of the job.
         new_table: Makes an empty table.
-        registry: Is told of the classes of what is pickled.
-        space: Where the entries of the table lie; None for memory.
+        registry: Registers the classes of pickled values.
+        space: The location of the table's entries; None for memory.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class StateStore(Generic[Table]):
         self.table = new_table()
         self._checkpoint_id: str | None = "" if self._space.holds_all else None
         self._written: list[ChangeSet] = []
-        self._key_count: int | None = None  # None: nobody has counted what there is now.
+        self._key_count: int | None = None  # None: the current number is not known.
         self.bases = Bases(self.files)
 
     def at(self, state: RangeState) -> Table:
@@ -133,7 +132,7 @@ class StateStore(Generic[Table]):
         if since is not None and any(r.is_base and r.last_epoch > since for r in state.files):
             if self._replay(state, since):
                 return
-            since = None  # A base is complete: what it does not name must be gone.
+            since = None  # A base is complete: entries that it does not name must be deleted.
         if since is None:
             self.renew()
             since = -1
@@ -161,13 +160,11 @@ class StateStore(Generic[Table]):
         return True
 
 
-# Folding sealed files into a base, without types and without the table that works with them.
-#
-# It runs in a thread beside the epochs. Python lets one thread at a time compute, so it works on
-# one key group at a time and rests in between: an epoch beside it takes a little longer, none
-# waits.
+# Folding sealed files into a base, without types and without the table that works with them.  It
+# runs in a thread beside the epochs. Python runs one thread at a time, so it works on one key group
+# at a time and rests in between: an epoch beside it takes a little longer, but does not wait.
 
-_FILE_BYTES = 32 << 20  # A base lies in files of about this size.
+_FILE_BYTES = 32 << 20  # The files of a base have about this size.
 _REST = 3.0  # It rests so many times as long as it works.
 
 

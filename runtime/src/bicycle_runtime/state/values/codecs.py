@@ -1,10 +1,10 @@
 """Codecs of state values: by declared type if any, else by the value itself.
 
-Each encoded value tells by itself how it was written, because files of several epochs are merged
-without knowing types: what the declared type cannot hold exactly is written as an extension, like
-undeclared values. A value of a schema version that is not the state's first is led by the index of
-the schema version (see ``schema_versions``), so that values of several schema versions can stand in
-one file.
+Each encoded value shows by itself how it was written, because files of several epochs are merged
+without knowing types: values that the declared type cannot hold exactly are written as an
+extension, like undeclared values. A value of a schema version that is not the state's first is led
+by the index of the schema version (see ``schema_versions``), so that values of several schema
+versions can share a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class Evolution:
 
     Args:
         index: The schema version that values get.
-        readers: What reads values of the other schema versions, by index: gets a value and its key.
+        readers: Readers for values of the other schema versions, by index: each gets a value and
+            its key.
         is_first_direct: Whether the declared type reads values of the first schema version as they
             are.
     """
@@ -97,12 +98,12 @@ class ValueCodec:
         """Return the values.
 
         Args:
-            data: What ``encode_list`` returned, or a mix of items of several such.
+            data: Result of ``encode_list``, or a mix of items of several such.
             keys: The encoded keys that the values belong to, for errors.
 
         Raises:
             MigrationError: a hook of the job failed for a value of an earlier form.
-            STORED_VALUE_UNFIT: a value of an earlier form is not what its schema says.
+            STORED_VALUE_UNFIT: a value of an earlier form does not match its schema.
         """
         raw = bytes(data)
         if self._evolution is not None:

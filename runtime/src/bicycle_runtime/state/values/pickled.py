@@ -1,10 +1,10 @@
 """Classes whose objects are pickled in state, with the schema of each.
 
-A pickle names the classes of what it holds and says nothing of their fields: with another version
-of such a class it is read into something else, or not at all. So the manifest knows of each class
-that was pickled how it looked, as a state of its own named ``class module:Name``; a job whose
-classes do not fit any more is refused before it starts. Classes of Python's own library and of
-ours are not among them, nor those that are pickled by value.
+A pickle names the classes of its objects and nothing of their fields: with another version of such
+a class it is read into something else, or not at all. So the manifest has the form of each class
+that was pickled, as a state of its own named ``class module:Name``; a job whose classes do not fit
+any more is refused before it starts. Classes of Python's own library and of ours are not among
+them, nor are classes pickled by value.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Shapes = Callable[[Collection[str]], Mapping[str, Schema]]  # Of the classes tha
 
 _PREFIX = "class "
 _OURS = frozenset({"builtins", "__main__", "bicycle_sdk", "bicycle_runtime"})
-# By which a class says itself how it is pickled; a dataclass with slots gets some of them made.
+# Methods by which a class defines its own pickling; a dataclass with slots gets some of them made.
 _HOOKS = ("__reduce__", "__reduce_ex__", "__setstate__")
 
 
@@ -85,7 +85,7 @@ def shapes_here(names: Collection[str]) -> dict[str, Schema]:
         try:
             cls = attrgetter(path)(importlib.import_module(module))
         except (ImportError, AttributeError):
-            continue  # That it is gone is for the caller to tell.
+            continue  # The caller reports its absence.
         if isinstance(cls, type):
             found[name] = shape_of(cls)
     return found
@@ -109,7 +109,7 @@ def _shape_of(cls: type) -> Schema:
     shape: dict[str, Any] = {"type": "object", "name": cls.__qualname__}
     if any(_is_users(getattr(cls, hook, None)) for hook in _HOOKS):
         shape["restores_itself"] = True
-    # What has no ``__dict__`` does not look at its class for what it lacks.
+    # An object without ``__dict__`` does not look up missing attributes in its class.
     if "__slots__" in vars(cls) or issubclass(cls, tuple | Struct):
         shape["is_fixed"] = True
     hints = _hints(cls)

@@ -62,7 +62,7 @@ def compare(old: Schema, new: Schema) -> Fit:
 def compare_keys(old: Schema, new: Schema) -> Fit:
     """Return how keys of an old schema fit a new schema: their bytes must not change.
 
-    Where a type is not known nothing is said against it.
+    An unknown type is not compared.
     """
     if UNTYPED in (old, new) or is_same(old, new):
         return Fit()

@@ -1,8 +1,8 @@
 """Stored names and codecs of an operator's states, from the manifest and the code.
 
-The driver compares before a job starts; here a worker does for what functions ask for while they
-run, and values of earlier schema versions are read: as they are, taken apart, or by a hook of the
-job.
+The driver compares before a job starts; here a worker does for states that functions request while
+they run, and values of earlier schema versions are read: as they are, taken apart, or by a hook of
+the job.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ENCODER = msgspec.msgpack.Encoder()
 _RAW = msgspec.msgpack.Decoder()
 _ARRAY_OF_ONE = b"\x91"
 _OURS = str(Path(bicycle_runtime.__file__).parent)
-# Where the type stands in the bytes of an extension, by its first byte.
+# The position of the type in the bytes of an extension, by its first byte.
 _EXTENSIONS = {**dict.fromkeys(range(0xD4, 0xD9), 1), 0xC7: 2, 0xC8: 3, 0xC9: 5}
 _PICKLED = (1, 2)
 
@@ -75,9 +75,9 @@ class SchemaRegistry:
 
     Args:
         operator: Its uid, for errors.
-        known: What the manifest and the declarations of the code say.
+        known: The schemas of the manifest and of the code's declarations.
 
-    ``texts`` are those that the code of the function has, such as names of states.
+    ``texts`` are the texts in the code of the function, such as names of states.
     """
 
     def __init__(self, operator: str = "", known: OperatorStateMetadata | None = None) -> None:
@@ -112,7 +112,7 @@ class SchemaRegistry:
             hook: Migrates values of earlier versions.
 
         Raises:
-            SCHEMA_REFUSED: what is sealed cannot be read so.
+            SCHEMA_REFUSED: sealed values cannot be read so.
         """
         stored = self._asked.get(declared.name) or find(self._known, declared)
         is_asked = stored is None or stored.is_asked
@@ -156,7 +156,7 @@ def require_alike(operator: str, one: StateMetadata, other: StateMetadata) -> No
         one.kind == other.kind
         and one.schema_versions == other.schema_versions[: len(one.schema_versions)]
     ):
-        return  # The other is what became of it in this run.
+        return  # The other is its form in this run.
     change = StateChange(
         operator=operator,
         state=one.name,
@@ -256,8 +256,8 @@ class _FormerReader:
         if self._declared.schema == UNTYPED:
             return result
         try:
-            # The hook may return plain data, such as a dict for a record: the type makes of it what
-            # it makes of stored values.
+            # The hook may return plain data, such as a dict for a record: the type converts it like
+            # stored values.
             return self._typed.decode("typed", _ENCODER.encode([result]))[0]
         except Exception as error:
             raise self._failure(error, key, "") from error
@@ -311,9 +311,8 @@ def _location_of(error: BaseException) -> str:
 
 
 # Stored values as plain data, by their schema: for hooks that migrate values of former classes.
-#
-# Records become dicts by field names, enums what they stand for; tuples, sets, dates, decimals and
-# the like are what they were.
+# Records become dicts by field names, enums their values; tuples, sets, dates, decimals and the
+# like are unchanged.
 
 _CONVERTED: dict[str, Any] = {
     "float": float,
@@ -340,8 +339,8 @@ def plain_value(  # noqa: PLR0911  # one return for each kind of schema
 
     Args:
         schema: How it was stored.
-        raw: What MessagePack holds.
-        within: The records that the schema lies in, the innermost last.
+        raw: The MessagePack value.
+        within: The enclosing records of the schema, the innermost last.
 
     Example:
         >>> point = {"type": "record", "name": "P", "form": "array", "fields": [

@@ -1,9 +1,9 @@
 """Schemas of declared types: descriptions that are readable without classes.
 
 A *schema* is JSON data: a word for a scalar (``"int"``), a mapping for anything with parts. Names
-of classes stand in it for people; reading never needs them. Records are described field by field,
-with what stands in for an absent one. An *object* is what a pickle holds: it is read by its class
-alone, and its schema only tells whether that has changed (see ``pickled``). ``schema_changes``
+of classes are in it for people; reading never needs them. Records are described field by field,
+with the value for an absent field. An *object* is the content of a pickle: it is read by its class
+alone, and its schema only shows whether that has changed (see ``pickled``). ``schema_changes``
 compares schemas, ``schema_versions`` keeps them.
 """
 
@@ -182,7 +182,7 @@ def _default_of(field: Any) -> dict[str, Any]:
         else:
             return {}
         plain = msgspec.to_builtins(default)
-        # What JSON would change, such as a tuple, bytes or infinity, is left to the class.
+        # Values that JSON would change, such as a tuple, bytes or infinity, are left to the class.
         is_plain = msgspec.json.decode(msgspec.json.encode(plain)) == plain
     except (TypeError, ValueError, msgspec.MsgspecError):
         return {}

@@ -1,10 +1,10 @@
 """Metadata of states: the schema versions of their values, as kept in manifests.
 
-A *schema version* is the version that the author counts and the schema that follows from the type.
-A state keeps all schema versions that its values may still be written in; a value names the one
-that it has by its index, and without a name it has the first. So files of several schema versions
-can be merged and moved by those who know no types. Where the entries of a state lie never changes:
-a state that got another name keeps its place.
+A *schema version* is the author's version number and the schema that follows from the type. A state
+keeps all schema versions that its values may still be written in; a value names its version by the
+index, and without an index it has the first. So files of several schema versions can be merged and
+moved without knowing types. The location of a state's entries never changes: a renamed state keeps
+its place.
 
 ``DeclaredState`` is a state as the code of a job declares it.
 """
@@ -108,10 +108,10 @@ def evolve(
 
     Args:
         operator: Its uid.
-        stored: What the manifest knows; None when it says nothing.
-        declared: What the code declares before it runs.
-        keys: Schema of what it is keyed by.
-        may_ask: Tells of a state that a function asked for whether the code may still do so.
+        stored: The metadata in the manifest, or None.
+        declared: The code's declarations before it runs.
+        keys: Schema of its keys.
+        may_ask: Returns whether the code may still request a state that a function requested.
     """
     known = stored or OperatorStateMetadata()
     changes: list[StateChange] = []
@@ -164,10 +164,10 @@ def evolve_state(
 
     Args:
         operator: Uid of its operator.
-        stored: What the manifest knows of it; None for nothing.
+        stored: Its metadata in the manifest, or None.
         declared: The state as it is now.
         taken: ``space:stored_name`` of other states.
-        is_asked: Whether it was not known before a function asked for it.
+        is_asked: Whether it was not known before a function requested it.
         is_told: Whether the code of the function has its name as a text.
     """
     if stored is None:
@@ -297,7 +297,7 @@ def describe_version(schema_version: SchemaVersion) -> str:
 
 
 ACCUMULATOR = "$accumulator"
-# How the entries of each kind of state lie; part of the state format.
+# The layout of the entries of each kind of state; part of the state format.
 SHAPES = {
     "value": "value",
     "reducing": "value",
@@ -308,7 +308,7 @@ SHAPES = {
     "union_list": "union_list",
 }
 
-LIST_KINDS = ("operator_list", "union_list")  # Those of subtasks, which a restore divides.
+LIST_KINDS = ("operator_list", "union_list")  # States of subtasks, which a restore divides.
 
 
 def keyed_state(descriptor: StateDescriptor) -> DeclaredState:
